@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.errors import ModuleFailed, sentence
+from streamq.runtime.active_groups import ActiveGroups
 from streamq.runtime.columnar import ints, net_deltas, with_column
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, open_since
+from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.rendering import python_rows
@@ -55,12 +56,12 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         The calls of now replace those remembered of the active groups. The row of a window that fails has NULL as its result;
         once it is final, the window is set aside and counted in the totals. Failures that are not set aside raise ModuleFailed.
         """
-        (fresh,), bins, clock = groups.fresh, groups.bins, groups.clock
-        deltas = net_deltas(fresh) if fresh.num_rows else None
+        (events,), bins, clock = groups.inputs, groups.bins, groups.clock
+        deltas = net_deltas(events.fresh) if events.fresh.num_rows else None
         memory = CallMemory.from_table(bins.read(CALLS), deltas)
         is_asked = partial(self._is_sent, clock=clock)
         aside = QuarantineRows(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
-        rows = self.evaluator.rows(groups.histories, open_since(clock, bins), groups.upto, memory, is_asked, aside)
+        rows = self.evaluator.rows(groups.histories, groups.open_since, groups.upto, memory, is_asked, aside)
         if clock.c != INFINITY:
             bins.append(CALLS, memory.changes, latest_calls)
         if aside is not None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from streamq.runtime.active_groups import ActiveGroups
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.deltas import history_of, weighted
@@ -24,7 +25,6 @@ from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.groups import GROUP_NUMBER, number_groups
 from streamq.runtime.kernel import Arrival, Clock, Totals
-from streamq.runtime.kernels.recompute import ActiveGroups
 from streamq.runtime.kernels.windows import WindowsKernel
 from streamq.runtime.timing_wheel import TimingWheel, slots
 from streamq.runtime.values import Mask

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from streamq.runtime.active_groups import ActiveGroups
 from streamq.runtime.basket import COUNTS, KernelBaskets
 from streamq.runtime.candidate_counts import CandidateCounts
 from streamq.runtime.columnar import concat, ints
@@ -23,7 +24,6 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.held_candidates import FACTOR, HeldCandidates, candidates_basket
 from streamq.runtime.kernel import Arrival, Clock, Output
-from streamq.runtime.kernels.recompute import ActiveGroups
 from streamq.runtime.kernels.scan import StepwiseKernel
 from streamq.time import INFINITY
 

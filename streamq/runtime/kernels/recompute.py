@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from streamq.runtime.active_groups import ActiveGroups, input_basket, read_events
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas, with_column
-from streamq.runtime.deltas import as_points, cancelling_deltas, history_of, weighted
+from streamq.runtime.deltas import as_points, cancelling_deltas, weighted
 from streamq.runtime.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.group_bins import BinSizes, GroupBins
-from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, number_groups, with_hashes
+from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.lifetimes import saturating
@@ -43,11 +44,6 @@ REPORTED = "reported"
 """The basket of the rows sent that may still change."""
 
 
-def input_basket(port: int) -> str:
-    """Return the name of the basket of an input's events."""
-    return f"in{port}"
-
-
 @dataclass(frozen=True, eq=False)
 class Waits:
     """The progress that groups wait for, as arrays of the same length: the group's number, and the instant."""
@@ -60,25 +56,6 @@ class Waits:
 
     due: tuple[Ints, Ints]
     """The one of the two that sends the row, as users are shown it."""
-
-
-@dataclass(frozen=True, eq=False)
-class ActiveGroups:
-    """The groups that a micro-batch evaluates: their ``histories``, with group numbers, and the deltas ``fresh`` of now in them.
-
-    ``ends_in_fresh``: for each history, True if its last rows are the deltas of now. ``bins`` hold their state. ``upto`` bounds
-    the windows to evaluate. ``totals`` count rows that are late or set aside. ``beside``: the numbers of rows that are evaluated
-    beside the histories.
-    """
-
-    bins: GroupBins
-    histories: Sequence[pa.Table]
-    fresh: Sequence[pa.Table]
-    ends_in_fresh: Sequence[bool]
-    clock: Clock
-    upto: int
-    totals: Totals
-    beside: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -183,10 +160,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         bins.open(distinct_hashes(fresh), clock.c, clock.m, is_further=is_further, rule=rule)
         change, evaluated = None, 0
         if len(bins.active):
-            histories, ends_in_fresh = self._histories(bins, fresh)
-            groups = ActiveGroups(bins, histories, fresh, ends_in_fresh, clock, upto, totals)
+            inputs = read_events(bins, fresh, self.evaluator.group_columns)
+            groups = ActiveGroups(bins, inputs, clock, upto, totals)
             change = self._advance_groups(groups)
-            evaluated = sum(table.num_rows for table in histories) + sum(groups.beside)
+            evaluated = sum(table.num_rows for table in groups.histories) + sum(groups.beside)
         progress = clock.by_port or (clock.c,) * len(self.inputs)
         cti = self.evaluator.cti(progress, bins.least("held")) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = state.values["cti"] = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
@@ -215,23 +192,11 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         """Return the deltas of a micro-batch with those that were set apart until now; kernels that do so override it."""
         return fresh
 
-    def _histories(self, bins: GroupBins, fresh: Sequence[pa.Table]) -> tuple[list[pa.Table], list[bool]]:
-        """Return the events of the active groups, with the numbers of their groups: those in state, and the deltas of now.
-
-        With each table comes True if its last rows are the deltas of now, as nothing is added up.
-        """
-        deltas = []
-        for port, new in enumerate(fresh):
-            held = bins.read(input_basket(port))
-            deltas.append(new if held is None else concat([held, new]))
-        ends_in_fresh = [bool((ints(table, WEIGHT) == 1).all()) for table in deltas]
-        return number_groups(list(map(history_of, deltas)), self.evaluator.group_columns), ends_in_fresh
-
     def _advance_groups(self, groups: ActiveGroups) -> pa.Table | None:
         """Evaluate the active groups, write what they keep and wait for, and return the change of the rows sent; None: none."""
         bins, clock = groups.bins, groups.clock
         rows = self._evaluated(groups)
-        hash_of = hashes_of_groups(groups.histories)
+        hash_of = groups.hashes()
         rows = with_column(rows, HASH, hash_of[ints(rows, GROUP_NUMBER)])
         sent = rows.select([*self._reported_columns(rows), HASH]).filter(pa.array(self._is_sent(rows, clock)))
         before = bins.read(REPORTED)
@@ -248,7 +213,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:
         """Return the evaluator's rows; kernels with more state override it."""
-        return self.evaluator.rows(groups.histories, open_since(groups.clock, groups.bins), groups.upto)
+        return self.evaluator.rows(groups.histories, groups.open_since, groups.upto)
 
     # what groups wait for
 
@@ -373,40 +338,16 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
         An event that comes and is outdated in the same micro-batch is not written.
         """
-        histories = groups.histories
-        outdated: Sequence[tuple[Mask, pa.Table | None] | None] = [None] * len(histories)
-        if any((ints(table, LE) < groups.clock.c).any() for table in histories):
+        outdated: Sequence[tuple[Mask, pa.Table | None] | None] = [None] * len(groups.inputs)
+        if any((ints(table, LE) < groups.clock.c).any() for table in groups.histories):
             outdated = self._outdated(groups, rows)
-        inputs = zip(histories, groups.fresh, groups.ends_in_fresh, outdated, strict=True)
-        for port, (history, new, ends_in_new, out) in enumerate(inputs):
-            changes = new
-            if out is not None and out[0].any():
-                changes = changed_events(history, new, *out, ends_in_new=ends_in_new)
+        for port, (events, out) in enumerate(zip(groups.inputs, outdated, strict=True)):
+            changes = events.fresh if out is None or not out[0].any() else events.changes(*out)
             groups.bins.append(input_basket(port), changes)
 
     def _outdated(self, groups: ActiveGroups, rows: pa.Table) -> list[tuple[Mask, pa.Table | None]]:
         """Return, per input, which events state no longer needs at the CTI, and the events that replace them; None: none do."""
         return [(~is_needed, None) for is_needed in self.evaluator.needed(groups.histories, rows, groups.clock.c)]
-
-
-def changed_events(
-    history: pa.Table, new: pa.Table, is_outdated: Mask, replacement: pa.Table | None, *, ends_in_new: bool
-) -> pa.Table:
-    """Return the deltas ``new``, those that take the outdated events of a history out, and the events in their stead.
-
-    ``ends_in_new``: the last rows of the history are ``new``, so that outdated ones of these need no deltas at all.
-    """
-    came = new
-    if ends_in_new:
-        held = history.num_rows - new.num_rows
-        came = new.filter(pa.array(~is_outdated[held:]))
-        history, is_outdated = history.slice(0, held), is_outdated[:held]
-    events = [weighted(history.filter(pa.array(is_outdated)), -1)]
-    events += [] if replacement is None else [weighted(replacement, 1)]
-    changes = [table.select(new.column_names) for table in events]
-    if ends_in_new:
-        return concat([came, net_deltas(concat(changes))])
-    return net_deltas(concat([came, *changes]))
 
 
 def new_deltas(
@@ -431,21 +372,6 @@ def new_deltas(
         with_hashes(concat(tables) if tables else schema.empty_table(), columns)
         for tables, schema, columns in zip(fresh, empty, group_columns, strict=True)
     ]
-
-
-def open_since(clock: Clock, bins: GroupBins) -> int:
-    """Return an instant such that rows that could change in a micro-batch end after it; an infinite CTI before it as it is."""
-    if clock.c_before in (INFINITY, MINUS_INFINITY):
-        return clock.c_before
-    return min(clock.c_before, bins.since) - 1
-
-
-def hashes_of_groups(histories: Sequence[pa.Table]) -> Any:
-    """Return the hash of each group, by its number."""
-    hash_of = np.zeros(1 + max(int(ints(t, GROUP_NUMBER).max(initial=-1)) for t in histories), np.uint32)
-    for table in histories:
-        hash_of[ints(table, GROUP_NUMBER)] = table.column(HASH).to_numpy()
-    return hash_of
 
 
 def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:

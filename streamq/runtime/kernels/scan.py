@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from streamq.runtime.active_groups import ActiveGroups
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators.scan import ModuleScanEvaluator, ScanEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.kernel import Clock
-from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, Waits, hashes_of_groups
+from streamq.runtime.kernels.recompute import RecomputeKernel, Waits
 from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.release import Release
 from streamq.time import INFINITY
@@ -90,7 +91,7 @@ class ScanKernel(StepwiseKernel[ModuleScanEvaluator]):
         if aside is not None:
             aside.count(groups.totals)
         if c != INFINITY:
-            hash_of = hashes_of_groups(groups.histories)
+            hash_of = groups.hashes()
             new_states = with_column(new_states, HASH, hash_of[ints(new_states, GROUP_NUMBER)])
             bins.append(STATES, new_states.drop_columns([GROUP_NUMBER]), latest)
         return rows

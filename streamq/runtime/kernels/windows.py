@@ -14,8 +14,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from streamq.runtime.active_groups import ActiveGroups
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, open_since
+from streamq.runtime.kernels.recompute import RecomputeKernel
 
 M = TypeVar("M", bound=MemberEvaluator)
 
@@ -27,6 +28,4 @@ class WindowsKernel(RecomputeKernel[M]):
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:
         """Return the evaluator's rows, with the results of those that are sent."""
         is_asked = partial(self._is_sent, clock=groups.clock)
-        return self.evaluator.rows(
-            groups.histories, open_since(groups.clock, groups.bins), groups.upto, is_asked=is_asked
-        )
+        return self.evaluator.rows(groups.histories, groups.open_since, groups.upto, is_asked=is_asked)

@@ -18,12 +18,12 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
+from streamq.runtime.active_groups import input_basket
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import net_deltas
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.kernels.condensing import CondensingKernel
-from streamq.runtime.kernels.recompute import input_basket
 from streamq.runtime.readings import KernelReadings
 from streamq.runtime.timing_wheel import ASLEEP
 from tests.programs import compiled, with_sizes
