@@ -247,7 +247,7 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None) -
     """Return the part on the run: outputs, their level of consistency, the policies of sources, and the stages.
 
     Each stage is shown with its buckets, baskets and their bound, what opens these, the cost, CTI rule and finality, and with
-    the rows that it takes and keeps if input is expected.
+    what it keeps for good, and the rows that it takes and keeps if input is expected.
     """
     from streamq.compiler.stages import compile_stages
 
@@ -266,6 +266,8 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None) -
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in (*rest, f"state: {hosted.name}")]
             node = program.nodes.get(program.relations[hosted.name].number)
+            if isinstance(node, Operator) and node.growth:
+                lines.append(f"    grows without bound: {node.growth}")
             if expected is not None and node is not None:
                 lines.append(f"    {cost_line(node, expected)}")
     return Section("physical", "stages", lines, lines)

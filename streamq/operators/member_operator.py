@@ -65,6 +65,10 @@ class MemberOperator(EvaluatedOperator):
             return "members"
         return "asleep" if self.window.is_piecewise else "condensed"
 
+    @property
+    def growth(self) -> str:
+        return self.window.kept_for_good
+
     def _check_keys(self) -> None:
         """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""
         for key in self.keys:

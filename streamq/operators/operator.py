@@ -125,6 +125,11 @@ class Operator(Node, ABC):
         return False
 
     @property
+    def growth(self) -> str:
+        """The rows of state that a stream keeps for good, with the cure if there is one; "" if all go as time goes on."""
+        return ""
+
+    @property
     def event_windows(self) -> Window | None:
         """The windows whose members it evaluates in a stream; None if it evaluates none."""
         return None

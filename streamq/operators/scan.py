@@ -80,6 +80,10 @@ class Scan(EvaluatedOperator):
         return source.with_fields(fields).with_shape(POINT)
 
     @property
+    def growth(self) -> str:
+        return "the state of each group" if self.keys and "udso" in self.case else ""
+
+    @property
     def set_aside(self) -> tuple[QuarantineEvents, ...]:
         aside = QuarantineEvents(self.operator.name, self.input.schema, in_windows=False)
         return (aside,) if self.operator.sets_aside else ()

@@ -46,6 +46,10 @@ class ToSignal(EvaluatedOperator):
             check_key(self.input.schema.require(key, "to_signal"), key, "to_signal")
         return self.input.schema.with_shape(SIGNAL)
 
+    @property
+    def growth(self) -> str:
+        return "the last sample of each key" if self.keys else ""
+
     def _mixes_windows(self) -> bool:
         return False
 

@@ -194,6 +194,13 @@ class WindowAggregate(MemberOperator):
         return RowKey(self.keys, wrong, lists=lists)
 
     @property
+    def growth(self) -> str:
+        grows_for_good = self.window.windows_of_a_point == INFINITY
+        if not grows_for_good or not self.evaluation.factory.condenses:
+            return super().growth
+        return "a row for each group" + ("" if self.merges else " and value")
+
+    @property
     def event_windows(self) -> Window | None:
         # time-bound rows are final by c itself: ends of windows do not tell which events come too late for them
         return None if self.stamp == Stamp.TIME_BOUND else self.window

@@ -66,6 +66,10 @@ class Count(Window):
         return clip
 
     @property
+    def kept_for_good(self) -> str:
+        return "the last events of each group, whose windows others have to end"
+
+    @property
     def overlap(self) -> bool:
         return self.n > 1
 

@@ -83,6 +83,11 @@ class Landmark(Window):
     def equal_starts(self, stamp: Stamp) -> bool:
         return stamp == Stamp.ALIGN
 
+    @property
+    def kept_for_good(self) -> str:
+        cure = "with period=... landmarks follow, and events go with the windows of theirs"
+        return f"all events since the landmark; {cure}" if self.period is None else ""
+
     def depends_on_other_groups(self, *, endless: bool) -> str:
         return "landmark windows are reported up to the last endpoint of all groups"
 

@@ -64,6 +64,10 @@ class Rows(Window):
         return cls(n, step, column_names(order_by, "rows_window", "order_by"))
 
     @property
+    def kept_for_good(self) -> str:
+        return "the last rows of each group, which windows to come contain"
+
+    @property
     def overlap(self) -> bool:
         return self.n > self.step
 

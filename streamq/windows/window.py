@@ -66,6 +66,11 @@ class Window(ABC):
         return 1 if self.grid is None else self.grid.n
 
     @property
+    def kept_for_good(self) -> str:
+        """The events that windows to come may contain however late they come, with the cure if there is one; "" if none."""
+        return ""
+
+    @property
     @abstractmethod
     def overlap(self) -> bool:
         """True if two windows of one group may have an instant in common."""

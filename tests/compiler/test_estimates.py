@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -122,3 +123,33 @@ def test_an_expectation_that_does_not_fit_is_an_error(arguments: dict, error: ty
 def test_another_object_is_no_expectation() -> None:
     with pytest.raises(PlanError, match=r"to_df: not an sq.Expected; found int. Write sq.Expected"):
         checked_expected(5, windows(60, 10).plan, "to_df")  # type: ignore[arg-type]
+
+
+@sq.udso("last bigint", initial=None)
+def changes(last, value):
+    return value, [{"last": last}] if last != value else []
+
+
+@pytest.mark.parametrize(
+    ("query", "line"),
+    [
+        (
+            lambda s: s.group_by("k").landmark_window(10, start=0).select(x=sq.collect("v")),
+            "all events since the landmark; ",
+        ),
+        (
+            lambda s: s.group_by("k").landmark_window(10, start=0).select(x=sq.median("v")),
+            "a row for each group and value\n",
+        ),
+        (lambda s: s.group_by("k").landmark_window(10, start=0).select(x=sq.count()), "a row for each group\n"),
+        (lambda s: s.group_by("k").landmark_window(10, period=90).select(x=sq.collect("v")), ""),
+        (lambda s: s.group_by("k").hopping_window(60, 10).select(x=sq.collect("v")), ""),
+        (lambda s: s.to_signal("k"), "the last sample of each key\n"),
+        (lambda s: s.group_by("k").scan(changes("v")), "the state of each group\n"),
+    ],
+)
+def test_explain_says_what_is_kept_for_good(query: Callable[[sq.Stream], sq.Stream], line: str) -> None:
+    """A law on state would run for ever: that these rows stay is in the definitions of the operators' state."""
+    s = sq.points(t.table("at bigint, k bigint, v bigint", []), "at", name="s")
+    text = query(s).explanation("physical") + "\n"
+    assert f"grows without bound: {line}" in text if line else "grows without bound" not in text
