@@ -22,6 +22,7 @@ MODULES = {
     "fixed_costs": "benchmarks.fixed_costs",
     "session_ids": "benchmarks.session_ids",
     "partitions": "benchmarks.partitions",
+    "scaling": "benchmarks.scaling",
     "levels": "benchmarks.levels",
     "plots": "benchmarks.plots",
     "cost_by_change": "benchmarks.cost_by_change",

@@ -4,7 +4,7 @@
 
 Point events with a timestamp and a double, 1,000 keys unless a cell says otherwise; sum, count and max (or other aggregates) a
 key and window, written to the noop sink. Both sides run in turn, A B A B, in one session; a cell is the median of its runs.
-Ratios above 1: ours is faster. ``--matrix``: cells by density, hops and keys, with as many rows as Spark copies in seconds.
+Ratios above 1: ours is faster. ``--matrix``: cells by density and hops, with as many rows as Spark copies in seconds.
 """
 
 from __future__ import annotations
@@ -73,12 +73,10 @@ COPIES = 30_000_000
 
 
 def matrix() -> Iterator[Cell]:
-    """Yield cells by density and hops, then by keys."""
+    """Yield cells by density and hops; ``benchmarks.scaling`` has those by rows, by keys and by hops alone."""
     for density in (100, 10, 1, 0.1):
         for n in (1, 4, 16, 60, 512):
             yield Cell(f"d{density}-n{n}-matrix", density, n, 1 if n == 1 else 0, share=matrix_share(n))
-    for keys in (10, 100_000, 1_000_000):
-        yield Cell(f"d10-n16-k{keys}", 10, 16, 0, share=matrix_share(16), keys=keys)
 
 
 def matrix_share(n: int) -> float:
@@ -203,9 +201,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=[cell.name for cell in CELLS])
-    parser.add_argument(
-        "--matrix", action="store_true", help="the cells by density, hops and keys, whatever --only says"
-    )
+    parser.add_argument("--matrix", action="store_true", help="the cells by density and hops, whatever --only says")
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--memory", default="5g")
     parser.add_argument("--data", type=Path, help="where the events are kept (default: a new temporary folder)")
