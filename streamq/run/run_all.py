@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.keywords import check_keywords
+from streamq.plan.expected import Expected
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency
 from streamq.run.run_arguments import ResultRequest, RunArguments, split_sink, written_results
@@ -92,25 +93,27 @@ def explain_all(
     *,
     consistency: str | Consistency = "middle",
     early: bool = False,
+    expected: Expected | None = None,
 ) -> None:
     """Print how :func:`run_all` would run several queries, without running them: what they share, and what that saves.
 
     The parts are those of :meth:`Stream.explain`. A part of a plan that is read several times has a label. The rules list the
     windows that share partial results; the stages begin with the number of operators with state and stages, together and if
-    each query ran by itself. ``mode`` and ``format`` are those of :meth:`Stream.explain`, the other arguments those of
-    :func:`run_all`. Raises PlanError where :func:`run_all` does, and for a mode or format that does not exist.
+    each query ran by itself. ``mode``, ``format`` and ``expected`` are those of :meth:`Stream.explain`, the other
+    arguments those of :func:`run_all`. Raises PlanError where :func:`run_all` does, and for a mode or format that does not exist.
 
     ::
 
         sums = trips.group_by("line").tumbling_window("1 hour").select(total=sq.sum("fare"))
         sq.explain_all([sq.result(counts), sq.result(sums)], mode="physical")
     """
+    from streamq.compiler.estimates import checked_expected
     from streamq.compiler.explain import explain
 
     verb = "explain_all"
     _check_results(results, verb)
     written, options = written_results(results, consistency, early, verb)
-    print(explain(written, mode, format, options))
+    print(explain(written, mode, format, options, expected=checked_expected(expected, written, verb)))
 
 
 def _check_results(results: object, verb: str) -> None:

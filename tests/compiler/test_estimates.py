@@ -96,6 +96,13 @@ def test_explain_shows_rows_state_and_the_costs_of_forms() -> None:
     assert "expected" not in windows(60, 10).explanation()
 
 
+def test_explain_all_estimates_what_results_share(capsys: pytest.CaptureFixture[str]) -> None:
+    """The kernel of both takes and keeps the partial results of both once."""
+    fewer = windows(60, 10).select("k", "n")
+    sq.explain_all([sq.result(windows(60, 10)), sq.result(fewer)], expected=sq.Expected(rows=10, every=EVERY))
+    assert capsys.readouterr().out.count("expected: to Python at most 10 rows in 100") == 1
+
+
 def test_what_depends_on_values_is_not_estimated() -> None:
     s = sq.intervals(t.table("start bigint, end bigint, k bigint", []), start="start", end="end", name="s")
     text = s.join(s.rename(k="k2"), on=[("k", "k2")]).explanation(expected=sq.Expected(rows=10, every=5))
