@@ -115,18 +115,20 @@ class Landmark(Window):
             df = df.where((F.col(RE) > at) & (F.lit(at) < F.col(UNTIL))).withColumn("__mark", F.lit(at).cast("bigint"))
             cut, most = TickSql(sql_of(INFINITY)), INFINITY
         else:
-            last = TickSql(f"least({RE}, {UNTIL})") - 1
-            low, high = (grid_index_column(t, at, period) for t in (TickSql(LE), last))
+            until = TickSql(f"least({RE}, {UNTIL})") - 1
+            low, high = (grid_index_column(t, at, period) for t in (TickSql(LE), until))
             df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
             df = df.withColumn("__mark", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
             df = df.withColumn("__mark", grid_instant(mark, at, period))
             cut, most = SQL.moved(mark, period), -(-period // hop)
         # windows that reach beyond the axis are cut at its end
         beyond = sql_of(INFINITY - 1)
-        first, latest = (f"coalesce(try_subtract({t}, __mark), {beyond})" for t in (LE, f"{UNTIL} - 1"))
-        least = SQL.quotient(TickSql(f"greatest({first}, 0L)"), hop) + 1
-        greatest = f"least({sql_of(most)}, {(SQL.quotient(TickSql(latest), hop) + 1).text})"
-        df = df.withColumns({"__lo": least.column, "__hi": F.expr(greatest)}).where("__lo <= __hi")
+        # an event may start further before its landmark than a distance can be; the bound is behind each landmark
+        instants = (f"greatest({LE}, __mark)", f"{UNTIL} - 1")
+        first, last = (TickSql(f"coalesce(try_subtract({instant}, __mark), {beyond})") for instant in instants)
+        last_window = f"least({sql_of(most)}, {(SQL.quotient(last, hop) + 1).text})"
+        df = df.withColumns({"__lo": (SQL.quotient(first, hop) + 1).column, "__hi": F.expr(last_window)})
+        df = df.where("__lo <= __hi")
         df = df.withColumn("__j", F.explode(F.sequence("__lo", "__hi")))
         end = SQL.moved(mark + (TickSql("__j") - 1) * hop, hop)
         df = df.withColumns({STARTS: mark.column, ENDS: F.expr(f"least({end.text}, {cut.text})")})

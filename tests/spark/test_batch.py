@@ -89,6 +89,13 @@ def test_windows_at_the_ends_of_the_axis_are_cut_there(spark: SparkSession) -> N
     )
     found = query.to_df(until=INFINITY - 1).toArrow()
     assert_same_history(found, oracle(query.plan, {"s": table}, INFINITY - 1))
+    # the distance of the first event from the landmark is no bigint
+    early = t.table("from bigint, to bigint", [(LEAST, 100), (6, 9)])
+    s = sq.intervals(spark.createDataFrame(early.to_pylist()), start="from", end="to", name="s")
+    landmarks = s.landmark_window(10, start=5).select(n=sq.count())
+    answer = landmarks.to_df(until=30).toArrow()
+    assert answer.num_rows == 3
+    assert_same_history(answer, oracle(landmarks.plan, {"s": early}, 30))
 
 
 def test_a_chain_of_altered_lifetimes_is_planned_in_linear_time(spark: SparkSession) -> None:
