@@ -136,7 +136,7 @@ class Stream(
         ``mode`` selects one part: "logical", "rules", "incremental", "physical" or, for a pattern, "pattern", which shows the
         state of each of its operators. ``format`` is "text", "html" or "json". ``consistency``, ``output``, ``ctis`` and
         ``early`` are those of :meth:`run`; the stages are those of a run with these arguments. ``expected``: an
-        :class:`Expected`, from which rows, state and the costs of batch forms are estimated.
+        ``sq.Expected``, from which rows, state and the costs of batch forms are estimated.
         """
         shown = self.explanation(
             mode, format, consistency=consistency, output=output, ctis=ctis, early=early, expected=expected
@@ -198,7 +198,7 @@ class Stream(
         reported, unless lifetimes never end: then the bound is the greatest finite endpoint of the window's input or, if that
         is later, the progress of its sources (the greatest start or CTI among their rows, also those that filters drop or
         retractions remove). The result consists of DataFrame operations only; nothing runs until you act on it. ``expected``:
-        an :class:`Expected`, from which windows on a grid choose the form that costs least.
+        an ``sq.Expected``, from which windows on a grid choose the form that costs least.
         """
         from streamq.compiler.estimates import checked_expected
         from streamq.run.query import batch_frame

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
-from streamq.errors import PlanError, kind_of, sentence
+from streamq.errors import PlanError, kind_of, nearest, sentence
 from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import PartialAggregate
 from streamq.operators.source import Source
 from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, number_sources
-from streamq.time import show_duration, ticks
+from streamq.plan.own_names import shown_name
+from streamq.time import INFINITY, show_duration, ticks
+
+UNKNOWN = "not estimated"
+"""The text for rows that cannot be estimated."""
 
 
 def checked_expected(expected: object, plan: Node, verb: str) -> Expected | None:
@@ -27,15 +32,14 @@ def checked_expected(expected: object, plan: Node, verb: str) -> Expected | None
     ticks(expected.every, plan.schema.axis, verb)
     named = nodes(number_sources(plan)[0])
     sources = {node.shown_name() for node in named if isinstance(node, Source)}
-    columns = {name for node in named for name in node.schema.names}
+    columns = {name for node in named if isinstance(node, Source) for name in node.schema.names}
     rows = expected.rows if isinstance(expected.rows, Mapping) else {}
-    for what, names, there in (("source", rows, sources), ("column", expected.distinct, columns)):
+    for what, names, there in (("rows of a source", rows, sources), ("values of a column", expected.distinct, columns)):
         wrong = next((name for name in names if name not in there), None)
         if wrong is not None:
-            shown = f"there are: {', '.join(sorted(there))}"
-            raise PlanError(
-                sentence(verb, f"rows are expected for no {what} of the query", f"found {wrong!r}; {shown}")
-            )
+            found = f"found {wrong!r}; there are: {', '.join(sorted(there))}"
+            hint = nearest(wrong, sorted(there))
+            raise PlanError(sentence(verb, f"{what} that the query does not read are expected", found, hint))
     return expected
 
 
@@ -63,28 +67,38 @@ def rows_line(node: Node, rates: ExpectedRates, expected: Expected) -> str | Non
     return _in_time(rows, expected, node.schema.axis)
 
 
-def cost_line(node: Node, expected: Expected) -> str:
+def cost_line(node: Node, expected: Expected, lags: Mapping[str, int]) -> str:
     """Return the rows that a stream sends to Python for an operator with state, and the rows of state that it keeps, as text.
 
-    Partial results are made in each micro-batch anew, so there are fewer than rows only if a micro-batch has those of a hop.
+    ``lags``: how far the CTI is behind the rows of a source, by its table. Partial results are made in each micro-batch anew, so
+    there are fewer than rows only if a micro-batch has those of a hop.
     """
-    rates = expected_rates(node, expected)
-    inputs = [rates.of(child) for child in node.children]
-    sent = _sent(inputs, expected, node.schema.axis)
+    rates, axis = expected_rates(node, expected), node.schema.axis
+    sent = _sent([rates.of(child) for child in node.children], expected, axis)
     if any(isinstance(child, PartialAggregate) for child in node.children):
-        rows = _sent(
-            [rates.of(below) for child in node.children for below in child.children], expected, node.schema.axis
-        )
-        sent = f"{rows}, {sent} if a micro-batch has the rows of a hop"
-    state = node.expected_state(inputs, expected) if isinstance(node, Operator) else None
-    kept = "not estimated" if state is None else f"at most {_number(state)} rows while progress keeps up"
-    return f"expected: to Python {sent}; state {kept}"
+        rows = _sent([rates.of(below) for child in node.children for below in child.children], expected, axis)
+        sent = rows if sent == UNKNOWN else f"{rows}, {sent} in micro-batches of a hop or longer"
+    lag = max(lags[source.table] for source in nodes(node) if isinstance(source, Source))
+    state = node.expected_state(lag, rates, expected) if isinstance(node, Operator) and lag < INFINITY else None
+    kept = UNKNOWN
+    if state is not None:
+        usual, most = (_number(math.ceil(rows)) for rows in state)
+        kept = f"at most {most} rows" + ("" if usual == most else f", {usual} in micro-batches of a hop or longer")
+    return f"expected: to Python {sent}; state {kept}{_missing(node, expected)}"
+
+
+def _missing(node: Node, expected: Expected) -> str:
+    """Return which columns of a window's group have no number of different values, as text; "" if none."""
+    windows = node.grid_windows() if isinstance(node, Operator) else None
+    keys = () if windows is None else windows.keys
+    lacking = [key for key in keys if windows is not None and expected.groups(windows.input, (key,)) is None]
+    return f"; no number of different {', '.join(map(shown_name, lacking))} is expected" if lacking else ""
 
 
 def _sent(inputs: Sequence[float | None], expected: Expected, axis: str) -> str:
     """Return the rows of all inputs together as text."""
     known = [rows for rows in inputs if rows is not None]
-    return _in_time(sum(known), expected, axis) if len(known) == len(inputs) else "not estimated"
+    return _in_time(sum(known), expected, axis) if len(known) == len(inputs) else UNKNOWN
 
 
 def _in_time(rows: float, expected: Expected, axis: str) -> str:

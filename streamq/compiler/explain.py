@@ -259,6 +259,8 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None) -
     lines += [f"  {line}" for line in read_statements(HeldRows).state.lines() if options.level.block != 0]
     lines += [_source_line(r.source, program.axis) for r in program.sources if r.source]
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
+    # operators over one stream are one whatever its policy, which their plan therefore has not
+    lags = {r.source.table: r.source.policy.progress.lag for r in program.sources if r.source}
     for stage in program.stages:
         lines.append(f"stage {stage.number + 1} of {len(program.stages)}, {_buckets(program, stage.number)}")
         for hosted in stage.hosted:
@@ -266,10 +268,8 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None) -
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in (*rest, f"state: {hosted.name}")]
             node = program.nodes.get(program.relations[hosted.name].number)
-            if isinstance(node, Operator) and node.growth:
-                lines.append(f"    grows without bound: {node.growth}")
             if expected is not None and node is not None:
-                lines.append(f"    {cost_line(node, expected)}")
+                lines.append(f"    {cost_line(node, expected, lags)}")
     return Section("physical", "stages", lines, lines)
 
 

@@ -54,9 +54,13 @@ def _show_values(windows: GridAggregation) -> str:
     return "".join(f", the values of {show(arguments[name])}" for name in value_columns(windows.reductions))
 
 
-def kernel_lines(statements: Statements, cti: str) -> tuple[str, ...]:
-    """Return the lines of explain on a kernel's statements: what it keeps, opens and costs, its ``cti``, and its final rows."""
-    return *statements.state.lines(), f"CTI: {cti}", f"final: {statements.final}"
+def kernel_lines(statements: Statements, cti: str, growth: str = "") -> tuple[str, ...]:
+    """Return the lines of explain on a kernel: what it keeps, opens and costs, its ``cti``, and its final rows.
+
+    ``growth``: the rows that it keeps for good; "" if all of them go.
+    """
+    kept = (f"kept for good: {growth}",) if growth else ()
+    return *statements.state.lines(), *kept, f"CTI: {cti}", f"final: {statements.final}"
 
 
 __all__ = ["kernel_lines", "window_lines"]

@@ -171,7 +171,7 @@ class _Compiler:
         lines = (
             node.line,
             f"run by: {self.strategy.run_by[node.digest]}",
-            *kernel_lines(statements, kernel.progress_rule.cti.shown(len(node.children))),
+            *kernel_lines(statements, kernel.progress_rule.cti.shown(len(node.children)), node.growth),
         )
         moves = evaluation.moves.over(any(p.moves for p in all_paths))
         retracts = factory.corrects or any(p.retracts for p in all_paths)
@@ -258,7 +258,7 @@ class _Compiler:
         name = ingress_name(source)
         lines = (
             f"ingress of {source.shown_name()}: {ingress.title}",
-            *kernel_lines(statements_of(source), ingress.kernel.progress_rule.cti.shown()),
+            *kernel_lines(statements_of(source), ingress.kernel.progress_rule.cti.shown(), source.growth),
             *((f"judged here: {reason}",) if (reason := self.strategy.judging[source.table].reason) else ()),
         )
         items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), (LE, *ingress.columns))

@@ -14,6 +14,7 @@ from streamq.operators.lifetime_change import BREACH, Length, Start, length_of, 
 from streamq.operators.row_key import RowKey
 from streamq.operators.step import SparkRows, Step
 from streamq.operators.table_steps import MovedRows
+from streamq.plan.expected import Expected
 from streamq.plan.expr import Lit
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
@@ -174,6 +175,10 @@ class AlterLifetime(Step):
         return F.when(
             progress.isNotNull(), F.greatest(F.lit(MINUS_INFINITY + 1), F.least(F.lit(INFINITY - 1), progress))
         )
+
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        # other starts may lie closer together
+        return inputs[0] if self.start.expr is None else None
 
     @property
     def moves_start(self) -> bool:

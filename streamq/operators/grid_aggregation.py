@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from streamq.choices import Stamp
 from streamq.grid import Grid
-from streamq.plan.expected import Expected
+from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial
@@ -45,27 +44,33 @@ class GridAggregation:
     stamp: Stamp = Stamp.ALIGN
 
     def expected_rows(self, rows: float | None, expected: Expected) -> float | None:
-        """Return the windows a tick with members, at most, over ``rows`` a tick; None if those are not known."""
-        grid = self.window.basic_grid()
-        windows = expected.groups(self.keys) / grid.hop
-        if rows is not None and self.input.schema.shape == POINT:
-            windows = min(rows * grid.n, windows)
-        return windows if math.isfinite(windows) else None
+        """Return the windows a tick with members, at most, over ``rows`` a tick of events or partial results; None if unknown."""
+        grid, groups = self.window.basic_grid(), expected.groups(self.input, self.keys)
+        if groups is None:
+            return None
+        if rows is None or self.input.schema.shape != POINT:
+            return groups / grid.hop
+        return min(rows * grid.n, groups / grid.hop)
 
-    def expected_state(self, rows: float | None, expected: Expected) -> float | None:
-        """Return the partial results, or values with their numbers, in windows that are not final, at most; None if unknown.
+    def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
+        """Return the rows of state: partial results, also of blocks of 8, 64, ... hops, or values with their numbers.
 
-        ``rows`` come a tick. Blocks of 8, 64, ... hops have a partial result each, too.
+        They are those in micro-batches of a hop or longer, and at most: a shorter one adds partial results of its own, and values
+        that no window needs any more stay until half of a bin are. None if they cannot be estimated; ``lag`` as in
+        :meth:`Operator.expected_state`.
         """
-        grid, traits, are_points = self.window.basic_grid(), self.input.traits, self.input.schema.shape == POINT
-        longest = 0 if are_points else traits.longest
+        grid, are_points, rows = self.window.basic_grid(), self.input.schema.shape == POINT, rates.of(self.input)
+        longest = 0 if are_points else self.input.traits.longest
         if rows is None or longest is None:
             return None
-        if not are_points or self.reductions or traits.retracts:
-            return rows * (grid.size + grid.hop + longest)
-        groups = expected.groups(self.keys)
+        every = rows * (grid.size + grid.hop + longest + lag)
+        groups = expected.groups(self.input, self.keys)
+        if not are_points or self.reductions or self.input.traits.retracts:
+            return every, 2 * every
+        if groups is None:
+            return every, every
         spans = [replace(grid, hop=grid.hop << logarithm) for logarithm in (0, *block_sizes(grid))]
-        return sum(basic_windows(rows, groups, span) * (span.size + span.hop) for span in spans)
+        return sum(basic_windows(rows, groups, span) * (span.size + span.hop + lag) for span in spans), every
 
     def kernel(
         self, *, points: bool, retracts: bool, ends_move: bool, final: bool, early: bool

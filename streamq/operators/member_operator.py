@@ -67,7 +67,7 @@ class MemberOperator(EvaluatedOperator):
 
     @property
     def growth(self) -> str:
-        return self.window.kept_for_good
+        return self.window.kept_for_good(self.keys)
 
     def _check_keys(self) -> None:
         """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""

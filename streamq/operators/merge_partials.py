@@ -107,8 +107,11 @@ class MergePartials(Operator):
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         return self.grid_windows().expected_rows(inputs[0], expected)
 
-    def expected_state(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
-        return self.grid_windows().expected_state(inputs[0], expected)
+    def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
+        return self.grid_windows().expected_state(lag, rates, expected)
+
+    def copied_column(self, name: str) -> str | None:
+        return name if name in self.input.keys else None
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Merge in the cheapest form on DataFrames, or by the evaluator if Spark cannot make some partial result."""

@@ -105,8 +105,11 @@ class Operator(Node, ABC):
         """Return the rows a tick that it gives at most over ``inputs`` with so many; None where that cannot be estimated."""
         return None
 
-    def expected_state(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
-        """Return the rows of state that a stream has at most while progress keeps up; None where they cannot be estimated."""
+    def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
+        """Return the rows of state of a stream, in micro-batches of a hop and at most; None where they cannot be estimated.
+
+        Rows come at an even rate, and the CTI is ``lag`` ticks behind them.
+        """
         return None
 
     @property
@@ -126,7 +129,10 @@ class Operator(Node, ABC):
 
     @property
     def growth(self) -> str:
-        """The rows of state that a stream keeps for good, with the cure if there is one; "" if all go as time goes on."""
+        """The rows of state that a stream keeps for good, more with each group or event, with the cure if there is one.
+
+        "" if all go as time goes on, of lifetimes that end.
+        """
         return ""
 
     @property
@@ -178,6 +184,9 @@ def not_of_the_group(operator: Node, which: str) -> PlanError:
 
 class PassThrough(Operator):
     """An operator that does nothing in a stream: its readers get the rows of its inputs unchanged."""
+
+    def copied_column(self, name: str) -> str | None:
+        return name
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         return sum(rows for rows in inputs if rows is not None) if None not in inputs else None

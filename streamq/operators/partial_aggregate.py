@@ -77,7 +77,11 @@ class PartialAggregate(PassThrough):
         (rows,) = inputs
         if rows is None or self.input.schema.shape != POINT:
             return rows
-        return basic_windows(rows, expected.groups(self.keys), self.window.basic_grid())
+        groups = expected.groups(self.input, self.keys)
+        return None if groups is None else basic_windows(rows, groups, self.window.basic_grid())
+
+    def copied_column(self, name: str) -> str | None:
+        return name if name in self.keys else None
 
     def choose_merge(self, rates: ExpectedRates) -> BatchChoice:
         """Return the form in which a batch merges the partial results; DIRECT and EVALUATED read the events instead."""

@@ -98,7 +98,6 @@ class Step(Operator):
         return None
 
     def copied_column(self, name: str) -> str | None:
-        """Return the input's column that an output column copies; None if the step computes it."""
         return name if name in self.input.schema.names else None
 
     @property

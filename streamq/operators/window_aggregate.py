@@ -198,7 +198,8 @@ class WindowAggregate(MemberOperator):
         grows_for_good = self.window.windows_of_a_point == INFINITY
         if not grows_for_good or not self.evaluation.factory.condenses:
             return super().growth
-        return "a row for each group" + ("" if self.merges else " and value")
+        kept = " and ".join(["group"] * bool(self.keys) + ["value"] * (not self.merges))
+        return f"a row for each {kept}" if kept else ""
 
     @property
     def event_windows(self) -> Window | None:
@@ -294,9 +295,12 @@ class WindowAggregate(MemberOperator):
         windows = self.grid_windows()
         return None if windows is None else windows.expected_rows(inputs[0], expected)
 
-    def expected_state(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+    def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
         windows = self.grid_windows()
-        return None if windows is None else windows.expected_state(inputs[0], expected)
+        return None if windows is None else windows.expected_state(lag, rates, expected)
+
+    def copied_column(self, name: str) -> str | None:
+        return name if name in self.keys else None
 
     def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice:
         """Return the batch form, one for all aggregates.

@@ -146,6 +146,10 @@ class Node(ABC):
         """The definitions of its pattern, as written; empty for a node that is no pattern."""
         return ()
 
+    def copied_column(self, name: str) -> str | None:
+        """Return the inputs' column that an output column copies; None if it is computed."""
+        return None
+
     def detail(self) -> str:
         """The node's own parameters, for explain."""
         return ""

@@ -20,6 +20,9 @@ class LatePolicy(NamedObject):
     shows_items: ClassVar[bool] = False
     """True if a user sees late items as they came, so that they must be judged before steps change them."""
 
+    adjusts: ClassVar[bool] = False
+    """True if an item has an effect from the CTI on, however late it is."""
+
     def acts_from(self, promised: int) -> int:
         """Return the instant from which on a late item has an effect, though only from the CTI on.
 
@@ -41,6 +44,7 @@ class _Adjust(LatePolicy):
     """Keep the part of its lifetime from the CTI on."""
 
     name = "adjust"
+    adjusts = True
 
     def acts_from(self, promised: int) -> int:
         return MINUS_INFINITY

@@ -69,6 +69,10 @@ class Edges(Source):
     title = "edges"
 
     @property
+    def growth(self) -> str:
+        return "the last edge of each key, as a late one may be adjusted" if self.policy.late.adjusts else ""
+
+    @property
     def consumed(self) -> dict[str, str]:
         return {self.time: AS_START, self.edge: AS_KIND}
 

@@ -65,9 +65,8 @@ class Count(Window):
             raise PlanError(sentence("count_window", wrong, f"found {clip!r}", hint))
         return clip
 
-    @property
-    def kept_for_good(self) -> str:
-        return "the last events of each group, whose windows others have to end"
+    def kept_for_good(self, keys: Sequence[str]) -> str:
+        return "the last events of each group, whose windows others have to end" if keys else ""
 
     @property
     def overlap(self) -> bool:

@@ -83,8 +83,7 @@ class Landmark(Window):
     def equal_starts(self, stamp: Stamp) -> bool:
         return stamp == Stamp.ALIGN
 
-    @property
-    def kept_for_good(self) -> str:
+    def kept_for_good(self, keys: Sequence[str]) -> str:
         cure = "with period=... landmarks follow, and events go with the windows of theirs"
         return f"all events since the landmark; {cure}" if self.period is None else ""
 

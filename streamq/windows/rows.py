@@ -63,9 +63,8 @@ class Rows(Window):
         check_whole_number("rows_window", "step", step)
         return cls(n, step, column_names(order_by, "rows_window", "order_by"))
 
-    @property
-    def kept_for_good(self) -> str:
-        return "the last rows of each group, which windows to come contain"
+    def kept_for_good(self, keys: Sequence[str]) -> str:
+        return "the last rows of each group, which windows to come contain" if keys else ""
 
     @property
     def overlap(self) -> bool:

@@ -65,9 +65,11 @@ class Window(ABC):
         """
         return 1 if self.grid is None else self.grid.n
 
-    @property
-    def kept_for_good(self) -> str:
-        """The events that windows to come may contain however late they come, with the cure if there is one; "" if none."""
+    def kept_for_good(self, keys: Sequence[str]) -> str:
+        """Return which events stay for good, more and more, as windows to come may contain them, with the cure if there is one.
+
+        "" if none do, or no more than a number of them. ``keys`` are the columns of the group.
+        """
         return ""
 
     @property

@@ -5,34 +5,54 @@ from __future__ import annotations
 import pytest
 
 import streamq as sq
+from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.operators.operator import Operator
+from streamq.operators.source import Source
 from streamq.plan.node import nodes, number_sources
 from tests.laws.cost_operators import FAR, OPERATORS, Query, program, rows, source
 
-LANDMARKS: dict[str, Query] = {
+OTHERS: dict[str, Query] = {
     "landmark of members": lambda a, b: a.group_by("k").landmark_window(FAR, start=0).select(x=sq.collect("v")),
     "landmark of values": lambda a, b: a.group_by("k").landmark_window(FAR, start=0).select(x=sq.median("v")),
     "landmark with a period": lambda a, b: (
         a.group_by("k").landmark_window(FAR, period=3 * FAR).select(x=sq.collect("v"))
     ),
+    "landmark of all": lambda a, b: a.landmark_window(FAR, start=0).select(n=sq.count()),
+    "members of a landmark of all": lambda a, b: a.landmark_window(FAR, start=0).select(x=sq.collect("v")),
+    "count of all": lambda a, b: a.count_window(20).select(n=sq.count()),
+    "rows of all": lambda a, b: a.rows_window(20).select(n=sq.count()),
+    "signal of all": lambda a, b: a.to_points().to_signal(),
+    "edges": lambda a, b: edges("drop"),
+    "edges that are adjusted": lambda a, b: edges("adjust"),
 }
-QUERIES = {**OPERATORS, **LANDMARKS}
+QUERIES = {**OPERATORS, **OTHERS}
 NEW = 10
-"""The events of a micro-batch, each of a group that there has not been."""
+"""The events of a micro-batch, each of a group that there has not been, and as many of them again."""
+
+
+def edges(late: str) -> sq.Stream:
+    """An edge that opens and one that closes for each row, of one key."""
+    table = t.table("at bigint, k bigint, v bigint", [])
+    return sq.edges(table, time="at", edge="v", key="k", open=0, close=1, name="c", progress=sq.generate(0), late=late)
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_state_grows_exactly_where_explain_says_so(name: str) -> None:
     """Micro-batches are ten times as long apart as the longest window."""
     plan = rewrite(number_sources(QUERIES[name](source("a"), source("b")).plan)[0]).plan
+    names = [node.table for node in nodes(plan) if isinstance(node, Source)]
     grows = any(isinstance(node, Operator) and node.growth for node in nodes(plan))
     live, kept = LocalRun(program(QUERIES[name], output=OutputForm.FINAL)), []
     for n in range(8):
-        new = [(10 * n * FAR + i, 10 * n * FAR + i + 3, NEW * n + i, i) for i in range(NEW)]
-        live.batch({"a": rows(*new), "b": rows(*new[: NEW // 2])})
+        at = 10 * n * FAR
+        new = [(at + i, at + i + 3, NEW * n + i, 0) for i in range(NEW)]
+        new += [(at + i + 20, at + i + 23, NEW * n + i, 1) for i in range(NEW)]
+        tables = {"a": rows(*new), "b": rows(*new[: NEW // 2])}
+        tables["c"] = t.table("at bigint, k bigint, v bigint", [(start, k, v) for start, _, k, v in new])
+        live.batch({name: tables[name] for name in names})
         kept.append(sum(kernel.state_rows or 0 for kernel in live.readings.of_kernels.values()))
     assert (kept[-1] >= kept[3] + 4 * NEW) == grows, kept
     assert grows or kept[-1] <= kept[3], kept
