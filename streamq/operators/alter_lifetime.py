@@ -220,7 +220,7 @@ class AlterLifetime(Step):
         if start.within is None:
             return at
         message = F.concat(F.lit(f"alter_lifetime: {BREACH}; found start "), at, F.lit(" of an event at "), le)
-        least = F.coalesce(F.try_subtract(le, F.lit(start.within)), F.lit(MINUS_INFINITY))
+        least = F.coalesce(F.try_subtract(le, F.lit(start.within)), F.lit(MINUS_INFINITY + 1))
         return F.when(at < least, F.raise_error(message).cast("bigint")).otherwise(at)
 
     def _length_on_spark(self) -> Column:

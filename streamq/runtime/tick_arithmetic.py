@@ -29,7 +29,7 @@ class Arithmetic(Protocol):
         """Return ``then`` where the condition holds, else ``otherwise``."""
 
     def moved(self, x: Number, by: int) -> Number:
-        """Return ``x + by``, kept on the axis."""
+        """Return ``x + by``, kept on the axis; ``x`` is an instant or INFINITY, not MINUS_INFINITY."""
 
     def floor(self, x: Number, by: int) -> Number:
         """Return the greatest multiple of ``by`` that is not above x, kept on the axis."""

@@ -135,9 +135,8 @@ class Calendar(Window):
         else:
             number = SQL.quotient(day, self.n)
         # clocks that are set back may show the previous day again
-        after, before = (
-            SQL.choose(t < self._start(n), *values) for n, values in ((number + 1, (0, 1)), (number, (1, 0)))
-        )
+        after = SQL.choose(t < self._start(number + 1), 0, 1)
+        before = SQL.choose(t < self._start(number), 1, 0)
         return number + after - before
 
     def _start(self, number: TickSql) -> TickSql:
