@@ -81,12 +81,12 @@ CONJUNCTS = (
 
 
 def variables(draw: Draw) -> Iterator[str]:
-    """Yield drawn names without end, each once."""
+    """Yield drawn names without end, each once; they differ in more than case, as a program's variables must."""
     used: set[str] = set()
     for number in count():
         name = draw(NAMES)
-        name = f"{name}{number}" if name in used else name
-        used.add(name)
+        name = f"{name}{number}" if name.lower() in used else name
+        used.add(name.lower())
         yield name
 
 
