@@ -43,7 +43,7 @@ def windows_of(query: sq.Stream) -> tuple[Node, Operator]:
     return plan, node
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(
     rows=st.integers(1, 30),
     keys=st.integers(1, 5),
