@@ -50,7 +50,7 @@ def choose_form(shape: str, n: int, partials: Sequence[SparkPartial], per_event:
     form = min(costs, key=lambda form: costs[form])
     reasons = {
         BatchForm.DIRECT: f"n = {n}: too few windows an event for splitting to pay",
-        BatchForm.EXPLODE: f"n = {n}: few windows a basic window",
+        BatchForm.EXPLODE: f"n = {n}: partial results copied into their windows",
         BatchForm.DIFFERENCE: f"n = {n}, exact aggregates: added and taken off",
         BatchForm.BLOCKS: f"n = {n}: a suffix and a prefix a window",
     }
@@ -68,15 +68,16 @@ USUAL = 0.05
 def costs_an_event(n: int, per_event: float, exact: bool) -> dict[BatchForm, float]:
     """Return the cost of each form for points, an event; 1 is an event copied into one of its ``n`` windows, of a few groups.
 
-    A copy costs more the more windows there are to keep apart. A form that splits pays for each partial result: it is shuffled
-    and sorted (DIFFERENCE, BLOCKS), or copied into ``n`` windows (EXPLODE). The numbers are fitted to runs of each form over 1 M
-    rows with 2 to 60 windows an event and 60, 10, 1 and 0.1 events a group and hop (``python -m benchmarks batch_forms``).
+    A copy costs more the more windows there are to keep apart. A form that splits pays for each partial result: it is copied
+    into ``n`` windows (EXPLODE), or shuffled and sorted (DIFFERENCE, and BLOCKS, which sorts twice). The numbers are fitted to
+    runs of each form over 1 M rows with 2 to 60 windows an event and 60, 10, 1 and 0.1 events a group and hop
+    (``python -m benchmarks batch_forms``).
     """
-    merge = BatchForm.DIFFERENCE if exact else BatchForm.BLOCKS
+    merge = (BatchForm.DIFFERENCE, 1.8 + per_event * 55) if exact else (BatchForm.BLOCKS, 5.8 + per_event * 80)
     return {
         BatchForm.DIRECT: n * (1 + 7 * per_event),
-        BatchForm.EXPLODE: 1.8 + per_event * (50 + 5 * n),
-        merge: 1.8 + per_event * 90,
+        BatchForm.EXPLODE: 1.8 + per_event * (40 + 3 * n),
+        merge[0]: merge[1],
     }
 
 

@@ -282,8 +282,8 @@ def test_a_form_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
     [
         ("point", 1, PARTIALS, "direct"),
         ("point", 3, PARTIALS, "direct"),
-        ("point", 8, PARTIALS, "explode"),
-        ("point", 9, PARTIALS, "blocks"),
+        ("point", 36, PARTIALS, "explode"),
+        ("point", 48, PARTIALS, "blocks"),
         ("point", 9, EXACT, "difference"),
         ("interval", 1, EXACT, "difference"),
         ("interval", 1, PARTIALS, "dyadic"),
