@@ -1,4 +1,4 @@
-"""How costs scale: hopping windows in batch against Spark's own, and streams by disorder and retractions.
+"""Costs as input grows: hopping windows in batch against Spark's own, and streams by disorder and retractions.
 
     python -m benchmarks.scaling [--by rows keys hops input] [--rows 100000 1000000] [--repeat 2] [--json FILE]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from streamq.errors import PlanError, kind_of, nearest, sentence
+from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.operator import Operator
-from streamq.operators.partial_aggregate import PartialAggregate
 from streamq.operators.source import Source
 from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
 from streamq.plan.folding import fold
@@ -37,9 +37,9 @@ def checked_expected(expected: object, plan: Node, verb: str) -> Expected | None
     for what, names, there in (("rows of a source", rows, sources), ("values of a column", expected.distinct, columns)):
         wrong = next((name for name in names if name not in there), None)
         if wrong is not None:
-            found = f"found {wrong!r}; there are: {', '.join(sorted(there))}"
+            shown = f"found {wrong!r}; there are: {', '.join(sorted(there))}"
             hint = nearest(wrong, sorted(there))
-            raise PlanError(sentence(verb, f"{what} that the query does not read are expected", found, hint))
+            raise PlanError(sentence(verb, f"{what} that the query does not read are expected", shown, hint))
     return expected
 
 
@@ -74,31 +74,30 @@ def cost_line(node: Node, expected: Expected, lags: Mapping[str, int]) -> str:
     there are fewer than rows only if a micro-batch has those of a hop.
     """
     rates, axis = expected_rates(node, expected), node.schema.axis
+    windows = node.grid_windows() if isinstance(node, Operator) else None
     sent = _sent([rates.of(child) for child in node.children], expected, axis)
-    if any(isinstance(child, PartialAggregate) for child in node.children):
-        rows = _sent([rates.of(below) for child in node.children for below in child.children], expected, axis)
-        sent = rows if sent == UNKNOWN else f"{rows}, {sent} in micro-batches of a hop or longer"
+    if windows is not None and windows.combined:
+        events = _sent([rates.of(windows.input)], expected, axis)
+        sent = events if sent == UNKNOWN else f"{events}, {sent} in micro-batches of a hop or longer"
     lag = max(lags[source.table] for source in nodes(node) if isinstance(source, Source))
     state = node.expected_state(lag, rates, expected) if isinstance(node, Operator) and lag < INFINITY else None
-    kept = UNKNOWN
+    rows = UNKNOWN
     if state is not None:
-        usual, most = (_number(math.ceil(rows)) for rows in state)
-        kept = f"at most {most} rows" + ("" if usual == most else f", {usual} in micro-batches of a hop or longer")
-    return f"expected: to Python {sent}; state {kept}{_missing(node, expected)}"
+        usual, most = (_number(math.ceil(number)) for number in state)
+        rows = f"at most {most} rows" + ("" if usual == most else f", {usual} in micro-batches of a hop or longer")
+    return f"expected: to Python {sent}; state {rows}{'' if windows is None else _missing(windows, expected)}"
 
 
-def _missing(node: Node, expected: Expected) -> str:
-    """Return which columns of a window's group have no number of different values, as text; "" if none."""
-    windows = node.grid_windows() if isinstance(node, Operator) else None
-    keys = () if windows is None else windows.keys
-    lacking = [key for key in keys if windows is not None and expected.groups(windows.input, (key,)) is None]
-    return f"; no number of different {', '.join(map(shown_name, lacking))} is expected" if lacking else ""
+def _missing(windows: GridAggregation, expected: Expected) -> str:
+    """Return which columns of the group have no number of different values, as text; "" if none."""
+    lacking = [shown_name(key) for key in windows.keys if expected.groups(windows.input, (key,)) is None]
+    return f"; no number of different {', '.join(lacking)} is expected" if lacking else ""
 
 
 def _sent(inputs: Sequence[float | None], expected: Expected, axis: str) -> str:
     """Return the rows of all inputs together as text."""
-    known = [rows for rows in inputs if rows is not None]
-    return _in_time(sum(known), expected, axis) if len(known) == len(inputs) else UNKNOWN
+    rates = [rows for rows in inputs if rows is not None]
+    return _in_time(sum(rates), expected, axis) if len(rates) == len(inputs) else UNKNOWN
 
 
 def _in_time(rows: float, expected: Expected, axis: str) -> str:

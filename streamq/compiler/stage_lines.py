@@ -59,8 +59,8 @@ def kernel_lines(statements: Statements, cti: str, growth: str = "") -> tuple[st
 
     ``growth``: the rows that it keeps for good; "" if all of them go.
     """
-    kept = (f"kept for good: {growth}",) if growth else ()
-    return *statements.state.lines(), *kept, f"CTI: {cti}", f"final: {statements.final}"
+    for_good = (f"kept for good: {growth}",) if growth else ()
+    return *statements.state.lines(), *for_good, f"CTI: {cti}", f"final: {statements.final}"
 
 
 __all__ = ["kernel_lines", "window_lines"]

@@ -67,10 +67,11 @@ class GridAggregation:
         groups = expected.groups(self.input, self.keys)
         if not are_points or self.reductions or self.input.traits.retracts:
             return every, 2 * every
-        if groups is None:
-            return every, every
         spans = [replace(grid, hop=grid.hop << logarithm) for logarithm in (0, *block_sizes(grid))]
-        return sum(basic_windows(rows, groups, span) * (span.size + span.hop + lag) for span in spans), every
+        most = sum(rows * (span.size + span.hop + lag) for span in spans)
+        if groups is None:
+            return most, most
+        return sum(basic_windows(rows, groups, span) * (span.size + span.hop + lag) for span in spans), most
 
     def kernel(
         self, *, points: bool, retracts: bool, ends_move: bool, final: bool, early: bool

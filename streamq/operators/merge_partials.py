@@ -14,7 +14,7 @@ from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.merging import merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
-from streamq.plan.expected import Expected, ExpectedRates
+from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
 from streamq.plan.node import Traits, node
 from streamq.plan.own_names import show_keys
@@ -103,12 +103,6 @@ class MergePartials(Operator):
     def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice:
         """Return the form for the input's shape and its windows; the evaluator, if Spark cannot make some partial result."""
         return self.input.choose_merge(rates)
-
-    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
-        return self.grid_windows().expected_rows(inputs[0], expected)
-
-    def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
-        return self.grid_windows().expected_state(lag, rates, expected)
 
     def copied_column(self, name: str) -> str | None:
         return name if name in self.input.keys else None

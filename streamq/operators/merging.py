@@ -73,12 +73,10 @@ def costs_an_event(n: int, per_event: float, exact: bool) -> dict[BatchForm, flo
     runs of each form over 1 M rows with 2 to 60 windows an event and 60, 10, 1 and 0.1 events a group and hop
     (``python -m benchmarks batch_forms``).
     """
-    merge = (BatchForm.DIFFERENCE, 1.8 + per_event * 55) if exact else (BatchForm.BLOCKS, 5.8 + per_event * 80)
-    return {
-        BatchForm.DIRECT: n * (1 + 7 * per_event),
-        BatchForm.EXPLODE: 1.8 + per_event * (40 + 3 * n),
-        merge[0]: merge[1],
-    }
+    costs = {BatchForm.DIRECT: n * (1 + 7 * per_event), BatchForm.EXPLODE: 1.8 + per_event * (40 + 3 * n)}
+    if exact:
+        return {**costs, BatchForm.DIFFERENCE: 1.8 + per_event * 55}
+    return {**costs, BatchForm.BLOCKS: 5.8 + per_event * 80}
 
 
 def merge_partials(

@@ -103,14 +103,16 @@ class Operator(Node, ABC):
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         """Return the rows a tick that it gives at most over ``inputs`` with so many; None where that cannot be estimated."""
-        return None
+        windows = self.grid_windows()
+        return None if windows is None else windows.expected_rows(inputs[0], expected)
 
     def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
         """Return the rows of state of a stream, in micro-batches of a hop and at most; None where they cannot be estimated.
 
         Rows come at an even rate, and the CTI is ``lag`` ticks behind them.
         """
-        return None
+        windows = self.grid_windows()
+        return None if windows is None else windows.expected_state(lag, rates, expected)
 
     @property
     def module_notes(self) -> tuple[str, ...]:

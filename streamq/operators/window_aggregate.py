@@ -22,7 +22,7 @@ from streamq.operators.snapshot_sweep import snapshots
 from streamq.operators.split_aggregates import SplitAggregates, split_aggregates
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
-from streamq.plan.expected import Expected, ExpectedRates
+from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, node
@@ -195,11 +195,11 @@ class WindowAggregate(MemberOperator):
 
     @property
     def growth(self) -> str:
-        grows_for_good = self.window.windows_of_a_point == INFINITY
-        if not grows_for_good or not self.evaluation.factory.condenses:
+        is_since_landmark = self.window.windows_of_a_point == INFINITY
+        if not is_since_landmark or not self.evaluation.factory.condenses:
             return super().growth
-        kept = " and ".join(["group"] * bool(self.keys) + ["value"] * (not self.merges))
-        return f"a row for each {kept}" if kept else ""
+        told_apart = " and ".join(["group"] * bool(self.keys) + ["value"] * (not self.merges))
+        return f"a row for each {told_apart}" if told_apart else ""
 
     @property
     def event_windows(self) -> Window | None:
@@ -290,14 +290,6 @@ class WindowAggregate(MemberOperator):
             reduced=split.reduced,
             stamp=self.stamp,
         )
-
-    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
-        windows = self.grid_windows()
-        return None if windows is None else windows.expected_rows(inputs[0], expected)
-
-    def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
-        windows = self.grid_windows()
-        return None if windows is None else windows.expected_state(lag, rates, expected)
 
     def copied_column(self, name: str) -> str | None:
         return name if name in self.keys else None

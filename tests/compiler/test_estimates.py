@@ -77,11 +77,11 @@ def test_rows_and_state_are_at_most_those_that_are_estimated(
     for begin in range(0, time, step):
         new = [event for event in events if begin <= event[0] < begin + step]
         live.batch({"s": t.table("at bigint, k bigint, v bigint", new)})
-        kept = sum(kernel.state_rows or 0 for kernel in live.readings.of_kernels.values())
+        state_rows = sum(kernel.state_rows or 0 for kernel in live.readings.of_kernels.values())
         # of the micro-batch itself all events may be there, which are not spread over ticks evenly
-        assert kept <= most + len(new) + keys
+        assert state_rows <= most + len(new) + keys
         if step == grid.hop and not of_values:
-            assert kept <= usual + len(new) + keys
+            assert state_rows <= usual + len(new) + keys
 
 
 @given(st.integers(2, 600), st.floats(0.001, 1), st.booleans())

@@ -45,7 +45,7 @@ def test_state_grows_exactly_where_explain_says_so(name: str) -> None:
     plan = rewrite(number_sources(QUERIES[name](source("a"), source("b")).plan)[0]).plan
     names = [node.table for node in nodes(plan) if isinstance(node, Source)]
     grows = any(isinstance(node, Operator) and node.growth for node in nodes(plan))
-    live, kept = LocalRun(program(QUERIES[name], output=OutputForm.FINAL)), []
+    live, state_rows = LocalRun(program(QUERIES[name], output=OutputForm.FINAL)), []
     for n in range(6):
         at = 10 * n * FAR
         new = [(at + i, at + i + 3, NEW * n + i, 0) for i in range(NEW)]
@@ -53,6 +53,6 @@ def test_state_grows_exactly_where_explain_says_so(name: str) -> None:
         tables = {"a": rows(*new), "b": rows(*new[: NEW // 2])}
         tables["c"] = t.table("at bigint, k bigint, v bigint", [(start, k, v) for start, _, k, v in new])
         live.batch({name: tables[name] for name in names})
-        kept.append(sum(kernel.state_rows or 0 for kernel in live.readings.of_kernels.values()))
-    assert (kept[-1] >= kept[2] + 3 * NEW) == grows, kept
-    assert grows or kept[-1] <= kept[2], kept
+        state_rows.append(sum(kernel.state_rows or 0 for kernel in live.readings.of_kernels.values()))
+    assert (state_rows[-1] >= state_rows[2] + 3 * NEW) == grows, state_rows
+    assert grows or state_rows[-1] <= state_rows[2], state_rows
