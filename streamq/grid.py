@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Grid:
         return self.size % self.hop == 0
 
     def start(self, index: int) -> int:
-        """Return the start of window ``index``, at most the end and at least the beginning of the time axis."""
-        return max(MINUS_INFINITY, min(INFINITY, self.offset + index * self.hop))
+        """Return the start of window ``index``, at most the end of the time axis and at least its first instant."""
+        return max(FIRST_INSTANT, min(INFINITY, self.offset + index * self.hop))
 
     def end(self, index: int) -> int:
-        """Return the end of window ``index``, at most the end and at least the beginning of the time axis."""
-        return max(MINUS_INFINITY, min(INFINITY, self.offset + index * self.hop + self.size))
+        """Return the end of window ``index``, at most the end of the time axis and at least its first instant."""
+        return max(FIRST_INSTANT, min(INFINITY, self.offset + index * self.hop + self.size))
 
     def first_ending_after(self, t: int) -> int:
         """Return the number of the first window that ends after instant t; for an infinite t, t itself."""

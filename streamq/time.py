@@ -22,6 +22,8 @@ INFINITY: Final = 2**63 - 1
 """The end of a lifetime that has no end yet; users see NULL, or None."""
 MINUS_INFINITY: Final = -(2**63)
 """The CTI of a source that has not made progress yet."""
+FIRST_INSTANT: Final = MINUS_INFINITY + 1
+"""The first instant of both axes."""
 
 Duration = str | int | timedelta
 """A length of time as users write it; :func:`ticks` defines the forms for each axis."""
@@ -155,10 +157,10 @@ def _bounded(value: int, verb: str) -> int:
 
 
 def saturating_add(a: int, b: int) -> int:
-    """Return ``a + b``; an infinite ``a`` stays as it is, and a sum beyond the ends of the axis becomes infinite."""
+    """Return ``a + b``, at most INFINITY and at least the first instant; an infinite ``a`` stays as it is."""
     if a in (INFINITY, MINUS_INFINITY):
         return a
-    return max(MINUS_INFINITY, min(INFINITY, a + b))
+    return max(FIRST_INSTANT, min(INFINITY, a + b))
 
 
 def show_ticks(value: int, axis: str) -> str:

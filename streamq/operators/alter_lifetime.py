@@ -28,7 +28,7 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.expr_progress_map import ExprProgressMap
 from streamq.runtime.inner_path import TableStep
 from streamq.runtime.progress_map import ProgressMap, ProgressShift
-from streamq.time import INFINITY, MINUS_INFINITY, Duration, show_duration, ticks
+from streamq.time import FIRST_INSTANT, INFINITY, Duration, show_duration, ticks
 from streamq.windows.tick_sql import SQL, TickSql, sql_of
 
 if TYPE_CHECKING:
@@ -172,9 +172,7 @@ class AlterLifetime(Step):
             assert start.expr is not None
             progress = spark_expression(start.expr, self.input.schema)
         # the least of several values leaves NULL out
-        return F.when(
-            progress.isNotNull(), F.greatest(F.lit(MINUS_INFINITY + 1), F.least(F.lit(INFINITY - 1), progress))
-        )
+        return F.when(progress.isNotNull(), F.greatest(F.lit(FIRST_INSTANT), F.least(F.lit(INFINITY - 1), progress)))
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         # other starts may lie closer together
@@ -220,7 +218,7 @@ class AlterLifetime(Step):
         if start.within is None:
             return at
         message = F.concat(F.lit(f"alter_lifetime: {BREACH}; found start "), at, F.lit(" of an event at "), le)
-        least = F.coalesce(F.try_subtract(le, F.lit(start.within)), F.lit(MINUS_INFINITY + 1))
+        least = F.coalesce(F.try_subtract(le, F.lit(start.within)), F.lit(FIRST_INSTANT))
         return F.when(at < least, F.raise_error(message).cast("bigint")).otherwise(at)
 
     def _length_on_spark(self) -> Column:

@@ -95,7 +95,7 @@ def _ticks_before(t: int, by: int | None) -> int:
     """Return the instant ``by`` ticks before ``t``; MINUS_INFINITY if ``by`` is None."""
     if by is None:
         return MINUS_INFINITY
-    return t if t in (INFINITY, MINUS_INFINITY) else max(MINUS_INFINITY + 1, saturating_add(t, -by))
+    return saturating_add(t, -by)
 
 
 class HeldRows:

@@ -20,7 +20,7 @@ from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic, Number
 from streamq.runtime.time_bins import TimeBins
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.grid import Grid
@@ -124,7 +124,7 @@ class Endpoints:
     """
 
     def __init__(self, state: KernelBaskets):
-        self.values = state.values.setdefault("ends", {"endless": 0, "last": MINUS_INFINITY + 1})
+        self.values = state.values.setdefault("ends", {"endless": 0, "last": FIRST_INSTANT})
         self.ahead = TimeBins(state, ENDS)
 
     def add(self, endpoints: Iterable[Endpoint], reach: int) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import attempt
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
 
 
 @dataclass(frozen=True)
@@ -24,4 +24,4 @@ class ExprProgressMap:
         axis = pa.timestamp("us", tz="UTC") if self.schema.axis == "timestamp" else pa.int64()
         value = attempt(self.expr, self.schema, {}, lambda part: pa.array([t]).cast(axis), 1)
         at = None if value.faults else value.array.cast(pa.int64())[0].as_py()
-        return MINUS_INFINITY if at is None else max(MINUS_INFINITY + 1, min(INFINITY - 1, int(at)))
+        return MINUS_INFINITY if at is None else max(FIRST_INSTANT, min(INFINITY - 1, int(at)))

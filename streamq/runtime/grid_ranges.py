@@ -10,7 +10,7 @@ from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE
 from streamq.runtime.tick_arithmetic import ARRAYS, Arithmetic, Number
 from streamq.runtime.values import Ints
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY
 
 
 def grid_index(x: Number, shift: int, hop: int, arithmetic: Arithmetic) -> Number:
@@ -58,7 +58,7 @@ def grid_range(grid: Grid, table: pa.Table, since: int, upto: int) -> tuple[Ints
 def grid_lifetimes(grid: Grid, index: Ints) -> tuple[Ints, Ints]:
     """Return LE and RE of the windows of a grid by their numbers, kept on the axis."""
     if len(index) and (
-        int(index.min()) * grid.hop + grid.offset < MINUS_INFINITY or grid.end(int(index.max())) == INFINITY
+        int(index.min()) * grid.hop + grid.offset < FIRST_INSTANT or grid.end(int(index.max())) == INFINITY
     ):
         # at the very ends of the axis, where int64 would overflow
         numbers = index.tolist()

@@ -24,7 +24,7 @@ class ProgressShift:
 
     def apply(self, t: int) -> int:
         """Return ``t + by``."""
-        return max(MINUS_INFINITY + 1, min(INFINITY - 1, saturating_add(t, self.by)))
+        return min(INFINITY - 1, saturating_add(t, self.by))
 
 
 def map_progress(t: int, steps: Sequence[ProgressMap]) -> int:

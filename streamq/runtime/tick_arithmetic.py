@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamq.runtime.lifetimes import saturating
-from streamq.time import MINUS_INFINITY, saturating_add
+from streamq.time import FIRST_INSTANT, saturating_add
 
 Number = Any
 """An integer, an int64 array or SQL of a bigint; they add, subtract and compare with ``+``, ``-``, ``<`` and ``==``."""
@@ -46,10 +46,10 @@ class _Integers:
         return then if condition else otherwise
 
     def moved(self, x: Number, by: int) -> Number:
-        return max(MINUS_INFINITY + 1, saturating_add(x, by))
+        return saturating_add(x, by)
 
     def floor(self, x: Number, by: int) -> Number:
-        return max(MINUS_INFINITY + 1, x // by * by)
+        return max(FIRST_INSTANT, x // by * by)
 
 
 class _Arrays(_Integers):
@@ -61,7 +61,7 @@ class _Arrays(_Integers):
 
     def floor(self, x: Number, by: int) -> Number:
         rest = x % by
-        return np.where(x < MINUS_INFINITY + 1 + rest, MINUS_INFINITY + 1, x - rest)
+        return np.where(x < FIRST_INSTANT + rest, FIRST_INSTANT, x - rest)
 
 
 INTEGERS: Arithmetic = _Integers()

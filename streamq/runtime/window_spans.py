@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from streamq.grid import Grid
 from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,12 @@ class WindowSpans:
         return self._after(arithmetic.moved(le, -(grid.size + grid.offset)), arithmetic)
 
     def end(self, re: Number, arithmetic: Arithmetic) -> Number:
-        """Return the end of the hop at the start of the last window that starts before ``re``; INFINITY if ``re`` is."""
-        return self._after(arithmetic.moved(re, -(self.grid.offset + 1)), arithmetic)
+        """Return the end of the hop at the start of the last window that starts before ``re``; INFINITY if ``re`` is.
+
+        Windows that start before the axis, all at its first instant, stand at that instant.
+        """
+        end = self._after(arithmetic.moved(re, -(self.grid.offset + 1)), arithmetic)
+        return arithmetic.choose(end == FIRST_INSTANT, FIRST_INSTANT + 1, end)
 
     def _after(self, t: Number, arithmetic: Arithmetic) -> Number:
         """Return the offset plus the least multiple of the hop above ``t``."""
@@ -34,7 +38,7 @@ class WindowSpans:
 
     def apply(self, t: int) -> int:
         """Return the start of the first window that ends after the instant of progress ``t``, kept finite."""
-        return max(MINUS_INFINITY + 1, min(INFINITY - 1, self.start(t, INTEGERS)))
+        return max(FIRST_INSTANT, min(INFINITY - 1, self.start(t, INTEGERS)))
 
 
 __all__ = ["WindowSpans"]

@@ -19,7 +19,7 @@ from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
 from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
@@ -225,13 +225,13 @@ class CalendarAssigner(RangeAssigner):
         return self._window_of(c)
 
     def next_start(self, t: int) -> int:
-        if t >= INFINITY - 1 or t <= MINUS_INFINITY + 1:
+        if t >= INFINITY - 1 or t <= FIRST_INSTANT:
             return t
         return int(self._starts(self._number(np.array([t - 1])) + 1)[0])
 
     def _window_of(self, t: int) -> int:
         """Return the start of the window that contains an instant; an infinite instant itself."""
-        if t >= INFINITY - 1 or t <= MINUS_INFINITY + 1:
+        if t >= INFINITY - 1 or t <= FIRST_INSTANT:
             return t
         return int(self._starts(self._number(np.array([t])))[0])
 
@@ -274,7 +274,7 @@ def _midnight(day: int, zone: str) -> int:
     as_utc = datetime.fromordinal(ordinal).replace(tzinfo=UTC)
     offset = as_utc - there.astimezone(UTC)
     ticks = day * DAY - (offset.days * DAY + offset.seconds * 1_000_000 + offset.microseconds)
-    return max(MINUS_INFINITY, min(INFINITY, ticks))
+    return max(FIRST_INSTANT, min(INFINITY, ticks))
 
 
 @lru_cache(1_000)

@@ -9,7 +9,7 @@ from streamq.plan.schema import INTERVAL, POINT
 from streamq.runtime import grid_ranges as rule
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY
 from streamq.windows.batch_events import UNTIL, BatchEvents
 from streamq.windows.tick_sql import SQL, TickSql, sql_of
 
@@ -39,8 +39,9 @@ def grid_instant(index: TickSql, shift: int, hop: int) -> Column:
     number = index + whole
     before = number < 0
     product = f"try_multiply({(number + SQL.choose(before, 1, 0)).text}, {sql_of(hop)})"
-    rest, end = SQL.choose(before, part - hop, part), SQL.choose(before, MINUS_INFINITY, INFINITY)
-    return TickSql(f"coalesce(try_add({product}, {rest.text}), {end.text})").column
+    rest, end = SQL.choose(before, part - hop, part), SQL.choose(before, FIRST_INSTANT, INFINITY)
+    instant = f"coalesce(try_add({product}, {rest.text}), {end.text})"
+    return TickSql(f"greatest({instant}, {sql_of(FIRST_INSTANT)})").column
 
 
 def window_lifetime(grid: Grid) -> tuple[Column, Column]:

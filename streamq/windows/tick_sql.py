@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamq.runtime.tick_arithmetic import Arithmetic
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -76,7 +76,7 @@ class _Sql:
 
 def _not_before_axis(total: str) -> TickSql:
     """Return a sum that may lie before the axis, kept on it; NULL, which stands for an overflow, is the least instant."""
-    return TickSql(f"greatest({total}, {sql_of(MINUS_INFINITY + 1)})")
+    return TickSql(f"greatest({total}, {sql_of(FIRST_INSTANT)})")
 
 
 SQL: Arithmetic = _Sql()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import streamq as sq
-from streamq.errors import PlanError
+from streamq.errors import PlanError, StreamqWarning
 from streamq.time import INFINITY
 from tests.judged import answer
 from tests.operators.window_answers import counts, members, spans
@@ -130,9 +130,9 @@ def test_an_empty_stream_has_no_windows() -> None:
 
 def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
     far = spans((LEAST, LEAST + 4), (INFINITY - 5, INFINITY - 1))
-    assert counts(far.tumbling_window(10)) == [(LEAST - 1, LEAST + 7, 1), (INFINITY - 7, None, 1)]
+    assert counts(far.tumbling_window(10)) == [(LEAST, LEAST + 7, 1), (INFINITY - 7, None, 1)]
     assert counts(far.tumbling_window(10, stamp="point_at_end")) == [(LEAST + 7, LEAST + 8, 1)]
-    assert members(far.tumbling_window(10)) == [(LEAST - 1, LEAST + 7, "e0"), (INFINITY - 7, None, "e1")]
+    assert members(far.tumbling_window(10)) == [(LEAST, LEAST + 7, "e0"), (INFINITY - 7, None, "e1")]
     assert counts(far.session_window(10)) == [(LEAST, LEAST + 13, 1), (INFINITY - 5, None, 1)]
     assert counts(far.snapshot_window()) == [(LEAST, LEAST + 4, 1), (INFINITY - 5, INFINITY - 1, 1)]
     assert counts(far.sliding_window(10)) == [(LEAST, LEAST + 14, 1), (INFINITY - 5, None, 1)]
@@ -144,3 +144,13 @@ def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
         ]
     assert counts(late.landmark_window(4, start=-7, period=10, stamp="align"), INFINITY - 1)[-1][1:] == (None, 1)
     assert counts(early.landmark_window(4, start=3, period=10, stamp="align"))[0] == (LEAST, LEAST + 4, 1)
+
+
+def test_windows_before_the_axis_begin_at_its_first_instant_and_what_follows_sees_them_whole() -> None:
+    s = spans((LEAST, LEAST + 3), (LEAST + 2, LEAST + 40))
+    windows = s.hopping_window(20, 10).select(n=sq.count())
+    assert answer(windows)[:3] == [(LEAST, LEAST + 7, 2), (LEAST, LEAST + 17, 2), (LEAST + 7, LEAST + 27, 1)]
+    with pytest.warns(StreamqWarning, match="overlapping windows"):
+        snapshots = counts(windows.snapshot_window())
+    assert snapshots[:2] == [(LEAST, LEAST + 7, 2), (LEAST + 7, LEAST + 17, 2)]
+    assert counts(windows.per_window())[:2] == [(LEAST, LEAST + 7, 1), (LEAST, LEAST + 17, 1)]

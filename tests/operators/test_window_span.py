@@ -12,7 +12,7 @@ from streamq.grid import Grid
 from streamq.operators import WindowSpan
 from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS
 from streamq.runtime.window_spans import WindowSpans
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
 SOME = range(-80, 80)
@@ -34,6 +34,20 @@ def test_spans_overlap_in_a_hop_for_each_common_window(grid: Grid, one: tuple[in
     spans = [span(WindowSpans(grid), lifetime) for lifetime in (one, two)]
     assert [i for i in SOME if all(le <= grid.start(i) < re for le, re in spans)] == common
     assert all((end - grid.offset) % grid.hop == 0 for pair in spans for end in pair)
+
+
+@given(grid=grids, one=lifetimes, two=lifetimes)
+def test_spans_overlap_at_the_start_of_the_axis_if_there_is_a_common_window(
+    grid: Grid, one: tuple[int, int], two: tuple[int, int]
+) -> None:
+    first = FIRST_INSTANT // grid.hop
+    both = [(FIRST_INSTANT + 30 + start, FIRST_INSTANT + 30 + end) for start, end in (one, two)]
+    windows = [
+        (grid.offset + i * grid.hop, grid.offset + i * grid.hop + grid.size) for i in range(first - 80, first + 80)
+    ]
+    is_common = any(all(le < end and re > start for le, re in both) for start, end in windows)
+    (a, b), (c, d) = (span(WindowSpans(grid), lifetime) for lifetime in both)
+    assert (max(a, c) < min(b, d)) == is_common
 
 
 @given(grid=grids, event=lifetimes, c=st.integers(-30, 30))

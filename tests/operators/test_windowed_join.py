@@ -61,10 +61,12 @@ def test_open_lifetimes_are_reported_to_the_greatest_finite_endpoint_of_both_or_
 
 
 def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
-    least, most = -(2**63), 2**63 - 1
-    far = sq.events([(least + 1, least + 5, {"v": 1}), (most - 5, most - 1, {"v": 2})])
+    least, most = -(2**63) + 1, 2**63 - 1
+    far = sq.events([(least, least + 4, {"v": 1}), (most - 5, most - 1, {"v": 2})])
     found = answer(far.windowed_join(far.rename(v="w"), size=10))
-    assert found == [(least, least + 8, 1, 1), (most - 7, None, 2, 2)]
+    assert found == [(least, least + 7, 1, 1), (most - 7, None, 2, 2)]
+    overlapping = answer(far.windowed_join(far.rename(v="w"), size=10, hop=4))
+    assert overlapping[:2] == [(least, least + 1, 1, 1), (least, least + 5, 1, 1)]
 
 
 def test_aggregates_over_pairs_are_those_of_each_window() -> None:

@@ -14,6 +14,7 @@ AXIS = Schema((), INTEGER)
 def test_by_ticks_it_stays_on_the_axis() -> None:
     assert map_progress(5, [ProgressShift(3), ProgressShift(-10)]) == -2
     assert map_progress(INFINITY - 2, [ProgressShift(9)]) == INFINITY - 1
+    assert map_progress(MINUS_INFINITY + 2, [ProgressShift(-9)]) == MINUS_INFINITY + 1
     assert [map_progress(t, [ProgressShift(9)]) for t in (INFINITY, MINUS_INFINITY)] == [INFINITY, MINUS_INFINITY]
 
 

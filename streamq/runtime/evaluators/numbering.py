@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY
 
 
 def distinct_pairs(g: Ints, at: Ints) -> tuple[Ints, Ints]:
@@ -36,11 +36,11 @@ def running_max(group: Ints, values: Ints) -> Ints:
 
 
 def distance_behind(t: Ints | int, mark: Ints) -> Ints:
-    """Return ``t - mark``, at most ``INFINITY - 1``; a difference below the axis becomes ``MINUS_INFINITY + 1``."""
+    """Return ``t - mark``, at most ``INFINITY - 1``; a difference below the axis becomes ``FIRST_INSTANT``."""
     with np.errstate(over="ignore"):
         distance = t - mark
     distance = np.where((t >= mark) & ((distance < 0) | (distance == INFINITY)), INFINITY - 1, distance)
-    return np.where((t < mark) & (distance > 0), MINUS_INFINITY + 1, distance)
+    return np.where((t < mark) & (distance > 0), FIRST_INSTANT, distance)
 
 
 def is_new_pair(a: Ints, b: Ints) -> Mask:

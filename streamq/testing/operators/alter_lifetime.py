@@ -24,12 +24,12 @@ from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.reach import moved
 from streamq.testing.oracle.run import Run
 from streamq.testing.query_scale import lengths
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.time import FIRST_INSTANT, INFINITY, TIMESTAMP
 
 
 def saturated(ticks: str) -> str:
     """Return SQL for a sum of ticks in HUGEINT, saturated to the time axis."""
-    return f"CAST(greatest({MINUS_INFINITY + 1}, least({INFINITY}, {ticks})) AS BIGINT)"
+    return f"CAST(greatest({FIRST_INSTANT}, least({INFINITY}, {ticks})) AS BIGINT)"
 
 
 @defines(AlterLifetime)
@@ -82,7 +82,7 @@ def moved_as_progress_is(node: AlterLifetime, t: int, run: Run) -> int | None:
         if at is None:
             return None
         t = int(at)
-    return max(MINUS_INFINITY + 1, min(INFINITY - 1, t))
+    return max(FIRST_INSTANT, min(INFINITY - 1, t))
 
 
 @over_one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamq.errors import sentence
 from streamq.grid import Grid
 from streamq.testing.oracle.run import Run, TooMuch
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY
 
 MOST_WINDOWS = 1_000_000
 """The greatest length of a lifetime, in hops; longer ones are refused."""
@@ -26,8 +26,8 @@ def hopping_windows(grid: Grid, events: str, run: Run) -> str:
     low, high = f"(le::HUGEINT - {offset} - {size}) // {hop} - 2", f"({last}::HUGEINT - {offset}) // {hop} + 2"
     start = f"{offset} + i * {hop}::HUGEINT"
     return run.table(f"""
-        SELECT DISTINCT CAST(greatest({MINUS_INFINITY}, {start}) AS BIGINT) AS w_le,
-            CAST(greatest({MINUS_INFINITY}, least({INFINITY}, {start} + {size})) AS BIGINT) AS w_re
+        SELECT DISTINCT CAST(greatest({FIRST_INSTANT}, {start}) AS BIGINT) AS w_le,
+            CAST(greatest({FIRST_INSTANT}, least({INFINITY}, {start} + {size})) AS BIGINT) AS w_re
         FROM (SELECT DISTINCT unnest(range(CAST({low} AS BIGINT), CAST({high} AS BIGINT))) AS i FROM {events})
         WHERE {start} < {until}""")  # fmt: skip
 

@@ -270,7 +270,9 @@ def _of_comparison(text: Text, node: ast.Compare) -> Changes:
 
 
 def _is_endless(node: ast.expr) -> bool:
-    return any(isinstance(n, ast.Name) and n.id in ("INFINITY", "MINUS_INFINITY") for n in ast.walk(node))
+    return any(
+        isinstance(n, ast.Name) and n.id in ("INFINITY", "FIRST_INSTANT", "MINUS_INFINITY") for n in ast.walk(node)
+    )
 
 
 def _signed(tick: int) -> str:
