@@ -10,6 +10,7 @@ MODULES = {
     "batch_forms": "benchmarks.batch_forms",
     "datacell": "benchmarks.datacell",
     "chunks": "benchmarks.chunks",
+    "mixed_aggregates": "benchmarks.mixed_aggregates",
     "numbered_windows": "benchmarks.numbered_windows",
     "other_engines": "benchmarks.other_engines",
     "streaming": "benchmarks.streaming_hopping",

@@ -129,8 +129,8 @@ POINTS = "start bigint, k bigint, v bigint"
 class ArrivalTrickle(Trickle):
     """Hopping windows over rows that arrive in some way."""
 
-    def __init__(self, arrival: Arrival, output: OutputForm):
-        """Compile the query."""
+    def __init__(self, arrival: Arrival, output: OutputForm, *, hops: int, **aggregates: Any):
+        """Compile the query: ``aggregates`` over windows of so many hops."""
         self.arrival, self.rng, self.last_rows = arrival, np.random.default_rng(7), t.table(POINTS, [])
         progress = sq.generate(DELAY)
         if arrival.taken_back is None:
@@ -138,8 +138,7 @@ class ArrivalTrickle(Trickle):
         else:
             rows = t.table(f"kind string, {POINTS}, end bigint, new_end bigint", [])
             source = sq.physical(rows, name="a", progress=progress)
-        grid = source.group_by("k").hopping_window(12 * HOP, HOP)
-        query = grid.select(s=sq.sum("v"), n=sq.count(), m=sq.max("v"))
+        query = source.group_by("k").hopping_window(hops * HOP, HOP).select(**aggregates)
         super().__init__(LocalRun(program(lambda a, b: query, output=output)))
 
     def batch(self, number: int, new: int) -> tuple[Any, ...]:
@@ -169,7 +168,8 @@ def run_in_process(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure ways of arrival, and print a table."""
     results = []
     for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
-        trickles = {arrival: ArrivalTrickle(arrival, output) for arrival in ARRIVALS}
+        aggregates = {"s": sq.sum("v"), "n": sq.count(), "m": sq.max("v")}
+        trickles = {arrival: ArrivalTrickle(arrival, output, hops=12, **aggregates) for arrival in ARRIVALS}
         for number in range(options.batches):
             for trickle in trickles.values():
                 trickle.run_batch(number, 10_000)
