@@ -33,6 +33,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from streamq.html import fragment, heading, lines
+
 
 class StreamqWarning(UserWarning):
     """A warning about something odd that does not prevent the query from running."""
@@ -45,6 +47,10 @@ class StreamqError(Exception):
     """
 
     report: BaseException | None = None
+
+    def _repr_html_(self) -> str:
+        """The kind of the error and its message, as a notebook shows an error that has been caught."""
+        return fragment(heading(type(self).__name__), lines(str(self)))
 
 
 class PlanError(StreamqError):

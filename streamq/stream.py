@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+from streamq import html
 from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
@@ -133,15 +134,19 @@ class Stream(
     ) -> None:
         """Print the logical plan, the rules that fired (and why others did not), the incremental plan and the stages.
 
-        ``mode`` selects one part: "logical", "rules", "incremental", "physical" or, for a pattern, "pattern", which shows the
-        state of each of its operators. ``format`` is "text", "html" or "json". ``consistency``, ``output``, ``ctis`` and
-        ``early`` are those of :meth:`run`; the stages are those of a run with these arguments. ``expected``: an
-        ``sq.Expected``, from which rows, state and the costs of batch forms are estimated.
+        A notebook shows them as a page. ``mode`` selects one part: "logical", "rules", "incremental", "physical" or, for a
+        pattern, "pattern", which shows the state of each of its operators. ``format`` is "text", "html" or "json".
+        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`; the stages are those of a run with these
+        arguments. ``expected``: an ``sq.Expected``, from which rows, state and the costs of batch forms are estimated.
         """
-        shown = self.explanation(
-            mode, format, consistency=consistency, output=output, ctis=ctis, early=early, expected=expected
-        )
-        print(shown)
+        from streamq.compiler.explain import print_explanation
+
+        def written(format: str) -> str:
+            return self.explanation(
+                mode, format, consistency=consistency, output=output, ctis=ctis, early=early, expected=expected
+            )
+
+        print_explanation(written, format)
 
     def explanation(
         self,
@@ -229,17 +234,18 @@ class Stream(
         return to_pandas(compute_answer(self.plan, self.tables, until, "to_pandas"))
 
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
-        """Print the first ``n`` rows of the answer as a table.
+        """Print the first ``n`` rows of the answer as a table; a notebook shows them as HTML.
 
         Instants are in UTC; years beyond 9999 or before 0 have a sign. ``until`` as in :meth:`to_df`. Raises PlanError for a
         negative ``n``.
         """
-        from streamq.run.answers import as_text
+        from streamq.run.answers import as_html, as_text
         from streamq.run.query import compute_answer
 
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
-        print(as_text(compute_answer(self.plan, self.tables, until, "show"), n))
+        answer = compute_answer(self.plan, self.tables, until, "show")
+        html.print_or_display(as_text(answer, n), lambda: as_html(answer, n))
 
     def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine[Stream]:
         """Return the events for which modules with ``on_error="quarantine"`` failed, with lifetime, window, group and reason.
@@ -265,6 +271,10 @@ class Stream(
 
     def __repr__(self) -> str:
         return f"Stream({self.schema.describe()})"
+
+    def _repr_html_(self) -> str:
+        """The columns and the logical plan, as a notebook shows them."""
+        return html.fragment(self.schema.table(), html.lines(self.explanation("logical")))
 
 
 def _stream_of_events(table: pa.Table) -> Stream:

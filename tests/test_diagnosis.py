@@ -40,7 +40,7 @@ def test_a_window_names_its_source_the_row_and_the_calls_that_release_it() -> No
     wait = document["waits"][0]
     assert (wait["source"], wait["since"], wait["least_input"]) == ("trips", "2024-06-01T00:01:00Z", "trips")
     assert (wait["needs_at"], wait["window_start_at"]) == ("2024-05-01T12:10:00Z", "2024-05-01T12:00:00Z")
-    assert run.why()._repr_html_().startswith("<div><b>Rows are held back, waiting for a row of trips")
+    assert "<h2>Rows are held back, waiting for a row of trips" in run.why()._repr_html_()
 
 
 # every plight

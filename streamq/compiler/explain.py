@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from streamq import html
 from streamq.choices import OutputForm, check_word
 from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.estimates import cost_line, expected_rates, rows_line
@@ -83,6 +84,11 @@ def explain(
     if format == "html":
         return page(parts)
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
+
+
+def print_explanation(written: Callable[[str], str], format: str) -> None:
+    """Print what ``written`` returns for a format; instead of text, a notebook shows the page."""
+    html.print_or_display(written(format), lambda: written("html"), rich=format == "text")
 
 
 def explain_sections(
@@ -316,4 +322,4 @@ def _level(options: Options, axis: str) -> str:
     return f"level ({'; '.join(filter(None, [blocked, forgotten]))})"
 
 
-__all__ = ["FORMATS", "MODES", "Section", "explain", "explain_sections"]
+__all__ = ["FORMATS", "MODES", "Section", "explain", "explain_sections", "print_explanation"]

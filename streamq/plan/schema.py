@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
+from streamq import html
 from streamq.errors import AmbiguousColumn, PlanError, sentence, unknown_column
 from streamq.plan.spark_types import wider
 from streamq.time import TIMESTAMP
@@ -80,6 +81,14 @@ class Schema:
     def axis_type(self) -> DataType:
         """The type of ``sq.start()`` and ``sq.end()``."""
         return t.TimestampType() if self.axis == TIMESTAMP else t.LongType()
+
+    def table(self) -> str:
+        """Return the columns with their types as an HTML table."""
+        rows = [(f.name, f.type.simpleString()) for f in self.fields]
+        return html.tabulated(("column", "type"), rows, f"{self.shape} on {self.axis}", named=True)
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.table())
 
     def describe(self) -> str:
         """Return the schema as text, such as ``zone string, fare double; interval on timestamp``."""

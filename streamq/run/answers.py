@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from streamq import html
 from streamq.plan.schema import Schema
 from streamq.time import INFINITY, TIMESTAMP
 
@@ -80,19 +82,32 @@ def as_text(table: pa.Table, n: int) -> str:
     The first line has the names; a last line counts the rows that are left out.
     Instants and dates outside the years 1 to 9999 have a sign: ``+10000-01-01``.
     """
+    names, rows = table.column_names, [[_cell(value) for value in row] for row in _first_rows(table, n)]
+    widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
+    lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
+    return "\n".join([*lines, *_left_out(table, n)])
+
+
+def as_html(table: pa.Table, n: int) -> str:
+    """Return the first ``n`` rows as an HTML table, with the values of :func:`as_text`."""
+    rows = [[v if isinstance(v, int | float | Decimal) else _cell(v) for v in row] for row in _first_rows(table, n)]
+    return html.fragment(html.tabulated(table.column_names, rows, most=n), *_left_out(table, n))
+
+
+def _first_rows(table: pa.Table, n: int) -> list[list[Any]]:
+    """Return the values of the first ``n`` rows."""
     import pyarrow as pa
 
     from streamq.runtime.rendering import python_rows
 
-    names = table.column_names
     # drop the time zone, so that instants are written in UTC without it
     first = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.slice(0, n).columns]
-    rows = [[_cell(v) for v in row.values()] for row in python_rows(pa.table(first, names=names))]
-    widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
-    lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
-    if table.num_rows > n:
-        lines.append(f"... {table.num_rows - n} more rows")
-    return "\n".join(lines)
+    return [list(row.values()) for row in python_rows(pa.table(first, names=table.column_names))]
+
+
+def _left_out(table: pa.Table, n: int) -> list[str]:
+    """Return a line that counts the rows after the first ``n``, if there are any."""
+    return [f"... {table.num_rows - n} more rows"] if table.num_rows > n else []
 
 
 def _cell(value: Any) -> str:

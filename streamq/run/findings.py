@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import textwrap
 from dataclasses import dataclass
 
+from streamq import html
 from streamq.errors import SessionError, sentence
 
 
@@ -79,10 +79,5 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{'&#10003;' if finding.ok else '&#10007;'}</td>"
-            f"<th style='text-align:left'>{html.escape(finding.subject)}</th>"
-            f"<td style='text-align:left'>{html.escape(finding.observed if finding.ok else finding.message())}</td></tr>"
-            for finding in self.findings
-        )
-        return f"<table><caption>{html.escape(self.headline)}</caption>{rows}</table>"
+        rows = [(f.subject, "ok" if f.ok else "PROBLEM", f.observed if f.ok else f.message()) for f in self.findings]
+        return html.fragment(html.tabulated((), rows, self.headline, named=True))

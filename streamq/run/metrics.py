@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import CountReason, RunState
+from streamq.html import Readout
 from streamq.run.instant_text import finite_instant, instant_fields, instant_text, iso_moment, iso_time_of_day
 from streamq.run.micro_batches import RunHistory
 from streamq.run.source_status import SourceStatus, ctis_in, source_statuses
@@ -28,7 +29,7 @@ def metrics(
     axis, last, now = program.axis, history.last, now or dt.datetime.now(dt.UTC)
     spark: Mapping[str, Any] = {} if last is None else last.spark
     sources = source_statuses(program, history).values()
-    return {
+    fields = {
         "version": VERSION,
         "at": iso_moment(now),
         "state": state,
@@ -52,6 +53,7 @@ def metrics(
             for number, operator in enumerate(_stateful_operators(spark, len(program.stages)))
         ],
     }
+    return Readout(fields)
 
 
 def _source_metrics(source: SourceStatus, axis: str, now: dt.datetime) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def progress_record(program: StagedPlan, history: RunHistory) -> dict[str, Any]:
     """Return the last micro-batch, and the progress of the sources after it; before the first one None and zeros."""
     last, axis = history.last, program.axis
     has_readings = last is not None and bool(last.readings)
-    return {
+    fields = {
         "version": VERSION,
         "batch": None if last is None else last.number,
         "at": None if last is None or last.began_at is None else iso_moment(last.began_at),
@@ -136,6 +138,7 @@ def progress_record(program: StagedPlan, history: RunHistory) -> dict[str, Any]:
         },
         "spark": {} if last is None else dict(last.spark),
     }
+    return Readout(fields)
 
 
 def progress_line(program: StagedPlan, history: RunHistory, name: str | None) -> str:

@@ -108,12 +108,13 @@ def explain_all(
         sq.explain_all([sq.result(counts), sq.result(sums)], mode="physical")
     """
     from streamq.compiler.estimates import checked_expected
-    from streamq.compiler.explain import explain
+    from streamq.compiler.explain import explain, print_explanation
 
     verb = "explain_all"
     _check_results(results, verb)
-    written, options = written_results(results, consistency, early, verb)
-    print(explain(written, mode, format, options, expected=checked_expected(expected, written, verb)))
+    plans, options = written_results(results, consistency, early, verb)
+    expected = checked_expected(expected, plans, verb)
+    print_explanation(lambda format: explain(plans, mode, format, options, expected=expected), format)
 
 
 def _check_results(results: object, verb: str) -> None:

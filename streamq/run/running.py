@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from streamq import html
 from streamq.choices import RunState
 from streamq.errors import CheckpointError, PlanError, sentence, users_line, warn
+from streamq.html import Readout
 from streamq.plan.verbs import named_after
 from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
@@ -18,7 +20,7 @@ from streamq.run.diagnosis import why
 from streamq.run.failure import spark_errors, translated
 from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
-from streamq.run.metrics import metrics, progress_record
+from streamq.run.metrics import metrics, progress_line, progress_record
 from streamq.run.micro_batches import RunHistory
 from streamq.run.moving import move_state
 from streamq.run.prepared_stream import StreamRequest, prepare
@@ -270,9 +272,10 @@ class Run:
 
     def explain(self, mode: str | None = None) -> None:
         """Print the plans of the queries and how they run, as :meth:`Stream.explain` does for one query."""
-        from streamq.compiler.explain import explain
+        from streamq.compiler.explain import explain, print_explanation
 
-        print(explain(self._launch.prepared.written, mode, options=self._program.options))
+        plans, options = self._launch.prepared.written, self._program.options
+        print_explanation(lambda format: explain(plans, mode, format, options), "text")
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -304,7 +307,7 @@ class Run:
         set aside: windows, or events of functions and of ``scan``. The counts include earlier runs on the checkpoint.
         """
         counts = self._watcher.all_micro_batches(self.query).late
-        return {reason: counts.get(reason, 0) for reason in self._program.late_reasons}
+        return Readout({reason: counts.get(reason, 0) for reason in self._program.late_reasons})
 
     def _look(self) -> RunHistory:
         """Read Spark's reports so far."""
@@ -340,6 +343,15 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({self.name or self.query.id}, {self._status().state})"
+
+    def _repr_html_(self) -> str:
+        """The state, the last micro-batch, the sources and the counts of late rows, as a notebook shows them."""
+        status, history = self._status(), self._look()
+        reason = [html.lines(status.reason)] if status.reason else []
+        line = html.lines(progress_line(self._program, history, self.name))
+        late = {reason: count for reason, count in self.late.items() if count}
+        parts = {"sources": self.metrics["sources"]} | ({"late": late} if late else {})
+        return html.fragment(html.heading(repr(self)), *reason, line, html.values(parts))
 
 
 @dataclass(frozen=True)

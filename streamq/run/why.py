@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
+from streamq import html
 from streamq.choices import RunState, Verdict
 from streamq.run.instant_text import instant_fields, instant_text, iso_time_of_day, moment_of
 from streamq.run.metrics import VERSION
@@ -120,8 +120,7 @@ class Why:
 
     def _repr_html_(self) -> str:
         first, *rest = self._lines()
-        below = f"<pre>{escape(chr(10).join(rest))}</pre>" if rest else ""
-        return f"<div><b>{escape(first)}</b>{below}</div>"
+        return html.fragment(html.heading(first), *([html.lines("\n".join(rest))] if rest else []))
 
 
 def _ago(span: dt.timedelta) -> str:

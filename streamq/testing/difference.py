@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from streamq import html
 from streamq.keywords import check_keywords
 from streamq.testing.answers import answer_table
 from streamq.testing.history import history
@@ -52,6 +53,19 @@ class Difference:
                 if len(rows) > SHOWN:
                     lines.append(f"  ... and {len(rows) - SHOWN} more")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The rows of both parts with their lifetimes, as a notebook shows them."""
+        if self.columns:
+            return html.fragment(html.lines(str(self)))
+        axis = Axis([], self.axis)
+        rows = [
+            (part, axis.label(row[0], row[1]), *row[2:])
+            for part, some in (("missing", self.missing), ("extra", self.extra))
+            for row in sorted(some, key=_order)
+        ]
+        counts = f"{len(self.missing)} missing (only in the expected history), {len(self.extra)} extra (only in the one found)"
+        return html.fragment(html.tabulated(("", "lifetime", *self.names[2:]), rows, counts, named=True))
 
     def _line(self, row: Row, axis: Axis) -> str:
         payload = ", ".join(f"{name}={value!r}" for name, value in zip(self.names[2:], row[2:], strict=True))

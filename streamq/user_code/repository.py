@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from streamq import html
 from streamq.errors import PlanError, nearest, sentence
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import functions
@@ -248,14 +248,10 @@ class Repository:
 
     def _repr_html_(self) -> str:
         """Return the same as HTML, for notebooks."""
-
-        def line(cell: str, texts: Iterable[str]) -> str:
-            cells = (f"<{cell} style='text-align:left'>{html.escape(text)}</{cell}>" for text in texts)
-            return f"<tr>{''.join(cells)}</tr>"
-
-        rows = [line("td", vars(row).values()) for row in self.rows]
-        table = f"<table>{line('th', HEADINGS)}{''.join(rows)}</table>" if rows else f"<div>{html.escape(_NONE)}</div>"
-        return f"<div>{table}{''.join(f'<div>&#10007; {html.escape(remark)}</div>' for remark in self._remarks)}</div>"
+        rows = [tuple(vars(row).values()) for row in self.rows]
+        shown = [html.tabulated(HEADINGS, rows, named=True)] if rows else [html.lines(_NONE)]
+        remarks = [html.lines("\n".join(f"! {remark}" for remark in self._remarks))] if self._remarks else []
+        return html.fragment(*shown, *remarks)
 
 
 _NONE = "no modules: those that sq's decorators make are listed here"

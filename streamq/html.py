@@ -1,0 +1,117 @@
+"""HTML of values in notebooks: tables, lines and headings of one style, in light and dark; all texts are escaped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from numbers import Number
+from typing import Any
+
+STYLE = """
+  .streamq { font: 14px/1.5 system-ui, sans-serif; color-scheme: light dark; }
+  .streamq h2 { font-size: 1em; margin: 1.2em 0 .3em; }
+  .streamq pre { font: 13px/1.45 ui-monospace, monospace; margin: 0; padding: .7em 1em; overflow-x: auto;
+    border-left: 3px solid #4a8; background: color-mix(in srgb, currentColor 6%, transparent); }
+  .streamq table { border-collapse: collapse; margin: .3em 0; }
+  .streamq caption { text-align: left; font-weight: 600; padding: .2em .7em .2em 0; }
+  .streamq th, .streamq td { text-align: left; vertical-align: top; padding: .15em .7em;
+    border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
+  .streamq td.number { text-align: right; font-variant-numeric: tabular-nums; }
+"""
+
+LONGEST = 300
+"""The greatest length of a text in a cell; a longer one is cut, with its length behind."""
+
+MOST_ROWS = 100
+"""The greatest number of rows of a table; the others are counted below."""
+
+
+def fragment(*parts: str) -> str:
+    """Return parts that are HTML as one element in streamq's style, for a notebook's output or as a page of its own."""
+    return "\n".join(['<div class="streamq">', f"<style>{STYLE}</style>", *parts, "</div>"])
+
+
+def heading(text: str) -> str:
+    """Return a text as a heading."""
+    return f"<h2>{escape(text)}</h2>"
+
+
+def lines(text: str) -> str:
+    """Return a text of several lines, which keeps its spaces."""
+    return f"<pre>{escape(text)}</pre>"
+
+
+def tabulated(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    caption: str = "",
+    *,
+    named: bool = False,
+    most: int = MOST_ROWS,
+) -> str:
+    """Return a table with a heading for each column; numbers are aligned to the right.
+
+    ``named``: the first cell of each row is its name. Rows after the first ``most`` are counted, not shown.
+    """
+    rows = list(rows)
+    shown = "".join(f"<tr>{_cells(row, named)}</tr>" for row in rows[:most])
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
+    above = f"<caption>{escape(caption)}</caption>" if caption else ""
+    top = f"<thead><tr>{head}</tr></thead>" if headings else ""
+    more = f"<div>... {len(rows) - most} more rows</div>" if len(rows) > most else ""
+    return f"<table>{above}{top}<tbody>{shown}</tbody></table>{more}"
+
+
+def values(value: Any) -> str:
+    """Return plain values as HTML: a mapping is a table of its names and values, a list of mappings has a row for each."""
+    if isinstance(value, Mapping):
+        rows = "".join(
+            f'<tr><th scope="row">{escape(str(key))}</th>{_value_cell(one)}</tr>' for key, one in value.items()
+        )
+        return f"<table><tbody>{rows}</tbody></table>" if rows else "none"
+    if isinstance(value, list | tuple):
+        return "".join(values(one) for one in value) or "none"
+    return _text(value)
+
+
+def _value_cell(value: Any) -> str:
+    return f"<td>{values(value)}</td>" if isinstance(value, Mapping | list | tuple) else _cell(value)
+
+
+def _cells(row: Sequence[Any], named: bool) -> str:
+    first = f'<th scope="row">{_text(row[0])}</th>' if named else ""
+    return first + "".join(_cell(value) for value in row[named:])
+
+
+def _cell(value: Any) -> str:
+    is_number = isinstance(value, Number) and not isinstance(value, bool)
+    opening = '<td class="number">' if is_number else "<td>"
+    return f"{opening}{_text(value)}</td>"
+
+
+def _text(value: Any) -> str:
+    """Return a value as text, cut if it is very long; None is NULL."""
+    text = "NULL" if value is None else str(value)
+    return escape(text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)")
+
+
+class Readout(dict[str, Any]):
+    """Plain values by name, which a notebook shows as tables."""
+
+    def _repr_html_(self) -> str:
+        return fragment(values(self))
+
+
+def print_or_display(text: str, html: Callable[[], str], *, rich: bool = True) -> None:
+    """Print a text or, in a notebook and if ``rich``, display its HTML; a terminal of IPython prints the text, too."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None or not rich:
+        print(text)
+        return
+    from IPython.display import display
+
+    display({"text/plain": text, "text/html": html()}, raw=True)
+
+
+__all__ = ["LONGEST", "MOST_ROWS", "Readout", "fragment", "heading", "lines", "print_or_display", "tabulated", "values"]
