@@ -12,14 +12,12 @@ import argparse
 import json
 import tempfile
 from pathlib import Path
-from unittest import mock
 
 from pyspark.sql import DataFrame
 
 import streamq as sq
-from benchmarks.batch_hopping import KEYS, events, ours, seconds
-from streamq.operators import partial_aggregate
-from streamq.operators.batch_form import BatchChoice, BatchForm
+from benchmarks.batch_hopping import KEYS, events, seconds, windows
+from streamq.operators.batch_form import BatchForm
 from streamq.operators.merging import costs_an_event
 
 DENSITIES = (60, 10, 1, 0.1)
@@ -36,9 +34,7 @@ def copies_an_event(form: BatchForm, hops: int, per_event: float) -> float:
 def time_of(form: BatchForm, df: DataFrame, hops: int, repeat: int) -> float:
     """Return the least time of some runs in one form."""
     of = "count" if form is BatchForm.DIFFERENCE else "sum"
-    forced = BatchChoice(form=form, reason="forced")
-    with mock.patch.object(partial_aggregate, "choose_form", return_value=forced):
-        return min(seconds(lambda rows: ours(rows, hops, of), df) for _ in range(repeat))
+    return min(seconds(lambda rows: windows(rows, hops, of).to_df(form=form), df) for _ in range(repeat))
 
 
 def main() -> None:

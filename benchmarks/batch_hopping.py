@@ -119,8 +119,8 @@ def ours(df: DataFrame, n: int, of: str) -> DataFrame:
 def form_of(df: DataFrame, n: int, of: str) -> str:
     """Return the form that streamq chooses."""
     plan = rewrite(number_sources(windows(df, n, of).plan)[0]).plan
-    choices = [node.choose_batch_form(NO_RATES) for node in nodes(plan) if isinstance(node, Operator)]
-    return ", ".join(choice.form for choice in choices if choice is not None)
+    choices = [node.batch_forms(NO_RATES) for node in nodes(plan) if isinstance(node, Operator)]
+    return ", ".join(forms.cheapest.form for forms in choices if forms is not None)
 
 
 def native(df: DataFrame, n: int, of: str) -> DataFrame:

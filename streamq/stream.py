@@ -131,6 +131,7 @@ class Stream(
         ctis: bool = False,
         early: bool = False,
         expected: Expected | None = None,
+        form: str | None = None,
     ) -> None:
         """Print the logical plan, the rules that fired (and why others did not), the incremental plan and the stages.
 
@@ -138,12 +139,20 @@ class Stream(
         pattern, "pattern", which shows the state of each of its operators. ``format`` is "text", "html" or "json".
         ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`; the stages are those of a run with these
         arguments. ``expected``: an ``sq.Expected``, from which rows, state and the costs of batch forms are estimated.
+        ``form``: that of :meth:`to_df`; the incremental plan shows what each operator makes of it.
         """
         from streamq.compiler.explain import print_explanation
 
         def written(format: str) -> str:
             return self.explanation(
-                mode, format, consistency=consistency, output=output, ctis=ctis, early=early, expected=expected
+                mode,
+                format,
+                consistency=consistency,
+                output=output,
+                ctis=ctis,
+                early=early,
+                expected=expected,
+                form=form,
             )
 
         print_explanation(written, format)
@@ -158,21 +167,23 @@ class Stream(
         ctis: bool = False,
         early: bool = False,
         expected: Expected | None = None,
+        form: str | None = None,
     ) -> str:
         """Return the text that :meth:`explain` prints; raise PlanError for arguments that do not exist or do not fit."""
+        from streamq.compiler.batch_hint import batch_form_of
         from streamq.compiler.egress import choose_egress
         from streamq.compiler.estimates import checked_expected
         from streamq.compiler.explain import explain
         from streamq.compiler.options import Options, check_early
         from streamq.compiler.results import Results
 
-        form = choose_word(OutputForm, output, "output", "explain")
+        output_form = choose_word(OutputForm, output, "output", "explain")
         level = consistency_of(consistency, self.plan.schema.axis, "explain")
-        out = choose_egress(self.plan, form, ctis=ctis, verb="explain")
+        out = choose_egress(self.plan, output_form, ctis=ctis, verb="explain")
         check_early(early, (out,), level, "explain")
         options = Options(egresses=(out,), level=level, early=early)
-        expected = checked_expected(expected, self.plan, "explain")
-        return explain(Results((self.plan,)), mode, format, options, self._explained_first(), expected)
+        expected, hint = checked_expected(expected, self.plan, "explain"), batch_form_of(form, "explain")
+        return explain(Results((self.plan,)), mode, format, options, self._explained_first(), expected, hint)
 
     def _explained_first(self) -> Sequence[Section]:
         """Return the sections of an explanation that come before those of the plan."""
@@ -196,19 +207,29 @@ class Stream(
 
         return to_text(plan_to_json(number_sources(self.plan)[0]))
 
-    def to_df(self, until: int | dt.datetime | None = None, *, expected: Expected | None = None) -> DataFrame:
+    def to_df(
+        self,
+        until: int | dt.datetime | None = None,
+        *,
+        expected: Expected | None = None,
+        form: str | None = None,
+    ) -> DataFrame:
         """Return the answer over the whole batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
 
         ``until`` bounds the windows and pieces that are reported: those that start before it. Without ``until`` all are
         reported, unless lifetimes never end: then the bound is the greatest finite endpoint of the window's input or, if that
         is later, the progress of its sources (the greatest start or CTI among their rows, also those that filters drop or
         retractions remove). The result consists of DataFrame operations only; nothing runs until you act on it. ``expected``:
-        an ``sq.Expected``, from which windows on a grid choose the form that costs least.
+        an ``sq.Expected``, from which windows on a grid choose the form that costs least. ``form`` overrides that choice:
+        "direct", "explode", "difference", "blocks", "dyadic", "sweep" or "evaluated" (docs/architecture.md, "Windows"), for all
+        windows that can be computed so; the others choose for themselves, as :meth:`explain` shows. Raises PlanError if none can.
         """
+        from streamq.compiler.batch_hint import batch_form_of
         from streamq.compiler.estimates import checked_expected
         from streamq.run.query import batch_frame
 
-        return batch_frame(self.plan, self.tables, until, checked_expected(expected, self.plan, "to_df"))
+        expected, hint = checked_expected(expected, self.plan, "to_df"), batch_form_of(form, "to_df")
+        return batch_frame(self.plan, self.tables, until, expected, hint)
 
     def to_arrow(self, until: int | dt.datetime | None = None) -> pa.Table:
         """Return the answer as an Arrow table, ordered by start, end and payload; literal and Arrow tables need no Spark.

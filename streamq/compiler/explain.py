@@ -14,6 +14,7 @@ from typing import Any
 
 from streamq import html
 from streamq.choices import OutputForm, check_word
+from streamq.compiler.batch_hint import check_hint
 from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.estimates import cost_line, expected_rates, rows_line
 from streamq.compiler.explain_html import Section, page
@@ -24,6 +25,7 @@ from streamq.compiler.rules import Rule
 from streamq.compiler.shared_windows import SHARING_LAW, SharedPlan, share_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.operators import Select, Source
+from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.node import Node, number_sources
@@ -67,18 +69,20 @@ def explain(
     options: Options = RUN,
     before: Sequence[Section] = (),
     expected: Expected | None = None,
+    form: BatchForm | None = None,
 ) -> str:
     """Explain how plans are executed; ``mode`` selects one part (MODES), ``format`` is ``text``, ``json`` or ``html``.
 
     ``options``: the options of the streaming run. ``before``: parts to show first, each with its own mode. ``expected``: the
-    input from which rows and state are estimated. Raises PlanError for a mode or format that does not exist.
+    input from which rows and state are estimated. ``form``: the batch form that the user asks for. Raises PlanError for a mode or
+    format that does not exist, and for a form that no operator can take.
     """
     modes = (*(part.mode for part in before), *MODES)
     if mode is not None:
         check_word(mode, modes, "mode", "explain")
     check_word(format, FORMATS, "format", "explain")
     asked = modes if mode is None else (mode,)
-    parts = [*(part for part in before if part.mode in asked), *explain_sections(plan, asked, options, expected)]
+    parts = [*(part for part in before if part.mode in asked), *explain_sections(plan, asked, options, expected, form)]
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
@@ -92,13 +96,18 @@ def print_explanation(written: Callable[[str], str], format: str) -> None:
 
 
 def explain_sections(
-    plan: Results, modes: tuple[str, ...] = MODES, options: Options = RUN, expected: Expected | None = None
+    plan: Results,
+    modes: tuple[str, ...] = MODES,
+    options: Options = RUN,
+    expected: Expected | None = None,
+    form: BatchForm | None = None,
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan = number_sources(plan)[0]
     done = rewrite(plan)
     shared = share_windows(as_results(done.plan), options)
     rates = expected_rates(shared.plan, expected)
+    check_hint(form, shared.plan, "explain")
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing),
         "rules": lambda: _rules_part(done, shared),
@@ -106,7 +115,7 @@ def explain_sections(
             "incremental",
             "incremental plan (CTI: c, unless said otherwise)",
             shared.plan,
-            partial(_notes, rates, expected),
+            partial(_notes, rates, expected, form),
         ),
         "physical": lambda: _physical_part(as_results(done.plan), options, expected),
     }
@@ -190,7 +199,7 @@ def _nothing(node: Node) -> Notes:
     return {}
 
 
-def _notes(rates: ExpectedRates, expected: Expected | None, node: Node) -> Notes:
+def _notes(rates: ExpectedRates, expected: Expected | None, form: BatchForm | None, node: Node) -> Notes:
     """Return the notes on a node of the incremental plan.
 
     They are its CTI, unless that is c, the rows that are expected, its batch form, if it has several, and the notes on modules
@@ -202,9 +211,9 @@ def _notes(rates: ExpectedRates, expected: Expected | None, node: Node) -> Notes
         notes["expected"] = rows
     if node.progress != "c":
         notes["CTI"] = node.progress
-    choice = node.choose_batch_form(rates) if isinstance(node, Operator) else None
-    if choice is not None:
-        notes["batch"] = str(choice)
+    forms = node.batch_forms(rates) if isinstance(node, Operator) else None
+    if forms is not None:
+        notes["batch"] = str(forms.choose(form))
     if isinstance(node, Operator) and node.module_notes:
         notes["modules"] = list(node.module_notes)
     return notes

@@ -1,6 +1,6 @@
 """The strategy of a streaming program: chooses how to run each operator with state, and where to judge a source's lateness.
 
-Batch forms are chosen by the operators themselves (``Operator.choose_batch_form``).
+Batch forms are chosen by the operators themselves (``Operator.batch_forms``).
 """
 
 from __future__ import annotations

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+
+from streamq.choices import Word
 
 
-class BatchForm(StrEnum):
+class BatchForm(Word):
     """The ways to compute windows in batch."""
 
     DIRECT = "direct"
-    """Copy each point into its windows, and aggregate the copies by Spark's own aggregates."""
+    """Copy each event into its windows, and aggregate the copies by Spark's own aggregates."""
 
     EXPLODE = "explode"
     """Copy each partial result into every window of its range, and merge by window."""
@@ -27,9 +29,6 @@ class BatchForm(StrEnum):
     SWEEP = "sweep"
     """Add the events that start and subtract those that end, at each endpoint of a group: a running sum."""
 
-    COPIES = "copies"
-    """Copy each event into its windows, and aggregate the copies by Spark's own aggregates."""
-
     EVALUATED = "evaluated"
     """Run the evaluator that streams use over the whole histories, bucket by bucket."""
 
@@ -45,4 +44,35 @@ class BatchChoice:
         return f"{self.form} ({self.reason})"
 
 
-__all__ = ["BatchChoice", "BatchForm"]
+@dataclass(frozen=True, kw_only=True)
+class BatchForms:
+    """The batch forms of an operator: the one of the least cost, and those that it cannot take, each with the reason."""
+
+    cheapest: BatchChoice
+    refused: Mapping[BatchForm, str]
+
+    @property
+    def possible(self) -> list[BatchForm]:
+        """The forms that the operator can take."""
+        return [form for form in BatchForm if form not in self.refused]
+
+    def choose(self, hint: BatchForm | None) -> BatchChoice:
+        """Return the form that a user asks for by ``hint`` if the operator can take it; else the cheapest form."""
+        cheapest = self.cheapest
+        if hint is None:
+            return cheapest
+        if hint in self.refused:
+            return BatchChoice(
+                form=cheapest.form, reason=f"{cheapest.reason}; not {hint}, as asked: {self.refused[hint]}"
+            )
+        reason = f"as asked; {cheapest.reason}" if hint is cheapest.form else f"as asked, instead of {cheapest}"
+        return BatchChoice(form=hint, reason=reason)
+
+
+def only_evaluated(reason: str) -> BatchForms:
+    """Return the forms of an operator that only its evaluator computes, for a reason."""
+    refused: dict[BatchForm, str] = {form: reason for form in BatchForm if form is not BatchForm.EVALUATED}
+    return BatchForms(cheapest=BatchChoice(form=BatchForm.EVALUATED, reason=reason), refused=refused)
+
+
+__all__ = ["BatchChoice", "BatchForm", "BatchForms", "only_evaluated"]

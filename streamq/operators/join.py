@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import JoinKind, choose_word
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.operators.batch_form import BatchChoice, BatchForm
+from streamq.operators.batch_form import BatchForms, only_evaluated
 from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
 from streamq.operators.interval_join import (
     OTHER_LE,
@@ -165,11 +165,11 @@ class Join(Pairing):
             factory=OwnKernelFactory(lambda site: InnerJoinKernel(evaluator, site.inputs, site.result)),
         )
 
-    def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice | None:
+    def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
         """Return the evaluator, if an outer join's condition calls Python, which Spark does not allow; else None: one form."""
         is_outer = self.how in (JoinKind.LEFT, JoinKind.ANTI)
         if is_outer and self.where is not None and calls_python(self.where):
-            return BatchChoice(form=BatchForm.EVALUATED, reason="the condition of an outer join calls Python")
+            return only_evaluated("the condition of an outer join calls Python")
         return None
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
@@ -177,7 +177,7 @@ class Join(Pairing):
 
         If the plan bounds the length of all lifetimes, cells have that width; and left points need no sweep.
         """
-        if self.choose_batch_form(run.rates) is not None:
+        if self.batch_forms(run.rates) is not None:
             return super().in_batch(inputs, run)
         from pyspark.sql import functions as F
 

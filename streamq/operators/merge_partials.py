@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamq.choices import ClipInput, Stamp
-from streamq.operators.batch_form import BatchChoice, BatchForm
+from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
@@ -100,18 +100,18 @@ class MergePartials(Operator):
             stamp=self.stamp,
         )
 
-    def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice:
-        """Return the form for the input's shape and its windows; the evaluator, if Spark cannot make some partial result."""
-        return self.input.choose_merge(rates)
+    def batch_forms(self, rates: ExpectedRates) -> BatchForms:
+        """Return the forms for the input's shape and its windows; the evaluator, if Spark cannot make some partial result."""
+        return self.input.merge_forms(rates)
 
     def copied_column(self, name: str) -> str | None:
         return name if name in self.input.keys else None
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Merge in the cheapest form on DataFrames, or by the evaluator if Spark cannot make some partial result."""
-        part, form = self.input, self.choose_batch_form(run.rates).form
+        """Merge in the form that is chosen, on DataFrames or by the evaluator."""
+        part, form = self.input, self.batch_forms(run.rates).choose(run.hint).form
         partials = spark_partials(part.partials)
-        if partials is None:
+        if partials is None or form == BatchForm.EVALUATED:
             return evaluate_in_buckets(self._evaluation(), [part.input], inputs, run)
         if form == BatchForm.DIRECT:
             return self._direct(inputs[0], partials, run)
@@ -134,7 +134,7 @@ class MergePartials(Operator):
         return self._stamped(rows)
 
     def _evaluation(self) -> Evaluation:
-        """Return the evaluator of windows over the events themselves, for partial results that only Arrow makes and merges."""
+        """Return the evaluator of windows over the events themselves, whose partial results Arrow makes and merges."""
         part = self.input
         columns = (*((k, Col(k)) for k in part.keys), *part.arguments)
         return Evaluation(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["FORMS", "choose_form", "costs_an_event", "merge_partials"]
+__all__ = ["FORMS", "choose_form", "costs_an_event", "merge_partials", "not_subtracted"]
 
 FORMS = (BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.EXPLODE, BatchForm.DYADIC)
 """The forms in which partial results are merged."""
@@ -39,7 +39,7 @@ def choose_form(shape: str, n: int, partials: Sequence[SparkPartial], per_event:
     aggregate events without partials; :func:`merge_partials` does not take it. Points take the form with the least cost by
     :func:`costs_an_event`.
     """
-    exact = all(partial.exact for partial in partials)
+    exact = not not_subtracted(partials)
     if shape != "point":
         if exact:
             return BatchChoice(form=BatchForm.DIFFERENCE, reason="exact aggregates: added and taken off")
@@ -59,6 +59,12 @@ def choose_form(shape: str, n: int, partials: Sequence[SparkPartial], per_event:
         shown = f"; cost an event, {per_event:.2g} of a partial result each: "
         shown += ", ".join(f"{name} {cost:.3g}" for name, cost in costs.items())
     return BatchChoice(form=form, reason=reasons[form] + shown)
+
+
+def not_subtracted(partials: Sequence[SparkPartial]) -> str:
+    """Return why partial results cannot be subtracted from running sums, as text; "" if they can: all are exact."""
+    inexact = dict.fromkeys(partial.title for partial in partials if not partial.exact)
+    return f"{', '.join(inexact)} cannot be subtracted exactly" if inexact else ""
 
 
 USUAL = 0.05

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.batch_form import BatchChoice
+from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.row_key import RowKey, no_row_key
 from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
@@ -43,7 +43,8 @@ class BatchRun:
     ``tables``: the DataFrames of the query, by name. ``until``: the bound on windows of endless lifetimes, in ticks; None lets
     the data decide. ``sources``: the plan's source nodes, by table. ``aside``: one DataFrame per operator whose modules set
     events aside. ``keeps``: both the result and the events set aside will be read, so the rows that hold both are persisted;
-    ``kept`` lists those DataFrames. ``rates``: the rows that are expected, from which operators choose their form.
+    ``kept`` lists those DataFrames. ``rates``: the rows that are expected, from which operators choose their form. ``hint``: the
+    form that the user asks for, of operators that can take it.
     """
 
     tables: Mapping[str, DataFrame]
@@ -53,6 +54,7 @@ class BatchRun:
     aside: list[DataFrame] = field(default_factory=list)
     kept: list[DataFrame] = field(default_factory=list)
     rates: ExpectedRates = NO_RATES
+    hint: BatchForm | None = None
 
     def without_set_aside(self, rows: DataFrame) -> DataFrame:
         """Split rows: append those that modules have set aside to ``aside`` and return the others.
@@ -97,8 +99,8 @@ class Operator(Node, ABC):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Return the operator's result over the results of its inputs: columns ``__le``, ``__re`` (ticks) and payload."""
 
-    def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice | None:
-        """Return the form that ``in_batch`` takes where the plan's nodes have such rates; None where it has only one."""
+    def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
+        """Return the forms that ``in_batch`` can take, and the cheapest at such rates of the plan's nodes; None if it has one."""
         return None
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from streamq.operators.batch_form import BatchChoice, BatchForm
+from streamq.operators.batch_form import BatchForm, BatchForms, only_evaluated
 from streamq.operators.grid_aggregation import basic_windows
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.merging import choose_form
+from streamq.operators.merging import choose_form, not_subtracted
 from streamq.operators.operator import BatchRun, PassThrough
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
@@ -83,15 +83,22 @@ class PartialAggregate(PassThrough):
     def copied_column(self, name: str) -> str | None:
         return name if name in self.keys else None
 
-    def choose_merge(self, rates: ExpectedRates) -> BatchChoice:
-        """Return the form in which a batch merges the partial results; DIRECT and EVALUATED read the events instead."""
+    def merge_forms(self, rates: ExpectedRates) -> BatchForms:
+        """Return the forms in which a batch merges the partial results; DIRECT and EVALUATED read the events instead."""
         partials = spark_partials(self.partials)
         if partials is None:
-            return BatchChoice(form=BatchForm.EVALUATED, reason="partial results that Arrow makes and merges")
-        shape = POINT if self.input.schema.shape == POINT else INTERVAL
+            return only_evaluated("partial results that Arrow makes and merges")
+        are_points = self.input.schema.shape == POINT
+        refused = {BatchForm.SWEEP: "its windows are on a grid, and no snapshots"}
+        if reason := not_subtracted(partials):
+            refused[BatchForm.DIFFERENCE] = reason
+        if not are_points:
+            refused[BatchForm.BLOCKS] = "its events are no points"
         events, combined = rates.of(self.input), rates.of(self)
         per_event = combined / events if events and combined else None
-        return choose_form(shape, self.window.basic_grid().n, partials, per_event)
+        shape = POINT if are_points else INTERVAL
+        cheapest = choose_form(shape, self.window.basic_grid().n, partials, per_event)
+        return BatchForms(cheapest=cheapest, refused=refused)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Group by keys and range of windows; points on a grid whose hop divides its size need only the range's last window.
@@ -101,7 +108,8 @@ class PartialAggregate(PassThrough):
         from pyspark.sql import functions as F
 
         partials = spark_partials(self.partials)
-        if partials is None or self.choose_merge(run.rates).form is BatchForm.DIRECT:
+        form = self.merge_forms(run.rates).choose(run.hint).form
+        if partials is None or form in (BatchForm.DIRECT, BatchForm.EVALUATED):
             return inputs[0]
         source, grid = self.input.schema, self.window.basic_grid()
         events = grid_members(batch_events(self.input, inputs[0], run), grid)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
-from streamq.operators.batch_form import BatchChoice, BatchForm
+from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.evaluation import Columns, Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
@@ -20,6 +20,7 @@ from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.row_key import RowKey
 from streamq.operators.snapshot_sweep import snapshots
 from streamq.operators.split_aggregates import SplitAggregates, split_aggregates
+from streamq.operators.window_forms import WindowForms
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
 from streamq.plan.expected import ExpectedRates
@@ -27,7 +28,7 @@ from streamq.plan.expr import Col
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_keys, shown_name
-from streamq.plan.partial import COUNT, SummablePartial, spark_partials
+from streamq.plan.partial import COUNT
 from streamq.plan.passes import columns, reads_end
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
@@ -44,10 +45,6 @@ from streamq.windows.grid_columns import window_lifetime
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-
-MANY_WINDOWS = 4
-"""The number of windows of an event from which on a batch costs less without copies of it."""
 
 
 @node
@@ -294,44 +291,16 @@ class WindowAggregate(MemberOperator):
     def copied_column(self, name: str) -> str | None:
         return name if name in self.keys else None
 
-    def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice:
-        """Return the batch form, one for all aggregates.
-
-        Snapshots are swept if all aggregates are exact, merged if Spark has all partial results. Else they are evaluated, unless
-        one aggregate does not merge and one copies its members. Those, and other windows, copy their members, or are evaluated
-        if Spark lacks one of the aggregates, or if the groups' events are in many windows each, of which no aggregate needs
-        copies. But landmark windows with a period are copied if all aggregates merge: Spark adds up the copies before it sends
-        them.
-        """
-        functions = [aggregate.function for _, aggregate in self.aggregates]
-        if self.window.is_piecewise:
-            split = expand(self.aggregates, self.input.schema) if self.merges else None
-            partials = spark_partials(split.partials) if split else None
-            if partials is not None and all(isinstance(p, SummablePartial) and p.exact for p in partials):
-                return BatchChoice(form=BatchForm.SWEEP, reason="exact aggregates: added and taken off")
-            if partials is not None:
-                return BatchChoice(form=BatchForm.DYADIC, reason="partial results of ranges of snapshots")
-            if self.merges or not any(function.copies_members for function in functions):
-                return BatchChoice(
-                    form=BatchForm.EVALUATED, reason="snapshots of what Spark would copy each member for"
-                )
-        other = next((function for function in functions if not function.has_spark_form), None)
-        if other is not None:
-            return BatchChoice(form=BatchForm.EVALUATED, reason=f"Spark has no aggregate for {other.name}")
-        number, copies = self.window.windows_of_a_point, any(function.copies_members for function in functions)
-        are_added_first = self.merges and not self.window.by_numbers and number < INFINITY
-        # without keys one task would have to evaluate all events
-        if number >= MANY_WINDOWS and self.keys and not copies and not are_added_first:
-            windows = f"{number} windows" if number < INFINITY else "all later windows"
-            return BatchChoice(
-                form=BatchForm.EVALUATED, reason=f"each event is in {windows}, which costs less without copies"
-            )
-        return BatchChoice(form=BatchForm.COPIES, reason="Spark aggregates copies of the members")
+    def batch_forms(self, rates: ExpectedRates) -> BatchForms:
+        """Return the batch forms, each for all aggregates."""
+        return WindowForms(
+            aggregates=self.aggregates, source=self.input.schema, window=self.window, is_grouped=bool(self.keys)
+        ).forms()
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Compute the windows in the form that ``choose_batch_form`` names."""
+        """Compute the windows in the form that is chosen."""
         source = self.input.schema
-        match self.choose_batch_form(run.rates).form:
+        match self.batch_forms(run.rates).choose(run.hint).form:
             case BatchForm.EVALUATED:
                 return super().in_batch(inputs, run)
             case BatchForm.SWEEP | BatchForm.DYADIC as form:

@@ -86,6 +86,12 @@ def is_mergeable(aggregate: Aggregate, schema: Schema) -> bool:
     return aggregate.function.split(of, _SharedPartials()) is not None
 
 
+def not_merged(aggregates: Aggregates, schema: Schema) -> str:
+    """Return as text which aggregates do not merge: "median does not merge"; "" if all do."""
+    names = dict.fromkeys(a.function.builder(a.options)[0] for _, a in aggregates if not is_mergeable(a, schema))
+    return f"{' and '.join(names)} {'do' if len(names) > 1 else 'does'} not merge" if names else ""
+
+
 @dataclass(frozen=True)
 class Expansion:
     """A window's aggregates in three layers: expressions over the events (``arguments``), ``partials`` of those for each basic

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence, warn
+from streamq.operators.batch_form import BatchForm
 from streamq.plan.expected import Expected
 from streamq.plan.node import Node
 from streamq.run.answers import in_user_form, order_rows
@@ -48,15 +49,18 @@ def batch_frames(
     *,
     keeps: bool = False,
     expected: Expected | None = None,
+    form: BatchForm | None = None,
 ) -> BatchFrames:
     """Return the answer as DataFrames with payload, ``start``, ``end``; ``keeps``: both DataFrames will be read, so persist.
 
-    ``rules`` rewrite the plan; None: all. ``expected``: the input from which forms are chosen. Raises PlanError, worded for
-    ``verb``, if a source is a streaming DataFrame. For ``to_df`` it warns of instants that look like another unit of time.
+    ``rules`` rewrite the plan; None: all. ``expected``: the input from which forms are chosen; ``form``: the form that the user
+    asks for. Raises PlanError, worded for ``verb``, if a source is a streaming DataFrame, or if nothing can take the form. For
+    ``to_df`` it warns of instants that look like another unit of time.
     """
     from functools import reduce
 
     from streamq.compiler.batch import lower_in_batch, to_user, without_unread_columns
+    from streamq.compiler.batch_hint import check_hint
     from streamq.compiler.estimates import expected_rates
     from streamq.compiler.rewriter import rewrite
     from streamq.operators import Source
@@ -75,12 +79,14 @@ def batch_frames(
                 raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
         rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
         rewritten = without_unread_columns(rewritten)
+        check_hint(form, rewritten, verb)
         modules = sorted({aside.module for aside in set_aside(rewritten)})
         run = BatchRun(
             frames,
             instant_ticks(until, plan.schema.axis),
             keeps=keeps and bool(modules),
             rates=expected_rates(rewritten, expected),
+            hint=form,
         )
         with in_utc(next(iter(frames.values())).sparkSession):
             rows = to_user(lower_in_batch(rewritten, run), plan.schema)
@@ -155,13 +161,17 @@ def events_set_aside(plan: Node, tables: Mapping[str, Any], until: int | dt.date
 
 
 def batch_frame(
-    plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, expected: Expected | None
+    plan: Node,
+    tables: Mapping[str, Any],
+    until: int | dt.datetime | None,
+    expected: Expected | None,
+    form: BatchForm | None,
 ) -> DataFrame:
     """Return the answer as a DataFrame; warn if modules may set events aside, which the DataFrame does not contain.
 
-    ``expected``: the input from which forms are chosen.
+    ``expected``: the input from which forms are chosen. ``form``: the form that the user asks for.
     """
-    frames = batch_frames(plan, tables, until, expected=expected)
+    frames = batch_frames(plan, tables, until, expected=expected, form=form)
     if frames.modules:
         names = ", ".join(frames.modules)
         warn(sentence("to_df", f"what {names} fails for is left out of this DataFrame", "it is not counted", TAKE_IT))

@@ -94,27 +94,30 @@ def explain_all(
     consistency: str | Consistency = "middle",
     early: bool = False,
     expected: Expected | None = None,
+    form: str | None = None,
 ) -> None:
     """Print how :func:`run_all` would run several queries, without running them: what they share, and what that saves.
 
     The parts are those of :meth:`Stream.explain`. A part of a plan that is read several times has a label. The rules list the
     windows that share partial results; the stages begin with the number of operators with state and stages, together and if
-    each query ran by itself. ``mode``, ``format`` and ``expected`` are those of :meth:`Stream.explain`, the other
-    arguments those of :func:`run_all`. Raises PlanError where :func:`run_all` does, and for a mode or format that does not exist.
+    each query ran by itself. ``mode``, ``format``, ``expected`` and ``form`` are those of :meth:`Stream.explain`, the
+    other arguments those of :func:`run_all`. Raises PlanError where :func:`run_all` does, and for a mode, a format or a form that
+    does not exist.
 
     ::
 
         sums = trips.group_by("line").tumbling_window("1 hour").select(total=sq.sum("fare"))
         sq.explain_all([sq.result(counts), sq.result(sums)], mode="physical")
     """
+    from streamq.compiler.batch_hint import batch_form_of
     from streamq.compiler.estimates import checked_expected
     from streamq.compiler.explain import explain, print_explanation
 
     verb = "explain_all"
     _check_results(results, verb)
     plans, options = written_results(results, consistency, early, verb)
-    expected = checked_expected(expected, plans, verb)
-    print_explanation(lambda format: explain(plans, mode, format, options, expected=expected), format)
+    expected, hint = checked_expected(expected, plans, verb), batch_form_of(form, verb)
+    print_explanation(lambda format: explain(plans, mode, format, options, expected=expected, form=hint), format)
 
 
 def _check_results(results: object, verb: str) -> None:

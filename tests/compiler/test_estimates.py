@@ -107,8 +107,8 @@ def test_few_events_a_group_and_hop_are_copied_into_their_windows(hops: int, key
 
     def chosen(query: sq.Stream, expected: sq.Expected | None) -> BatchForm | None:
         plan, node = windows_of(query)
-        choice = node.choose_batch_form(expected_rates(plan, expected))
-        return None if choice is None else choice.form
+        forms = node.batch_forms(expected_rates(plan, expected))
+        return None if forms is None else forms.cheapest.form
 
     query = windows(hops * 10, 10)
     assert chosen(query, sq.Expected(rows=1_000, every=EVERY, distinct={"k": keys})) is form

@@ -1,8 +1,13 @@
-"""What computes the built-in aggregates in batch: Spark alone, but for a few over snapshots."""
+"""The batch forms: Spark computes the built-in aggregates alone, but for a few over snapshots; a hint asks for another form."""
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 import streamq as sq
+from streamq.errors import PlanError
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
@@ -37,7 +42,7 @@ OF_ALL_MEMBERS = {"count_distinct", "percentile"}
 
 
 def form_of(stream: sq.Stream) -> BatchForm:
-    (choice,) = {n.choose_batch_form(NO_RATES).form for n in nodes(stream.plan) if isinstance(n, WindowAggregate)}
+    (choice,) = {n.batch_forms(NO_RATES).cheapest.form for n in nodes(stream.plan) if isinstance(n, WindowAggregate)}
     return choice
 
 
@@ -57,15 +62,54 @@ def test_groups_whose_events_are_in_many_windows_are_evaluated_unless_an_aggrega
     many, few, by_k = stream.hopping_window(40, 10), stream.hopping_window(30, 10), stream.group_by("k")
     medians = {"m": sq.median("v"), "s": sq.sum("v")}
     assert form_of(by_k.hopping_window(40, 10).select(**medians)) is BatchForm.EVALUATED
-    assert form_of(by_k.hopping_window(30, 10).select(**medians)) is BatchForm.COPIES
-    assert form_of(by_k.hopping_window(40, 10).select(**medians, c=sq.collect("v"))) is BatchForm.COPIES
+    assert form_of(by_k.hopping_window(30, 10).select(**medians)) is BatchForm.DIRECT
+    assert form_of(by_k.hopping_window(40, 10).select(**medians, c=sq.collect("v"))) is BatchForm.DIRECT
     for windows in (by_k.rows_window(40, 10), by_k.count_window(4)):
         assert form_of(windows.select(**medians)) is form_of(windows.select(s=sq.sum("v"))) is BatchForm.EVALUATED
-    assert form_of(by_k.rows_window(30, 10).select(**medians)) is BatchForm.COPIES
+    assert form_of(by_k.rows_window(30, 10).select(**medians)) is BatchForm.DIRECT
     # Spark adds up copies before it sends them, where results merge and an event tells its windows
     landmarks = by_k.landmark_window(10, period=80)
     assert form_of(landmarks.select(**medians)) is BatchForm.EVALUATED
-    assert form_of(landmarks.select(s=sq.sum("v"))) is BatchForm.COPIES
+    assert form_of(landmarks.select(s=sq.sum("v"))) is BatchForm.DIRECT
     assert form_of(by_k.landmark_window(10, start=0).select(s=sq.sum("v"))) is BatchForm.EVALUATED
     # one task would have all events
-    assert {form_of(windows.select(**medians)) for windows in (many, few)} == {BatchForm.COPIES}
+    assert {form_of(windows.select(**medians)) for windows in (many, few)} == {BatchForm.DIRECT}
+
+
+def test_a_hint_is_for_the_windows_that_can_take_it() -> None:
+    """Explain shows of each what was asked for and what costs least; of the others why they do not take it."""
+    s = sq.events([(1, 3, {"k": "a", "v": 1})], name="s").to_points().group_by("k")
+    both = (
+        s.hopping_window(30, 10).select(x=sq.max("v")),
+        s.hopping_window(30, 10).select(x=sq.median("v").cast("bigint")),
+    )
+    forms = re.findall("batch: (.*)", both[0].union(both[1]).explanation("incremental", form="blocks"))
+    assert forms == [
+        "blocks (as asked, instead of direct (n = 3: too few windows an event for splitting to pay))",
+        "direct (Spark aggregates copies of the members; not blocks, as asked: median does not merge)",
+    ]
+    assert "batch: direct (as asked; n = 3: " in both[0].explanation("incremental", form="direct")
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("bloks", "form is 'direct', .* or 'evaluated'; found 'bloks'. Did you mean 'blocks'"),
+        ("blocks", "in the form blocks; hopping .*: median does not merge .its forms: direct, evaluated"),
+        ("difference", "merge .*: max cannot be subtracted exactly .its forms: direct, explode, blocks, dyadic, eval"),
+        ("sweep", "snapshot .*: max cannot be subtracted exactly .its forms: direct, dyadic, evaluated"),
+        ("explode", "session .*: its windows are not on a grid"),
+        ("direct", "in the form direct; there are no windows"),
+    ],
+)
+def test_a_form_that_no_windows_can_take_is_an_error(form: str, words: str) -> None:
+    s = sq.events([(1, 3, {"k": "a", "v": 1})], name="s")
+    queries = {
+        "difference": s.to_points().hopping_window(30, 10).select(x=sq.max("v")),
+        "sweep": s.snapshot_window().select(x=sq.max("v")),
+        "explode": s.session_window(5).select(x=sq.max("v")),
+        "direct": s.where(sq.col("v") > 3),
+    }
+    query = queries.get(form, s.to_points().hopping_window(30, 10).select(x=sq.median("v")))
+    with pytest.raises(PlanError, match=words):
+        query.explain(form=form)

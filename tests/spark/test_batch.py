@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -159,18 +158,30 @@ def test_files_are_read_for_the_columns_that_a_query_reads(spark: SparkSession, 
         query.to_pandas()
 
 
-def test_expected_rows_choose_another_form_and_not_another_answer(spark: SparkSession) -> None:
-    """Four windows an event: explode if nothing is said, direct if each event has a partial result of its own."""
+def test_a_hint_and_expected_rows_choose_another_form_and_not_another_answer(spark: SparkSession) -> None:
+    """Of three kinds of windows those take the form that can; ``test_merging.py`` compares the forms of merging."""
     points = t.table("at bigint, k bigint, v bigint", [(7 * i % 90, i % 3, i) for i in range(60)])
-
-    def windows(table: Any) -> sq.Stream:
-        return sq.points(table, "at", name="s").group_by("k").hopping_window(40, 10).select(n=sq.count(), m=sq.max("v"))
-
-    query, sparse = windows(frame(spark, points)), sq.Expected(rows=100, every=10, distinct={"k": 1_000})
-    answers = [query.to_df(), query.to_df(expected=sparse)]
-    assert [aggregations(answer) for answer in answers] == [2, 1]
-    want = sorted(windows(points).to_arrow().to_pylist(), key=repr)
-    assert [sorted((row.asDict() for row in answer.collect()), key=repr) for answer in answers] == [want, want]
+    lives = t.table("a bigint, b bigint, v bigint", [(i, i + 1 + i % 7, i) for i in range(0, 90, 2)])
+    s = sq.points(frame(spark, points), "at", name="s").group_by("k")
+    i = sq.intervals(frame(spark, lives), "a", "b", name="i")
+    hopping = s.hopping_window(40, 10).select(n=sq.count(), m=sq.max("v"))
+    others = (
+        i.hopping_window(25, 10).select(n=sq.count(), m=sq.max("v")),
+        i.snapshot_window().select(n=sq.count(), m=sq.sum("v")),
+    )
+    parts = [other.select("n", "m", k=sq.lit(7).cast("bigint")).select("k", "n", "m") for other in others]
+    query = hopping.union(*parts)
+    want = oracle(query.plan, {"s": points, "i": lives})
+    for form in ("direct", "evaluated"):
+        assert_same_history(query.to_df(form=form).toArrow(), want)
+    sparse = sq.Expected(rows=100, every=10, distinct={"k": 1_000})
+    answers = [
+        hopping.to_df(),
+        hopping.to_df(expected=sparse),
+        hopping.to_df(form="direct"),
+        hopping.to_df(form="evaluated"),
+    ]
+    assert [aggregations(answer) for answer in answers] == [2, 1, 1, 0]
 
 
 def aggregations(answer: DataFrame) -> int:

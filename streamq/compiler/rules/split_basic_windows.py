@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamq.choices import Stamp
 from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
-from streamq.plan.aggregation import expand, is_mergeable
+from streamq.plan.aggregation import expand, not_merged
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
 
@@ -35,12 +35,8 @@ def why_not(node: Node) -> str | None:
         ):
             if node.stamp == Stamp.TIME_BOUND:
                 return "the operator says how long rows live"
-            names = dict.fromkeys(
-                a.function.builder(a.options)[0] for _, a in aggregates if not is_mergeable(a, source.schema)
-            )
-            verb, them = ("do", "them") if len(names) > 1 else ("does", "it")
             instead = "all members are kept"
             if node.is_grid:
-                instead = f"a stream counts values for {them}, beside partial results of the others"
-            return f"{' and '.join(names)} {verb} not merge: {instead}"
+                instead = "a stream counts their values, beside partial results of the others"
+            return f"{not_merged(aggregates, source.schema)}: {instead}"
     return None

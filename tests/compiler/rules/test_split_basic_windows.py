@@ -54,7 +54,7 @@ def test_a_count_of_its_own_is_a_partial_result() -> None:
     ("names", "reason"),
     [
         (("count", "sum"), None),
-        (("sum", "count_distinct"), "count_distinct does not merge: a stream counts values for it, beside "),
+        (("sum", "count_distinct"), "count_distinct does not merge: a stream counts their values, beside "),
         (("sum", "collect", "count_distinct"), "collect and count_distinct do not merge: all members are kept"),
     ],
 )
