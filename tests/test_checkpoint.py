@@ -80,5 +80,5 @@ def test_folders_are_told_apart() -> None:
         with pytest.raises(PlanError, match="sinks, late_sink and checkpoint must be different folders; found 'a/"):
             arguments(sink, late_sink=late, checkpoint="a/cp").check()
     for sink in ("memory", "console", {"format": "kafka", "topic": "t"}):
-        with pytest.raises(PlanError, match="a late sink, and results of run_all, need a folder"):
+        with pytest.raises(PlanError, match="a late sink, results of run_all and the trigger 'adaptive' need a folder"):
             arguments(sink, late_sink="a/late", checkpoint="a/cp").check()

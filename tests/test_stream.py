@@ -79,7 +79,8 @@ def test_errors_of_answers_and_sources() -> None:
 def test_arguments_of_a_run_are_checked_first() -> None:
     for trigger in ("10 parsecs", "-1 second", 10):
         with pytest.raises(
-            PlanError, match=r"run: not a trigger; found .* Write 'available_now', or a duration as '10 seconds'"
+            PlanError,
+            match=r"run: not a trigger; found .* Write 'available_now', 'adaptive', or a duration as '10 seconds'",
         ):
             TOLLS.run(trigger=trigger)
     for trigger in ("availableNow", "once"):

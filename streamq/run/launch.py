@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamq.run.checkpoint import Checkpoint
 from streamq.run.micro_batches import REPORTS, RESULTS
+from streamq.run.pacing import Pacer
 from streamq.run.prepared_stream import PreparedStream
 from streamq.run.run_arguments import RunArguments
 from streamq.run.sinks.data_source import DataSourceSink
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 class Launch:
     """All that Spark needs to start a query; a run starts it once, and once more if its input ends.
 
-    ``is_split``: rows are written micro-batch by micro-batch, by streamq and not by a sink of Spark's.
+    ``is_split``: rows are written micro-batch by micro-batch, by streamq and not by a sink of Spark's; only then may there be a
+    ``pacer``.
     """
 
     prepared: PreparedStream
@@ -35,6 +37,7 @@ class Launch:
     arguments: RunArguments
     trigger: Trigger
     is_split: bool
+    pacer: Pacer | None = None
 
     def start(self) -> StreamingQuery:
         """Start the query on its checkpoint, into its sink, or by a SplitWriter into several."""
@@ -44,7 +47,7 @@ class Launch:
         if self.is_split:
             folder = self.arguments.late_sink
             late_sink = None if folder is None else DataSourceSink("parquet", {"path": folder})
-            writer = SplitWriter(results, sinks, late_sink).start(rows.writeStream)
+            writer = SplitWriter(results, sinks, late_sink, self.pacer).start(rows.writeStream)
         else:
             ((result, sink),) = zip(results, sinks, strict=True)
             writer = sink.start(user_rows(rows, result).writeStream)

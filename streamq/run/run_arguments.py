@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, sentence
+from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency, consistency_of
+from streamq.run.pacing import hops_of
 from streamq.run.sinks import Sink, SinkArgument, sink_of
 from streamq.run.sinks.sink import folder_name
-from streamq.run.trigger import AVAILABLE_NOW
+from streamq.run.trigger import ADAPTIVE, AVAILABLE_NOW
 from streamq.time import Duration
 
 if TYPE_CHECKING:
@@ -57,7 +59,9 @@ def split_sink(argument: SinkArgument, verb: str) -> Sink:
     """Return a sink that can write single micro-batches; raise PlanError for any other argument."""
     sink = sink_of(argument, verb)
     if not sink.takes_micro_batches:
-        wrong = "a late sink, and results of run_all, need a folder, a function or 'noop' as the sink"
+        wrong = (
+            "a late sink, results of run_all and the trigger 'adaptive' need a folder, a function or 'noop' as the sink"
+        )
         hint = "Write the rows in a function of (DataFrame, batch id)."
         raise PlanError(sentence(verb, wrong, f"found {argument!r}", hint))
     return sink
@@ -96,6 +100,8 @@ class RunArguments:
         self._check_folders()
         self._check_checkpoint()
         self._check_finish()
+        if self.trigger == ADAPTIVE:
+            hops_of(self.plans, self.verb)
         for sink in sinks:
             sink.check(self.verb, name=self.name, finish=self.finish)
 
@@ -132,8 +138,13 @@ class RunArguments:
 
     @property
     def is_split(self) -> bool:
-        """True if the rows of a micro-batch may go into more than one sink."""
-        return self.late_sink is not None or self.together
+        """True if streamq writes micro-batches: their rows may go into more than one sink, or it pauses after them."""
+        return self.late_sink is not None or self.together or self.trigger == ADAPTIVE
+
+    @property
+    def plans(self) -> list[Node]:
+        """The plans of the results, in order."""
+        return [result.query.plan for result in self.results]
 
     def _check_folders(self) -> None:
         """Raise PlanError if one folder is used twice, as a sink, the late sink or the checkpoint."""

@@ -102,16 +102,19 @@ class RunVerbs(Verbs):
         checkpoint: required for a sink that outlasts the process; a sink's folder belongs to one checkpoint, which numbers its
         micro-batches. A changed query goes on from it if its operators with state find theirs there; the error names the one
         that does not, and why, and :func:`migrate` is then the way (docs/operations.md, "A query that changes").
-        trigger: a duration such as "10 seconds" between two looks for input (default: without a pause), or "available_now":
-        process the available input and return. With ``finish=True`` the stream ends with it: its last windows are flushed (in
-        the same micro-batch, if the sources are folders of files without a limit), and the checkpoint cannot be continued (the
-        memory sink needs ``run.finish()`` instead); without it the next run on the checkpoint
-        continues. late_sink: a path for rows that were dropped, adjusted, duplicates or invalid (source, reason, start and end in
+        trigger: a duration such as "10 seconds" between two looks for input (default: without a pause); "adaptive": m
+        micro-batches in each hop of the windows, with the m for which the results of a hop come soonest, into sinks that
+        :func:`run_all` allows (docs/operations.md, "How soon a result is there"); or "available_now": process the available input
+        and return. With ``finish=True`` the stream ends with it: its last windows are flushed (in the same micro-batch, if the
+        sources are folders of files without a limit), and the checkpoint cannot be continued (the memory sink needs
+        ``run.finish()`` instead); without it the next run on the checkpoint continues.
+
+        late_sink: a path for rows that were dropped, adjusted, duplicates or invalid (source, reason, start and end in
         ticks, late_by in ticks before the CTI, NULL for rows that are not late, payload as JSON; of a source that may retract
         also kind and new_end, so that its rows can be replayed), and for events that modules with ``on_error="quarantine"``
-        failed for (source is the module; window_start, window_end, group as JSON), which :meth:`quarantine` reads. Results and
-        late rows are then in folders ``streamq_batch=N``, each written once; Spark reads a column of that name, which every
-        source of streamq leaves out.
+        failed for (source is the module; window_start, window_end, group as JSON), which :meth:`quarantine` reads. Then, and with
+        the trigger "adaptive", results and late rows are in folders ``streamq_batch=N``, each written once; Spark reads a column
+        of that name, which every source of streamq leaves out.
 
         buckets: the number of parts into which groups are spread, over as many tasks as Spark had shuffle partitions when the
         checkpoint began; each part costs some milliseconds a micro-batch. On a checkpoint with another number the state moves

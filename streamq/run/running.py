@@ -23,6 +23,7 @@ from streamq.run.launch import Launch
 from streamq.run.metrics import metrics, progress_line, progress_record
 from streamq.run.micro_batches import RunHistory
 from streamq.run.moving import move_state
+from streamq.run.pacing import Pacer, hops_of
 from streamq.run.prepared_stream import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
 from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
@@ -113,6 +114,7 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
         arguments=arguments,
         trigger=trigger,
         is_split=arguments.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
+        pacer=Pacer(hops_of(arguments.plans, arguments.verb), prepared.program) if trigger.adaptive else None,
     )
     return launch, claim
 
@@ -185,6 +187,7 @@ class Run:
         longer runs.
         """
         bound = instant_ticks(until, self._program.axis)
+        self._end_pauses()
         self.process_all_available()
         if not self.query.isActive:
             raise _run_is_over("finish", self._over or "trigger='available_now' has done all there was")
@@ -215,9 +218,15 @@ class Run:
         """Stop the query; a later run can continue from its checkpoint."""
         if self._idle is not None:
             self._idle.stop()
+        self._end_pauses()
         self.query.stop()
         self._over = self._over or "stop was called on it"
         self._close_log()
+
+    def _end_pauses(self) -> None:
+        """End the pauses between micro-batches, for which Spark would wait."""
+        if self._launch.pacer is not None:
+            self._launch.pacer.release()
 
     @spark_errors("query")
     def await_termination(self, timeout: int | None = None) -> bool:
@@ -279,8 +288,11 @@ class Run:
 
     @property
     def progress(self) -> dict[str, Any]:
-        """The last micro-batch: its number, duration, rows, results, the sources' CTIs and, under "spark", Spark's report."""
-        return progress_record(self._program, self._look())
+        """The last micro-batch: its number, duration, rows, results, the sources' CTIs and, under "spark", Spark's report.
+
+        With the trigger "adaptive" also, under "pace", the number of chunks of a hop and their response times.
+        """
+        return self._with_pace(progress_record(self._program, self._look()))
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -289,7 +301,13 @@ class Run:
         docs/operations.md lists the fields. Before the first micro-batch they are 0 or None.
         """
         state = self._status().state
-        return metrics(self._program, self._watcher.all_micro_batches(self.query), state)
+        return self._with_pace(metrics(self._program, self._watcher.all_micro_batches(self.query), state))
+
+    def _with_pace(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Add the pace of the trigger "adaptive" to a record and return it; other triggers have none."""
+        if self._launch.pacer is not None:
+            record["pace"] = self._launch.pacer.pace.record()
+        return record
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -14,17 +14,21 @@ if TYPE_CHECKING:
 AVAILABLE_NOW = "available_now"
 """The trigger of a run that processes all available input and returns."""
 
+ADAPTIVE = "adaptive"
+"""The trigger of a run that has as many micro-batches in a hop of its windows as make results come soonest."""
+
 
 @dataclass(frozen=True)
 class Trigger:
     """The trigger of a run: a micro-batch every ``every`` microseconds (None: without a pause), or until no input is left.
 
-    once: only the micro-batch that Spark has planned and not committed.
+    once: only the micro-batch that Spark has planned and not committed. adaptive: the run pauses at the end of a micro-batch.
     """
 
     every: int | None = None
     available_now: bool = False
     once: bool = False
+    adaptive: bool = False
 
     def set_on(self, writer: DataStreamWriter) -> DataStreamWriter:
         """Return a ``writeStream`` with this trigger."""
@@ -41,6 +45,8 @@ def trigger_of(duration: Duration | None) -> Trigger:
         return Trigger()
     if duration == AVAILABLE_NOW:
         return Trigger(available_now=True)
+    if duration == ADAPTIVE:
+        return Trigger(adaptive=True)
     try:
         every = ticks(duration, TIMESTAMP, "run")
     except TimeError as error:
@@ -52,7 +58,7 @@ def trigger_of(duration: Duration | None) -> Trigger:
 
 def _no_trigger(argument: object) -> PlanError:
     """Return the error for an argument that is no trigger."""
-    hint = "Write 'available_now', or a duration as '10 seconds' or '500 ms'."
+    hint = "Write 'available_now', 'adaptive', or a duration as '10 seconds' or '500 ms'."
     if isinstance(argument, str):
-        hint = nearest("available_now" if argument == "once" else argument, [AVAILABLE_NOW]) or hint
+        hint = nearest("available_now" if argument == "once" else argument, [AVAILABLE_NOW, ADAPTIVE]) or hint
     return PlanError(sentence("run", "not a trigger", f"found {argument!r}", hint))

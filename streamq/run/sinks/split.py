@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.run.failure import SINK_NOTE
+from streamq.run.pacing import Pacer, readings_in
 from streamq.run.sinks.sink import Sink, computed_once
 
 if TYPE_CHECKING:
@@ -21,16 +22,25 @@ class SplitWriter:
     """Writes the rows of each result, and the late rows, of each micro-batch into their own sinks.
 
     ``sinks`` are those of ``results``, in order. Each micro-batch has its own folder, so that a micro-batch that is processed
-    again overwrites its earlier rows.
+    again overwrites its earlier rows. A ``pacer`` pauses after each micro-batch.
     """
 
     results: Sequence[Result]
     sinks: Sequence[Sink]
     late_sink: Sink | None
+    pacer: Pacer | None
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
         """Return a ``writeStream`` that writes into all the sinks."""
-        return writer.foreachBatch(computed_once(self._write))
+        write, pacer = computed_once(self._write), self.pacer
+        if pacer is None:
+            return writer.foreachBatch(write)
+
+        def write_and_pause(batch: DataFrame, number: int) -> None:
+            write(batch, number)
+            pacer.pause()
+
+        return writer.foreachBatch(write_and_pause)
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """Write one micro-batch into all sinks in their order, late rows last.
@@ -48,6 +58,8 @@ class SplitWriter:
                 raise
         if self.late_sink is not None:
             self.late_sink.write(user_late_rows(batch), number)
+        if self.pacer is not None:
+            self.pacer.observe(readings_in(batch))
 
 
 __all__ = ["SplitWriter"]
