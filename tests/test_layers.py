@@ -12,7 +12,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "streamq"
 
 LAYERS = (
-    ("streamq.errors", "streamq.choices", "streamq.html", "streamq.keywords", "streamq.time"),
+    ("streamq.errors", "streamq.choices", "streamq.html", "streamq.keywords", "streamq.markup", "streamq.time"),
     ("streamq.grid", "streamq.policies"),
     ("streamq.plan",),
     ("streamq.runtime",),

@@ -7,7 +7,7 @@ the order of a set, and sources without a name are numbered by place.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from streamq.choices import OutputForm, check_word
 from streamq.compiler.batch_hint import check_hint
 from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.estimates import cost_line, expected_rates, rows_line
+from streamq.compiler.explain_graphs import plan_graph, rule_marks, stage_graph
 from streamq.compiler.explain_html import Section, page
 from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results, as_results
@@ -24,6 +25,7 @@ from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
 from streamq.compiler.shared_windows import SHARING_LAW, SharedPlan, share_windows
 from streamq.compiler.staged_plan import StagedPlan
+from streamq.errors import PlanError, sentence
 from streamq.operators import Select, Source
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
@@ -37,7 +39,7 @@ RUN = Options()
 """The options of a run, by default."""
 
 MODES = ("logical", "rules", "incremental", "physical")
-FORMATS = ("text", "json", "html")
+FORMATS = ("text", "json", "html", "mermaid")
 
 SHOWN = 2
 """The number of firings shown per rule; the others are counted."""
@@ -71,7 +73,7 @@ def explain(
     expected: Expected | None = None,
     form: BatchForm | None = None,
 ) -> str:
-    """Explain how plans are executed; ``mode`` selects one part (MODES), ``format`` is ``text``, ``json`` or ``html``.
+    """Explain how plans are executed; ``mode`` selects one part (MODES), ``format`` is one of FORMATS.
 
     ``options``: the options of the streaming run. ``before``: parts to show first, each with its own mode. ``expected``: the
     input from which rows and state are estimated. ``form``: the batch form that the user asks for. Raises PlanError for a mode or
@@ -87,6 +89,12 @@ def explain(
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
         return page(parts)
+    if format == "mermaid":
+        graphs = [part.graph for part in parts if part.graph is not None]
+        if len(graphs) != 1:
+            wrong, hint = "Mermaid draws one plan", 'Give mode="logical", mode="incremental" or mode="physical".'
+            raise PlanError(sentence("explain", wrong, f"found mode={mode!r}", hint))
+        return graphs[0]().mermaid
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
 
 
@@ -109,13 +117,14 @@ def explain_sections(
     rates = expected_rates(shared.plan, expected)
     check_hint(form, shared.plan, "explain")
     makers: dict[str, Callable[[], Section]] = {
-        "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing),
+        "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing, rule_marks(done, before=True)),
         "rules": lambda: _rules_part(done, shared),
         "incremental": lambda: _plan_part(
             "incremental",
             "incremental plan (CTI: c, unless said otherwise)",
             shared.plan,
             partial(_notes, rates, expected, form),
+            rule_marks(done, before=False),
         ),
         "physical": lambda: _physical_part(as_results(done.plan), options, expected),
     }
@@ -125,12 +134,18 @@ def explain_sections(
 # plans
 
 
-def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], Notes]) -> Section:
-    """Return the part that shows a plan as a tree, with the notes that ``notes`` returns below each node."""
+def _plan_part(
+    mode: str, heading: str, root: Node, notes: Callable[[Node], Notes], marks: Mapping[str, str]
+) -> Section:
+    """Return the part that shows a plan as a tree, with the notes that ``notes`` returns below each node, and as a graph.
+
+    ``marks``: why operators of the graph are highlighted, by their lines.
+    """
     # the root over a single plan is not shown
     plan = root.children[0] if len(root.children) == 1 else root
     tree = list(_tree(plan, notes))
-    return Section(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(tree))
+    graph = partial(plan_graph, heading, plan, lambda node: _note_lines(notes(node)), marks)
+    return Section(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(tree), graph=graph)
 
 
 def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[PlanLine]:
@@ -162,8 +177,13 @@ def _lines(line: PlanLine) -> Iterator[str]:
     """Yield the text of a node: its line in the tree, then its notes."""
     yield line.prefix + (line.label if line.again else f"{line.label + ' ' if line.label else ''}{line.text}")
     below = line.prefix.replace("├", "│").replace("└", " ") + ("│     " if len(line.node.children) > 1 else "      ")
-    for name, note in line.notes.items():
-        yield from (f"{below}{text}" for text in ([f"{name}: {note}"] if isinstance(note, str) else note))
+    yield from (f"{below}{text}" for text in _note_lines(line.notes))
+
+
+def _note_lines(notes: Notes) -> Iterator[str]:
+    """Yield notes as lines; one of several lines has no title."""
+    for name, note in notes.items():
+        yield from [f"{name}: {note}"] if isinstance(note, str) else note
 
 
 def _tree_data(tree: list[PlanLine]) -> list[dict[str, Any]]:
@@ -276,8 +296,9 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None) -
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
     # operators over one stream are one whatever its policy, which their plan therefore has not
     lags = {r.source.table: r.source.policy.progress.lag for r in program.sources if r.source}
-    for stage in program.stages:
-        lines.append(f"stage {stage.number + 1} of {len(program.stages)}, {_buckets(program, stage.number)}")
+    frames = [f"stage {s.number + 1} of {len(program.stages)}, {_buckets(program, s.number)}" for s in program.stages]
+    for stage, frame in zip(program.stages, frames, strict=True):
+        lines.append(frame)
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]
             lines.append(f"  {title}")
@@ -285,7 +306,8 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None) -
             node = program.nodes.get(program.relations[hosted.name].number)
             if expected is not None and node is not None:
                 lines.append(f"    {cost_line(node, expected, lags)}")
-    return Section("physical", "stages", lines, lines)
+    graph = partial(stage_graph, "stages", program, frames)
+    return Section("physical", "stages", lines, lines, graph=graph)
 
 
 def _savings(program: StagedPlan, plan: Results, options: Options) -> str:

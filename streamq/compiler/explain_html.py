@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streamq import html
+from streamq.compiler.plan_graph import STYLE, PlanGraph
+
+BESIDE = ("logical", "incremental")
+"""The modes of sections that stand side by side."""
 
 
 @dataclass(frozen=True)
 class Section:
     """One section of an explanation: a heading, its lines, and the same as data.
 
-    ``picture``: HTML that a page shows instead of the lines.
+    ``picture``: HTML that a page shows instead of the lines. ``graph``: a function that returns the graph that a page shows
+    above the lines.
     """
 
     mode: str
@@ -21,9 +26,29 @@ class Section:
     lines: list[str]
     data: Any
     picture: str = ""
+    graph: Callable[[], PlanGraph] | None = None
 
 
 def page(parts: Sequence[Section]) -> str:
-    """Return the sections as HTML, each under its heading, for a notebook's output or as a page of its own."""
-    bodies = [html.heading(part.heading) + (part.picture or html.lines("\n".join(part.lines))) for part in parts]
+    """Return the sections as HTML, each under its heading, for a notebook's output or as a page of its own.
+
+    Plans before and after rewriting stand side by side, as far as there is room. A box of a graph is a link to its details.
+    """
+    plans = [part for part in parts if part.mode in BESIDE]
+    bodies = [f"<style>{STYLE}</style>"] * any(part.graph is not None for part in parts)
+    for part in parts:
+        if part not in plans:
+            bodies.append(_section(part))
+        elif part is plans[0]:
+            bodies.append(f'<div class="plans">{"".join(map(_section, plans))}</div>')
     return html.fragment(*bodies)
+
+
+def _section(part: Section) -> str:
+    """Return a section: its heading, and its graph with the lines below it, its picture, or its lines."""
+    lines = html.lines("\n".join(part.lines))
+    if part.graph is None:
+        return html.heading(part.heading) + (part.picture or lines)
+    graph = part.graph()
+    text = f"<details><summary>as text</summary>{lines}</details>"
+    return f"<section>{html.heading(part.heading)}{graph.svg}{graph.details}{text}</section>"

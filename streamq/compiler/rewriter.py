@@ -40,12 +40,26 @@ class Firing:
         """The operators that took their place."""
         return self._sketches[1]
 
+    @property
+    def replaced(self) -> list[Node]:
+        """The operators that the rule replaced, as far as a sketch shows them."""
+        return [node for node in _near(self.left) if node.digest not in self._common]
+
+    @property
+    def replacing(self) -> list[Node]:
+        """The operators that took their place, as far as a sketch shows them."""
+        return [node for node in _near(self.right) if node.digest not in self._common]
+
+    @cached_property
+    def _common(self) -> frozenset[str]:
+        """The digests of the nodes that the two sides have in common."""
+        before = _near(self.left)[1:] if self.left.children else []
+        return frozenset({n.digest for n in before} & {n.digest for n in _near(self.right)})
+
     @cached_property
     def _sketches(self) -> tuple[str, str]:
         """The sketches before and after, both down to the nodes that the two sides have in common."""
-        before = _near(self.left)[1:] if self.left.children else []
-        common = {n.digest for n in before} & {n.digest for n in _near(self.right)}
-        return sketch(self.left, common), sketch(self.right, common)
+        return sketch(self.left, self._common), sketch(self.right, self._common)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,208 @@
+"""Plans as graphs: the model of a graph, its drawing as a self-contained SVG, and its text in Mermaid's notation."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from textwrap import wrap
+
+from streamq.compiler.graph_layout import Layout, layered
+from streamq.markup import element, markup_text, text_width
+
+SIZE, LINE = 12.0, 16.0
+"""The size of letters and the height of a line, in pixels."""
+
+PADDING, MARGIN, FRAME, FRAME_TITLE = 10.0, 12.0, 12.0, 16.0
+"""The room around the text of a box, around the graph, around the boxes of a frame, and above them for its title."""
+
+LAYER_GAP, FRAMED_GAP = 34.0, 56.0
+"""The room between two layers, without frames and with them."""
+
+WIDEST, MOST_LINES = 44, 3
+"""The greatest number of characters in a line of a box, and of lines below its title; what is cut is in its details."""
+
+STYLE = """
+  .streamq svg.plan { max-width: 100%; height: auto; }
+  .streamq .plan text { font: 12px ui-monospace, monospace; fill: currentColor; }
+  .streamq .plan .title { font-weight: 600; }
+  .streamq .plan .mark { font-size: 10.5px; fill: #a35200; }
+  .streamq .plan rect { fill: color-mix(in srgb, currentColor 4%, transparent); stroke: #57906f; }
+  .streamq .plan .source rect { fill: color-mix(in srgb, #4a8 16%, transparent); }
+  .streamq .plan .state rect { stroke-width: 2.2; }
+  .streamq .plan .result rect { fill: color-mix(in srgb, #47a 16%, transparent); stroke: #47a; }
+  .streamq .plan .marked rect { stroke: #d97a1f; }
+  .streamq .plan .edge { fill: none; stroke: currentColor; opacity: .55; }
+  .streamq .plan .tip { fill: currentColor; opacity: .55; }
+  .streamq .plan rect.frame { fill: none; stroke: currentColor; stroke-dasharray: 5 4; opacity: .5; }
+  .streamq .plan a:focus rect, .streamq .plan a:hover rect { stroke-width: 3; }
+  .streamq .plans { display: flex; flex-wrap: wrap; gap: 1.5em; align-items: flex-start; }
+  .streamq .about { display: none; }
+  .streamq .about:target { display: block; }
+  @media (prefers-color-scheme: dark) { .streamq .plan .mark { fill: #f0a562; } }
+"""
+
+
+class OperatorBoxKind(StrEnum):
+    """The kinds of boxes: a source, an operator that keeps state, one that does not, and a result."""
+
+    SOURCE = "source"
+    STATE = "state"
+    STEP = "step"
+    RESULT = "result"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorBox:
+    """A node of a graph: its title, the rest of its line, and its details, which a click shows.
+
+    ``mark``: why it is highlighted, such as the rule that made it; "" if it is not. ``band``: the number of its frame.
+    """
+
+    name: str
+    kind: OperatorBoxKind
+    title: str
+    text: str = ""
+    details: tuple[str, ...] = ()
+    mark: str = ""
+    band: int = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines below the title, cut to what a box has room for."""
+        shown = wrap(self.text, WIDEST, break_long_words=True)
+        return (
+            shown if len(shown) <= MOST_LINES else [*shown[: MOST_LINES - 1], f"{shown[MOST_LINES - 1][: WIDEST - 1]}…"]
+        )
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """The width and height in pixels."""
+        texts = [self.title, *self.lines, *([self.mark] if self.mark else [])]
+        return max(text_width(text, SIZE) for text in texts) * 1.06 + 2 * PADDING, LINE * len(texts) + PADDING
+
+
+@dataclass(frozen=True)
+class PlanGraph:
+    """A graph of boxes, each behind its inputs; an edge leads from a box to one that reads it.
+
+    ``frames``: the titles of bands that have a frame, by number.
+    """
+
+    title: str
+    boxes: tuple[OperatorBox, ...]
+    edges: tuple[tuple[str, str], ...]
+    frames: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The beginning of the ids of its elements: equal graphs have equal ones, others others."""
+        return f"g{hashlib.sha256(repr(self).encode()).hexdigest()[:8]}"
+
+    @property
+    def svg(self) -> str:
+        """The graph as an SVG element: boxes that are links to their details, edges with tips, frames of dashes."""
+        sizes, bands = {box.name: box.size for box in self.boxes}, {box.name: box.band for box in self.boxes}
+        layout = layered(sizes, self.edges, bands, FRAMED_GAP if self.frames else LAYER_GAP)
+        left = top = MARGIN + (FRAME if self.frames else 0.0)
+        frames = "".join(self._frames(layout, left, top))
+        edges = "".join(_edge(route, left, top) for route in layout.routes.values())
+        boxes = "".join(self._box(box, layout, left, top) for box in self.boxes)
+        width, height = layout.width + 2 * left, layout.height + 2 * top
+        words = f"{len(self.boxes)} operators, from sources at the top to the result below: " + "; ".join(
+            f"{box.title} {box.text}".strip() for box in self.boxes
+        )
+        return element(
+            "svg",
+            element("title", markup_text(self.title), id=f"{self.id}-title"),
+            element("desc", markup_text(words), id=f"{self.id}-desc"),
+            frames,
+            edges,
+            boxes,
+            class_="plan",
+            role="img",
+            xmlns="http://www.w3.org/2000/svg",
+            width=width,
+            height=height,
+            viewBox=f"0 0 {width:.0f} {height:.0f}",
+            aria_labelledby=f"{self.id}-title {self.id}-desc",
+        )
+
+    @property
+    def details(self) -> str:
+        """The details of each box as HTML, of which a page shows those whose box has been clicked."""
+        return "".join(
+            element(
+                "div",
+                element("h2", markup_text(f"{box.title} {box.text}".strip())),
+                element(
+                    "pre", markup_text("\n".join(line for line in (box.mark, *box.details) if line) or "stateless")
+                ),
+                class_="about",
+                id=f"{self.id}-{box.name}",
+            )
+            for box in self.boxes
+        )
+
+    @property
+    def mermaid(self) -> str:
+        """The graph as a Mermaid flowchart, for a README."""
+        by_band: dict[int, list[OperatorBox]] = {}
+        for box in self.boxes:
+            by_band.setdefault(box.band, []).append(box)
+        titles = dict(self.frames)
+        lines = ["flowchart TD"]
+        for band, boxes in sorted(by_band.items()):
+            shown = [f'  {box.name}["{_quoted(f"{box.title} {box.text}".strip())}"]' for box in boxes]
+            if band in titles:
+                shown = [f'  subgraph band{band}["{_quoted(titles[band])}"]', *shown, "  end"]
+            lines += shown
+        return "\n".join([*lines, *(f"  {upper} --> {lower}" for upper, lower in self.edges)])
+
+    def _frames(self, layout: Layout, left: float, top: float) -> Iterator[str]:
+        for band, title in self.frames:
+            low, high = layout.bands[band]
+            x, y = left - FRAME, top + low - FRAME - FRAME_TITLE
+            width, height = layout.width + 2 * FRAME, high - low + 2 * FRAME + FRAME_TITLE
+            yield element("rect", class_="frame", rx=6, x=x, y=y, width=width, height=height)
+            yield element("text", markup_text(title), x=x + 8, y=y + LINE)
+
+    def _box(self, box: OperatorBox, layout: Layout, left: float, top: float) -> str:
+        (x, y), (width, height) = layout.centers[box.name], box.size
+        x, y = left + x - width / 2, top + y - height / 2
+        rows = [
+            (box.title, "title"),
+            *((line, "line") for line in box.lines),
+            *([(box.mark, "mark")] if box.mark else []),
+        ]
+        first = y + PADDING / 2 + LINE * 0.75
+        texts = [
+            element("text", markup_text(text), x=x + PADDING, y=first + LINE * number, class_=kind)
+            for number, (text, kind) in enumerate(rows)
+        ]
+        whole = element("title", markup_text("\n".join([f"{box.title} {box.text}".strip(), *box.details])))
+        rectangle = element("rect", x=x, y=y, width=width, height=height, rx=6)
+        kind = f"{box.kind} marked" if box.mark else str(box.kind)
+        return element("a", whole, rectangle, *texts, href=f"#{self.id}-{box.name}", class_=kind)
+
+
+def _edge(route: Sequence[tuple[float, float]], left: float, top: float) -> str:
+    """Return an edge as a curve that is vertical at its points, with a tip at its end."""
+    points = [(left + x, top + y) for x, y in route]
+    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
+    for (x, y), (u, v) in itertools.pairwise(points):
+        half = (v - y) / 2
+        path += f" C{x:.1f} {y + half:.1f} {u:.1f} {v - half:.1f} {u:.1f} {v:.1f}"
+    u, v = points[-1]
+    tip = element("path", d=f"M{u - 4:.1f} {v - 7:.1f} L{u + 4:.1f} {v - 7:.1f} L{u:.1f} {v:.1f} Z", class_="tip")
+    return element("path", d=path, class_="edge") + tip
+
+
+def _quoted(text: str) -> str:
+    """Return a text for Mermaid's quotes, whose entities are written with ``#``."""
+    return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+
+
+__all__ = ["STYLE", "OperatorBox", "OperatorBoxKind", "PlanGraph"]

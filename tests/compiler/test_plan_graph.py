@@ -1,0 +1,135 @@
+"""Graphs of plans: boxes that do not overlap, edges that lead down, marks of rules, well-formed SVG, and Mermaid's text."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamq as sq
+from streamq.compiler.graph_layout import Layout, apart_at_least, layered
+from streamq.errors import PlanError
+from tests.laws.cost_operators import OPERATORS, program
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def query() -> sq.Stream:
+    rows = pa.table({"at": [1], "booth": ["<1>"], "toll": [7.0]})
+    cars = sq.points(rows, time="at", name="cars & vans", progress=sq.generate(3))
+    hopping = cars.where(sq.col("toll") > 1).group_by("booth").hopping_window(30, 5)
+    other = cars.group_by("booth").tumbling_window(30).select(m=sq.count(), middle=sq.median("toll"))
+    return hopping.select(n=sq.count(), mean=sq.avg("toll")).join(other, on="booth").where(sq.col("n") > 1)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[dict[str, tuple[float, float]], list[tuple[str, str]], dict[str, int]]:
+    """Sizes, edges from lesser to greater numbers, and bands that do not lead back."""
+    count = draw(st.integers(1, 9))
+    lengths = st.floats(10, 200)
+    sizes = {f"n{i}": (draw(lengths), draw(lengths)) for i in range(count)}
+    pairs = list(combinations(range(count), 2))
+    edges = draw(st.lists(st.sampled_from(pairs), max_size=14)) if pairs else []
+    bands = sorted(draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
+    return sizes, [(f"n{a}", f"n{b}") for a, b in edges], {f"n{i}": band for i, band in enumerate(bands)}
+
+
+@given(graph=graphs())
+def test_boxes_do_not_overlap_edges_lead_down_and_bands_lie_under_one_another(
+    graph: tuple[dict[str, tuple[float, float]], list[tuple[str, str]], dict[str, int]],
+) -> None:
+    sizes, edges, bands = graph
+    layout = layered(sizes, edges, bands, 30)
+    for a, b in combinations(sizes, 2):
+        beside, below = (
+            abs(layout.centers[a][axis] - layout.centers[b][axis]) + 1e-6 >= (sizes[a][axis] + sizes[b][axis]) / 2
+            for axis in (0, 1)
+        )
+        assert beside or below
+    for name, (x, y) in layout.centers.items():
+        width, height = sizes[name]
+        assert x - width / 2 >= -1e-6 and x + width / 2 <= layout.width + 1e-6
+        assert y - height / 2 >= -1e-6 and y + height / 2 <= layout.height + 1e-6
+    for (upper, lower), route in layout.routes.items():
+        assert all(y < v for (_, y), (_, v) in pairwise(route)), "an edge never leads up"
+        assert route[0] == (layout.centers[upper][0], layout.centers[upper][1] + sizes[upper][1] / 2)
+        assert route[-1] == (layout.centers[lower][0], layout.centers[lower][1] - sizes[lower][1] / 2)
+        assert not crossed(layout, sizes, route, {upper, lower})
+    spans = [layout.bands[band] for band in sorted(set(bands.values()))]
+    assert all(low < high for low, high in spans) and all(a[1] < b[0] for a, b in pairwise(spans))
+
+
+def crossed(
+    layout: Layout, sizes: dict[str, tuple[float, float]], route: tuple[tuple[float, float], ...], own: set[str]
+) -> list[str]:
+    """The other boxes through whose height an edge runs at a place inside them."""
+    return [
+        name
+        for name, (x, y) in layout.centers.items()
+        if name not in own
+        for u, v in route[1:-1]
+        if abs(u - x) < sizes[name][0] / 2 and abs(v - y) < sizes[name][1] / 2
+    ]
+
+
+@given(wished=st.lists(st.integers(-50, 50), min_size=1, max_size=6), apart=st.integers(0, 20))
+def test_places_are_the_nearest_that_are_far_enough_apart(wished: list[int], apart: int) -> None:
+    places = apart_at_least([float(w) for w in wished], [float(apart)] * (len(wished) - 1))
+    assert all(b - a >= apart - 1e-9 for a, b in pairwise(places))
+    # no run of places that touch can be moved nearer to its wishes
+    for i in range(len(places)):
+        for j in range(i, len(places)):
+            run = range(i, j + 1)
+            pull = sum(wished[n] - places[n] for n in run)
+            is_free_left = i == 0 or places[i] - places[i - 1] > apart + 1e-9
+            is_free_right = j == len(places) - 1 or places[j + 1] - places[j] > apart + 1e-9
+            assert not (pull < -1e-6 and is_free_left) and not (pull > 1e-6 and is_free_right)
+
+
+def test_the_page_draws_both_plans_side_by_side_and_the_stages_in_frames() -> None:
+    page = ElementTree.fromstring(query().explanation(format="html"))
+    (beside,) = page.findall("div[@class='plans']")
+    headings = [section.findtext("h2") for section in beside.findall("section")]
+    assert headings == ["logical plan", "incremental plan (CTI: c, unless said otherwise)"]
+    logical, incremental, stages = page.iter(f"{SVG}svg")
+    for svg in (logical, incremental, stages):
+        assert (
+            svg.get("role") == "img"
+            and svg.findtext(f"{SVG}title")
+            and "result below" in svg.findtext(f"{SVG}desc", "")
+        )
+    frames = [e for e in stages.iter(f"{SVG}rect") if e.get("class") == "frame"]
+    assert len(frames) == sum("stage " in (e.text or "") for e in stages.iter(f"{SVG}text")) > 1
+
+
+def test_a_box_is_marked_by_the_rule_that_replaced_or_made_it_or_by_the_reason_why_it_was_not_split() -> None:
+    def marks(mode: str) -> list[str]:
+        page = ElementTree.fromstring(query().explanation(mode, "html"))
+        return [e.text or "" for e in page.iter(f"{SVG}text") if e.get("class") == "mark"]
+
+    assert "restate_aggregates" in marks("logical")
+    assert "split_basic_windows" in marks("incremental")
+    assert any(mark.startswith("not split_basic_windows: median does not merge") for mark in marks("incremental"))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operators_graph_is_well_formed_and_each_box_links_to_its_details(name: str) -> None:
+    queries = program(OPERATORS[name])
+    text = sq.Stream(queries.plan.inputs[0], {}).explanation(format="html")
+    page = ElementTree.fromstring(text)
+    targets = {e.get("id") for e in page.iter() if e.get("id")}
+    links = [e.get("href", "") for e in page.iter(f"{SVG}a")]
+    assert links and all(link.startswith("#") and link[1:] in targets for link in links)
+
+
+def test_mermaid_is_a_flowchart_of_one_plan() -> None:
+    lines = query().explanation("physical", "mermaid").split("\n")
+    assert lines[0] == "flowchart TD" and lines.count("  end") == sum("subgraph" in line for line in lines)
+    assert '  s0["points cars & vans, time=at"]' in lines
+    assert "where toll #gt; 1" in "\n".join(lines) and "<" not in "\n".join(lines).replace("-->", "")
+    with pytest.raises(PlanError, match='Mermaid draws one plan; found mode=None. Give mode="logical"'):
+        query().explain(format="mermaid")
