@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from streamq.errors import PlanError, kind_of, nearest, sentence
-from streamq.operators.grid_aggregation import GridAggregation
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.own_names import shown_name
+from streamq.runtime.identity import EARLY, FINAL
 from streamq.time import INFINITY, show_duration, ticks
 
 UNKNOWN = "not estimated"
@@ -67,30 +68,39 @@ def rows_line(node: Node, rates: ExpectedRates, expected: Expected) -> str | Non
     return _in_time(rows, expected, node.schema.axis)
 
 
-def cost_line(node: Node, expected: Expected, lags: Mapping[str, int]) -> str:
+def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mapping[str, int], form: str) -> str:
     """Return the rows that a stream sends to Python for an operator with state, and the rows of state that it keeps, as text.
 
-    ``lags``: how far the CTI is behind the rows of a source, by its table. Partial results are made in each micro-batch anew, so
-    there are fewer than rows only if a micro-batch has those of a hop.
+    ``lags``: how far the CTI is behind the rows of a source, by its table. ``form``: the form in which it sends results. Those
+    sent before they are final are remembered; those sent early keep settled events from becoming fewer rows, so that the state of
+    windows on a grid alone is estimated. Partial results are made in each micro-batch anew, so there are fewer than rows only if
+    a micro-batch has those of a hop.
     """
-    rates, axis = expected_rates(node, expected), node.schema.axis
+    axis = node.schema.axis
     windows = node.grid_windows() if isinstance(node, Operator) else None
     sent = _sent([rates.of(child) for child in node.children], expected, axis)
     if windows is not None and windows.combined:
         events = _sent([rates.of(windows.input)], expected, axis)
         sent = events if sent == UNKNOWN else f"{events}, {sent} in micro-batches of a hop or longer"
     lag = max(lags[source.table] for source in nodes(node) if isinstance(source, Source))
-    state = node.expected_state(lag, rates, expected) if isinstance(node, Operator) and lag < INFINITY else None
+    is_bounded = lag < INFINITY and (windows is not None or form != EARLY)
+    state = node.expected_state(lag, rates, expected) if isinstance(node, Operator) and is_bounded else None
     rows = UNKNOWN
     if state is not None:
         usual, most = (_number(math.ceil(number)) for number in state)
         rows = f"at most {most} rows" + ("" if usual == most else f", {usual} in micro-batches of a hop or longer")
-    return f"expected: to Python {sent}; state {rows}{'' if windows is None else _missing(windows, expected)}"
+        rows += ", and the results that may be corrected" if form != FINAL else ""
+    return f"expected: to Python {sent}; state {rows}{_missing(node, expected)}"
 
 
-def _missing(windows: GridAggregation, expected: Expected) -> str:
-    """Return which columns of the group have no number of different values, as text; "" if none."""
-    lacking = [shown_name(key) for key in windows.keys if expected.groups(windows.input, (key,)) is None]
+def _missing(node: Node, expected: Expected) -> str:
+    """Return which columns of groups that bound the state have no number of different values, as text; "" if none."""
+    windows = node.grid_windows() if isinstance(node, Operator) else None
+    groups = [(windows.input, windows.keys)] if windows is not None else []
+    if windows is None and isinstance(node, EvaluatedOperator):
+        retained = [(child, node.retention(port)) for port, child in enumerate(node.children)]
+        groups = [(child, retention.keys) for child, retention in retained if retention is not None]
+    lacking = [shown_name(key) for child, keys in groups for key in keys if expected.groups(child, (key,)) is None]
     return f"; no number of different {', '.join(lacking)} is expected" if lacking else ""
 
 

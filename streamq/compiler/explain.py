@@ -287,7 +287,8 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None) -
     from streamq.compiler.stages import compile_stages
 
     program = compile_stages(plan, options)
-    several = len(program.results) > 1
+    several, rates = len(program.results) > 1, expected_rates(program.plan, expected)
+    forms = {state.name: state.form for state in program.states}
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
     lines += [_savings(program, plan, options)] * several
     lines.append(f"consistency: {_level(options, program.axis)}")
@@ -305,7 +306,7 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None) -
             lines += [f"    {line}" for line in (*rest, f"state: {hosted.name}")]
             node = program.nodes.get(program.relations[hosted.name].number)
             if expected is not None and node is not None:
-                lines.append(f"    {cost_line(node, expected, lags)}")
+                lines.append(f"    {cost_line(node, rates, expected, lags, forms[hosted.name])}")
     graph = partial(stage_graph, "stages", program, frames)
     return Section("physical", "stages", lines, lines, graph=graph)
 

@@ -120,6 +120,9 @@ class AlterLifetime(Step):
         traits, kind, at_end = self.input.traits, self.length.kind, self.start.anchor == Anchor.RE
         infinite = kind == LengthKind.GIVEN or (kind == LengthKind.SAME and traits.infinite and not at_end)
         longest = self.length.by if kind == LengthKind.FIXED else None
+        if kind == LengthKind.SAME and self.input.longest is not None:
+            extended = max(1, self.input.longest + self.length.by)
+            longest = extended if extended < INFINITY else None
         return Traits(traits.retracts, traits.moves_ends and (kind != LengthKind.FIXED or at_end), infinite, longest)
 
     def detail(self) -> str:

@@ -11,6 +11,7 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.operator import BatchRun
+from streamq.plan.expected import Retention
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import Schema, quote
@@ -54,6 +55,9 @@ class Chop(EvaluatedOperator):
     def detail(self) -> str:
         shown = f"period={show_duration(self.period, self.schema.axis)}"
         return shown + (f", offset={show_duration(self.offset, self.schema.axis)}" if self.offset else "")
+
+    def retention(self, port: int) -> Retention | None:
+        return None if self.input.longest is None else Retention(self.input.longest)
 
     def _evaluation(self) -> Evaluation:
         cells = Grid(self.period, self.period, self.offset)

@@ -11,6 +11,7 @@ from streamq.operators.evaluation import Evaluation, KeyColumns, PortColumns, al
 from streamq.operators.join_arguments import On, check_pairs, equality_pairs
 from streamq.operators.kernel_factory import CorrectingKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
+from streamq.plan.expected import Retention
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_equality
@@ -59,6 +60,10 @@ class Clip(EvaluatedOperator):
 
     def detail(self) -> str:
         return "on " + (", ".join(show_equality(a, b) for a, b in self.on) or "no key")
+
+    def retention(self, port: int) -> Retention | None:
+        """Return that events stay as long as they live, and starts as long as an event that they may clip."""
+        return None if self.input.longest is None else Retention(self.input.longest)
 
     def _evaluation(self) -> Evaluation:
         """Return the evaluator that clips, and a kernel of its own; both inputs are hashed by the keys."""

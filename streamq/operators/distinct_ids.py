@@ -9,6 +9,7 @@ from streamq.errors import PlanError, TimeError, column_names, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
+from streamq.plan.expected import Retention
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
@@ -52,6 +53,9 @@ class DistinctIds(EvaluatedOperator):
 
     def detail(self) -> str:
         return f"{', '.join(map(shown_name, self.ids))} within {show_duration(self.within, self.schema.axis)}"
+
+    def retention(self, port: int) -> Retention | None:
+        return None if self.input.longest is None else Retention(max(self.within, self.input.longest))
 
     def _evaluation(self) -> Evaluation:
         return Evaluation(

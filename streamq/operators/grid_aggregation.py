@@ -10,9 +10,11 @@ from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial
+from streamq.plan.passes import columns
 from streamq.plan.reduction import Reduction
 from streamq.plan.schema import POINT, Field
 from streamq.runtime.basic_window_blocks import block_sizes
+from streamq.runtime.counted_values import value_columns
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.windows import Window
 
@@ -64,14 +66,24 @@ class GridAggregation:
         if rows is None or longest is None:
             return None
         every = rows * (grid.size + grid.hop + longest + lag)
-        groups = expected.groups(self.input, self.keys)
-        if not are_points or self.reductions or self.input.traits.retracts:
+        if not are_points or self.input.traits.retracts:
             return every, 2 * every
+        if self.reductions:
+            values = self._values(expected)
+            span = grid.size + grid.hop + lag
+            return every if values is None else min(every, basic_windows(rows, values, grid) * span), 2 * every
+        groups = expected.groups(self.input, self.keys)
         spans = [replace(grid, hop=grid.hop << logarithm) for logarithm in (0, *block_sizes(grid))]
         most = sum(rows * (span.size + span.hop + lag) for span in spans)
         if groups is None:
             return most, most
         return sum(basic_windows(rows, groups, span) * (span.size + span.hop + lag) for span in spans), most
+
+    def _values(self, expected: Expected) -> float | None:
+        """Return the number of different values, with their groups, that the reductions read, at most; None if it is unknown."""
+        arguments = dict(self.arguments)
+        read = {column for name in value_columns(self.reductions) for column in columns(arguments[name])}
+        return expected.groups(self.input, (*self.keys, *sorted(read.difference(self.keys))))
 
     def kernel(
         self, *, points: bool, retracts: bool, ends_move: bool, final: bool, early: bool

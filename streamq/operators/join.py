@@ -24,7 +24,7 @@ from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
 from streamq.operators.kernel_factory import CorrectingKernelFactory, OwnKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
-from streamq.plan.expected import ExpectedRates
+from streamq.plan.expected import ExpectedRates, Retention
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
@@ -165,6 +165,11 @@ class Join(Pairing):
             factory=OwnKernelFactory(lambda site: InnerJoinKernel(evaluator, site.inputs, site.result)),
         )
 
+    def retention(self, port: int) -> Retention | None:
+        """Return that pairs need an event as long as it lives; other kinds of join also keep rows that wait, and parts."""
+        longest = self.children[port].longest
+        return None if longest is None or self.how != JoinKind.INNER else Retention(longest)
+
     def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
         """Return the evaluator, if an outer join's condition calls Python, which Spark does not allow; else None: one form."""
         is_outer = self.how in (JoinKind.LEFT, JoinKind.ANTI)
@@ -231,7 +236,7 @@ class Join(Pairing):
     @property
     def _longest(self) -> int | None:
         """The greatest length of a lifetime of either side, in ticks; None if the plan does not bound it."""
-        sides = [1 if n.schema.shape == POINT else n.traits.longest for n in (self.left, self.right)]
+        sides = [side.longest for side in (self.left, self.right)]
         return None if None in sides else max(n for n in sides if n is not None)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

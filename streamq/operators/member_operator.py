@@ -9,6 +9,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Columns, EndMoves, Evaluation, PortColumns
 from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
+from streamq.plan.expected import Retention
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, Traits
@@ -64,6 +65,17 @@ class MemberOperator(EvaluatedOperator):
         if not self.evaluation.factory.condenses:
             return "members"
         return "asleep" if self.window.is_piecewise else "condensed"
+
+    @property
+    def _condenses_windows(self) -> bool:
+        """True if the settled events in the same windows are one row."""
+        return False
+
+    def retention(self, port: int) -> Retention | None:
+        longest = self.input.longest
+        if longest is None:
+            return None
+        return self.window.retention(longest, self.keys, condenses=self._condenses_windows)
 
     @property
     def growth(self) -> str:

@@ -16,6 +16,7 @@ from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
 from streamq.operators.operator import QuarantineEvents
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
+from streamq.plan.expected import Retention
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
@@ -97,6 +98,9 @@ class Scan(EvaluatedOperator):
     def detail(self) -> str:
         condition = "" if self.where is None else f" where {show(self.where)}"
         return f"{self.operator.shown(self.args)}{condition}{show_keys(self.keys)}"
+
+    def retention(self, port: int) -> Retention | None:
+        return Retention(0, 1, self.keys) if isinstance(self.operator, StatefulOperator) else None
 
     def _evaluation(self) -> Evaluation:
         """Return the evaluator that calls the operator; arguments that are no columns are computed into columns.

@@ -9,6 +9,7 @@ from streamq.errors import column_names
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
+from streamq.plan.expected import Retention
 from streamq.plan.keys import check_key
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.own_names import shown_name
@@ -58,6 +59,9 @@ class ToSignal(EvaluatedOperator):
 
     def detail(self) -> str:
         return f"by {', '.join(map(shown_name, self.keys))}" if self.keys else "one signal"
+
+    def retention(self, port: int) -> Retention:
+        return Retention(0, 1, self.keys)
 
     def _evaluation(self) -> Evaluation:
         columns = PortColumns(all_columns(self.schema), self.keys)

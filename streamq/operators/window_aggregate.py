@@ -288,6 +288,10 @@ class WindowAggregate(MemberOperator):
             stamp=self.stamp,
         )
 
+    @property
+    def _condenses_windows(self) -> bool:
+        return self.merges and self._form_of_members == "condensed"
+
     def copied_column(self, name: str) -> str | None:
         return name if name in self.keys else None
 

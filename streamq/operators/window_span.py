@@ -48,7 +48,7 @@ class WindowSpan(Step):
     def _traits(self) -> Traits:
         """Return the input's traits; a lifetime's length bounds the number of its windows, hence its span."""
         traits = self.input.traits
-        longest = 1 if self.input.schema.shape == POINT else traits.longest
+        longest = self.input.longest
         grid = self.window.grid
         span = None if longest is None else ((longest + grid.size - 2) // grid.hop + 1) * grid.hop
         return Traits(traits.retracts, traits.moves_ends, traits.infinite, span)

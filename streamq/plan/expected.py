@@ -67,6 +67,27 @@ class Expected:
         return None if None in numbers else math.prod((number for number in numbers if number is not None), start=1.0)
 
 
+@dataclass(frozen=True)
+class Retention:
+    """The bound on the rows that a stream keeps of an input: its events for ``ticks`` after their start, if the CTI does not lag.
+
+    Beside these it keeps so many ``rows`` of each group of the columns ``keys``, for good. Results that it has sent and may
+    correct do not count.
+    """
+
+    ticks: int
+    rows: int = 0
+    keys: tuple[str, ...] = ()
+
+    def most(self, node: Node, lag: int, rates: ExpectedRates, expected: Expected) -> float | None:
+        """Return the rows of state of the input ``node``, at most; None where they cannot be estimated.
+
+        Some rows that are over stay until half of their bin are, so it is twice the bound.
+        """
+        rows, groups = rates.of(node), expected.groups(node, self.keys) if self.rows else 0.0
+        return None if rows is None or groups is None else 2 * rows * (self.ticks + lag + 1) + self.rows * groups
+
+
 def _numbers(argument: str, numbers: object, example: str) -> dict[str, int]:
     """Return numbers by name; raise PlanError for an argument that has no such numbers."""
     if not isinstance(numbers, Mapping):
@@ -112,4 +133,4 @@ def column_of_sources(node: Node, column: str) -> str | None:
     return columns.pop() if len(columns) == 1 else None
 
 
-__all__ = ["NO_RATES", "Expected", "ExpectedRates", "column_of_sources"]
+__all__ = ["NO_RATES", "Expected", "ExpectedRates", "Retention", "column_of_sources"]

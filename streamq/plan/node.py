@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType
 from streamq.plan.expr import Expr
 from streamq.plan.folding import fold
 from streamq.plan.named_object import NamedObject
-from streamq.plan.schema import Schema
+from streamq.plan.schema import POINT, Schema
 from streamq.plan.tree import PLAIN_JSON
 
 T = TypeVar("T")
@@ -99,6 +99,11 @@ class Node(ABC):
         added = {f.name for f in fields if "added" in f.metadata}.intersection(identity_fields(self))
         values += [{name: canonical(getattr(self, name)) for name in added}] if added else []
         object.__setattr__(self, "digest", hashlib.sha256(_SORTED_JSON.encode(values).encode()).hexdigest()[:16])
+
+    @property
+    def longest(self) -> int | None:
+        """The ticks that a lifetime lasts at most; None if the plan does not bound them."""
+        return 1 if self.schema.shape == POINT else self.traits.longest
 
     @abstractmethod
     def _schema(self) -> Schema:

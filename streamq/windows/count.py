@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from streamq.choices import ClipInput, Stamp, check_word
 from streamq.errors import PlanError, check_whole_number, sentence
+from streamq.plan.expected import Retention
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import codes, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -67,6 +68,10 @@ class Count(Window):
 
     def kept_for_good(self, keys: Sequence[str]) -> str:
         return "the last events of each group, whose windows others have to end" if keys else ""
+
+    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
+        """Return a bound where the settled events of an instant are one row."""
+        return Retention(longest, self.n, keys) if condenses else None
 
     @property
     def overlap(self) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
+from streamq.plan.expected import Retention
 from streamq.runtime.columnar import codes, expand_ranges, ints
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
@@ -71,6 +72,11 @@ class Landmark(Window):
             if length is not None and length <= 0:
                 raise TimeError(sentence("landmark_window", f"{name} must be positive", f"found {length} ticks"))
         return cls(ticks(hop, axis, "landmark_window"), at or 0, every)
+
+    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
+        if self.period is not None:
+            return Retention(longest + self.period)
+        return Retention(longest, 1, keys) if condenses else None
 
     @property
     def overlap(self) -> bool:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import check_whole_number, column_names
+from streamq.plan.expected import Retention
 from streamq.plan.partial import COUNT
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import first_places, ints
@@ -65,6 +66,9 @@ class Rows(Window):
 
     def kept_for_good(self, keys: Sequence[str]) -> str:
         return "the last rows of each group, which windows to come contain" if keys else ""
+
+    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
+        return Retention(longest, self.n + self.step, keys)
 
     @property
     def overlap(self) -> bool:

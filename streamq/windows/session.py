@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.errors import TimeError, sentence
+from streamq.plan.expected import Retention
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -53,6 +54,10 @@ class Session(Window):
         if ticks(gap, axis, "session_window") < 2:
             raise TimeError(sentence("session_window", "gap must be at least two ticks", f"found {gap!r}"))
         return cls(ticks(gap, axis, "session_window"))
+
+    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
+        """Return a bound where the settled events of a session are one row: a session may go on for ever."""
+        return Retention(longest + self.gap) if condenses else None
 
     @property
     def overlap(self) -> bool:

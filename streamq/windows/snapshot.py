@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from streamq.plan.expected import Retention
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import codes, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -41,6 +42,9 @@ class Snapshot(Window):
     name = "snapshot"
     is_bounded_by_events = True
     is_piecewise = True
+
+    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
+        return Retention(longest)
 
     @property
     def overlap(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
+from streamq.plan.expected import Retention
 from streamq.plan.keys import check_key
 from streamq.plan.node import Traits
 from streamq.plan.schema import Schema
@@ -71,6 +72,13 @@ class Window(ABC):
         "" if none do, or no more than a number of them. ``keys`` are the columns of the group.
         """
         return ""
+
+    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
+        """Return what a stream keeps of events that live ``longest`` ticks at most; None where windows do not bound it.
+
+        ``keys`` are the columns of the group. ``condenses``: the settled events in the same windows are one row.
+        """
+        return None if self.grid is None else Retention(self.grid.size + self.grid.hop + longest)
 
     @property
     @abstractmethod

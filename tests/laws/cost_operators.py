@@ -85,46 +85,52 @@ def greatest(v: pd.Series) -> list[dict[str, int]]:
 
 Query = Callable[[sq.Stream, sq.Stream], sq.Stream]
 
-OPERATORS: dict[str, Query] = {
-    "session": lambda a, b: a.group_by("k").session_window(5).select(n=sq.count(), s=sq.sum("v")),
-    "snapshot": lambda a, b: a.group_by("k").snapshot_window().select(n=sq.count(), m=sq.max("v")),
-    "sliding": lambda a, b: a.group_by("k").sliding_window(FAR).select(n=sq.count()),
-    "count": lambda a, b: a.group_by("k").count_window(2).select(n=sq.count()),
-    "rows": lambda a, b: a.group_by("k").rows_window(FAR, 50).select(n=sq.count(), m=sq.max("v")),
-    "landmark": lambda a, b: a.group_by("k").landmark_window(FAR, start=0).select(n=sq.count()),
-    "top_k": lambda a, b: a.group_by("k").session_window(5).top_k(1, by="v"),
-    "top_k of snapshots": lambda a, b: a.group_by("k").snapshot_window().top_k(2, by="v"),
-    "uda": lambda a, b: a.group_by("k").session_window(5).select(x=spread("v")),
-    "uda of counted": lambda a, b: a.group_by("k").count_window(2).select(x=spread("v")),
-    "uda that merges": lambda a, b: a.group_by("k").session_window(5).select(x=TOTAL("v")),
-    "uda that removes": lambda a, b: a.group_by("k").snapshot_window().select(x=BALANCE("v")),
-    "first": lambda a, b: a.group_by("k").session_window(5).select(x=sq.first("v")),
-    "count_distinct": lambda a, b: a.group_by("k").snapshot_window().select(x=sq.count_distinct(sq.col("v") % 4)),
-    "collect": lambda a, b: a.group_by("k").snapshot_window().select(x=sq.collect("v")),
-    "time_weighted_avg": lambda a, b: a.group_by("k").tumbling_window(FAR).select(x=sq.time_weighted_avg("v")),
-    "median": lambda a, b: a.group_by("k").session_window(5).select(s=sq.sum("v"), x=sq.median(sq.col("v") % 4)),
-    "udo": lambda a, b: a.group_by("k").session_window(5).select(greatest("v")),
-    "hopping": lambda a, b: a.group_by("k").hopping_window(FAR, FAR // 4).select(n=sq.count(), m=sq.max("v")),
-    "hopping median": lambda a, b: (
-        a.group_by("k").hopping_window(FAR, FAR // 4).select(s=sq.sum("v"), x=sq.median("v"))
-    ),
-    "hopping uda": lambda a, b: a.group_by("k").tumbling_window(FAR).select(x=spread("v")),
-    "scan": lambda a, b: a.to_points().group_by("k").scan(RESETTING_SUM("v")),
-    "inner join": lambda a, b: a.join(b, on="k", suffixes=("", "_b")),
-    "left join": lambda a, b: a.join(b, on="k", how="left", suffixes=("", "_b")),
-    "semi join": lambda a, b: a.join(b, on="k", how="semi"),
-    "anti join": lambda a, b: a.left_anti_join(b, on="k"),
-    "windowed_join": lambda a, b: a.windowed_join(b, on="k", size=FAR, hop=FAR, suffixes=("", "_b")),
-    "except_": lambda a, b: a.select("k").except_(b.select("k")),
-    "clip": lambda a, b: a.clip(b, on="k"),
-    "to_signal": lambda a, b: a.to_signal("k"),
-    "chop": lambda a, b: a.chop(FAR),
-    "distinct_ids": lambda a, b: a.distinct_ids(FAR, id="k"),
-    "unless": lambda a, b: sq.cedr("EVENT E WHEN UNLESS(A, B, 1000) WHERE A.k = B.k", A=a, B=b),
-    "first consume": lambda a, b: sq.cedr(
-        "EVENT E WHEN SEQUENCE(A FIRST CONSUME, B FIRST CONSUME, 1000) WHERE A.k = B.k", A=a, B=b
-    ),
-}
+
+def operators(far: int) -> dict[str, Query]:
+    """The queries, with windows that last so long."""
+    return {
+        "session": lambda a, b: a.group_by("k").session_window(5).select(n=sq.count(), s=sq.sum("v")),
+        "snapshot": lambda a, b: a.group_by("k").snapshot_window().select(n=sq.count(), m=sq.max("v")),
+        "sliding": lambda a, b: a.group_by("k").sliding_window(far).select(n=sq.count()),
+        "count": lambda a, b: a.group_by("k").count_window(2).select(n=sq.count()),
+        "rows": lambda a, b: a.group_by("k").rows_window(far, 50).select(n=sq.count(), m=sq.max("v")),
+        "landmark": lambda a, b: a.group_by("k").landmark_window(far, start=0).select(n=sq.count()),
+        "top_k": lambda a, b: a.group_by("k").session_window(5).top_k(1, by="v"),
+        "top_k of snapshots": lambda a, b: a.group_by("k").snapshot_window().top_k(2, by="v"),
+        "uda": lambda a, b: a.group_by("k").session_window(5).select(x=spread("v")),
+        "uda of counted": lambda a, b: a.group_by("k").count_window(2).select(x=spread("v")),
+        "uda that merges": lambda a, b: a.group_by("k").session_window(5).select(x=TOTAL("v")),
+        "uda that removes": lambda a, b: a.group_by("k").snapshot_window().select(x=BALANCE("v")),
+        "first": lambda a, b: a.group_by("k").session_window(5).select(x=sq.first("v")),
+        "count_distinct": lambda a, b: a.group_by("k").snapshot_window().select(x=sq.count_distinct(sq.col("v") % 4)),
+        "collect": lambda a, b: a.group_by("k").snapshot_window().select(x=sq.collect("v")),
+        "time_weighted_avg": lambda a, b: a.group_by("k").tumbling_window(far).select(x=sq.time_weighted_avg("v")),
+        "median": lambda a, b: a.group_by("k").session_window(5).select(s=sq.sum("v"), x=sq.median(sq.col("v") % 4)),
+        "udo": lambda a, b: a.group_by("k").session_window(5).select(greatest("v")),
+        "hopping": lambda a, b: a.group_by("k").hopping_window(far, far // 4).select(n=sq.count(), m=sq.max("v")),
+        "hopping median": lambda a, b: (
+            a.group_by("k").hopping_window(far, far // 4).select(s=sq.sum("v"), x=sq.median("v"))
+        ),
+        "hopping uda": lambda a, b: a.group_by("k").tumbling_window(far).select(x=spread("v")),
+        "scan": lambda a, b: a.to_points().group_by("k").scan(RESETTING_SUM("v")),
+        "inner join": lambda a, b: a.join(b, on="k", suffixes=("", "_b")),
+        "left join": lambda a, b: a.join(b, on="k", how="left", suffixes=("", "_b")),
+        "semi join": lambda a, b: a.join(b, on="k", how="semi"),
+        "anti join": lambda a, b: a.left_anti_join(b, on="k"),
+        "windowed_join": lambda a, b: a.windowed_join(b, on="k", size=far, hop=far, suffixes=("", "_b")),
+        "except_": lambda a, b: a.select("k").except_(b.select("k")),
+        "clip": lambda a, b: a.clip(b, on="k"),
+        "to_signal": lambda a, b: a.to_signal("k"),
+        "chop": lambda a, b: a.chop(far),
+        "distinct_ids": lambda a, b: a.distinct_ids(far, id="k"),
+        "unless": lambda a, b: sq.cedr("EVENT E WHEN UNLESS(A, B, 1000) WHERE A.k = B.k", A=a, B=b),
+        "first consume": lambda a, b: sq.cedr(
+            "EVENT E WHEN SEQUENCE(A FIRST CONSUME, B FIRST CONSUME, 1000) WHERE A.k = B.k", A=a, B=b
+        ),
+    }
+
+
+OPERATORS = operators(FAR)
 
 
 def source(name: str) -> sq.Stream:

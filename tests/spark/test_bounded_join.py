@@ -34,7 +34,7 @@ SIDES: dict[str, Callable[[S, S], tuple[S, S]]] = {
     "points and points": lambda a, b: (a, b),
     "points and longer ones": lambda a, b: (a, b.set_duration(5)),
     "longer ones and points": lambda a, b: (a.shift(1).set_duration(8), b),
-    "of different lengths": lambda a, b: (a.set_duration(3), b.shift(-7).set_duration(16)),
+    "of different lengths": lambda a, b: (a.set_duration(3), b.set_duration(12).shift(-7).extend(4)),
     "of two lengths": lambda a, b: (a.union(a.set_duration(9).select("k", "v")), b.set_duration(2)),
 }
 
