@@ -12,6 +12,7 @@ MODULES = {
     "chunks": "benchmarks.chunks",
     "mixed_aggregates": "benchmarks.mixed_aggregates",
     "numbered_windows": "benchmarks.numbered_windows",
+    "window_sizes": "benchmarks.window_sizes",
     "other_engines": "benchmarks.other_engines",
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",

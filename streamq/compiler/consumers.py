@@ -23,6 +23,7 @@ class Consumer:
     ``source``: the source's digest. ``reads``: the expressions on the way, the last operator's included. ``steps``: the steps on
     the way. ``has_state``: the way ends at an operator with state. ``window``: that operator's window, if it has one.
     ``bounds_windows``: the operator's events decide up to which instant windows of endless lifetimes are reported.
+    ``reads_judged_rows``: the operator cannot judge lateness.
     """
 
     source: str
@@ -31,6 +32,7 @@ class Consumer:
     has_state: bool = False
     window: Window | None = None
     bounds_windows: bool = False
+    reads_judged_rows: bool = False
 
     def past(self, node: Node) -> Consumer:
         """Return the way extended by a node."""
@@ -77,7 +79,13 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
         if not isinstance(node, Operator) or not node.keeps_state:
             return ways
         for way in ways:
-            end = replace(way, has_state=True, window=node.event_windows, bounds_windows=node.bounds_windows)
+            end = replace(
+                way,
+                has_state=True,
+                window=node.event_windows,
+                bounds_windows=node.bounds_windows,
+                reads_judged_rows=node.reads_judged_rows,
+            )
             by_source.setdefault(way.source, []).append(end)
         return []
 

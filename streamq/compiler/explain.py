@@ -23,7 +23,7 @@ from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
-from streamq.compiler.shared_windows import SHARING_LAW, SharedPlan, share_windows
+from streamq.compiler.shared_windows import SHARING_LAW, SIZES_LAW, SharedPlan, share_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError, sentence
 from streamq.operators import Select, Source
@@ -252,6 +252,7 @@ def _rules_part(done: RewriteResult, shared: SharedPlan) -> Section:
         lines += _fired(rule, [f for f in done.firings if f.rule == rule])
     sharing = [window.shown() for window in shared.windows if window.saves]
     lines += [f"{share_windows.__name__}: {SHARING_LAW}"] * bool(sharing)
+    lines += [f"      {SIZES_LAW}"] * any(window.has_sizes for window in shared.windows)
     lines += [f"      {line}" for line in sharing]
     lines += [] if done.firings or sharing else ["none fired"]
     lines += ["did not fire"] if done.skipped else []

@@ -5,6 +5,10 @@ Continuous Sliding-Window Aggregates*). Final results share only with final resu
 and final results would have to hold these. Windows that call a user's code have partial results of their own, so that a change of
 that code changes nothing else.
 
+Final windows of points also read the basic windows of longer ones, if they consist of these (``SIZES_LAW``): the longer ones hold
+them anyway, where those of a greatest common divisor could be many more. The rows of both come from one kernel, whose CTI is that
+of the longest windows, so shorter ones share only if no operator, and no result with CTIs, reads them.
+
 A run that goes on from a checkpoint shares as the checkpoint does. It stores the partial results of each grid, with the windows
 that have read them: such a window reads these again, though nobody may read some of the others any more. Only windows that the
 checkpoint does not have share new ones among themselves.
@@ -13,27 +17,31 @@ checkpoint does not have share new ones among themselves.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from streamq.compiler.options import Options
+from streamq.compiler.partial_sets import PartialSet, consists_of_basic
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.results import Results, as_results, unsettled_nodes
 from streamq.compiler.rules.merge_selects import merge_selects
 from streamq.compiler.state_texts import leaves_out_columns, modules_called, short_hash, state_text, text_of_source
 from streamq.errors import StreamqError
-from streamq.operators import MergePartials, PartialAggregate, Select, Source
+from streamq.operators import MergePartials, PartialAggregate, Source
+from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.expr import Col, Expr
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
-from streamq.plan.partial import Partial
+from streamq.plan.schema import POINT
 from streamq.runtime.identity import StoredPartials
+from streamq.windows import Window
 
 SHARING_LAW = "merge(partial(a, x)), merge(partial(a, y)) => select(merge(partial(a, x + y)), x), select(..., y)"
 """The law by which windows share, as explain shows it."""
+
+SIZES_LAW = "merge(partial(long)), merge(partial(short)) => where(m, long), where(m, short), m: both from partial(long)"
+"""The law by which shorter windows read the basic windows of longer ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +63,24 @@ class GridPartials:
         """True if several windows read them."""
         return len(self.readers) > 1
 
+    @property
+    def has_sizes(self) -> bool:
+        """True if windows of several grids read them."""
+        return len({reader.input.window for reader in self.readers}) > 1
+
     def shown(self) -> str:
-        """Return the line of explain: the windows, their partial results, and the number of values a row saves."""
+        """Return the line of explain: the windows, their partial results, and the values and basic windows that sharing saves."""
         part = self.partials
         alone = sum(_values(reader.input) for reader in self.readers)
-        windows = f"{len(self.readers)} windows {part.detail()}"
-        return f"{windows}; a row is grouped, sent and held once, with {_values(part)} values instead of {alone}"
+        grids = {reader.input.window: reader.input.window.basic_grid() for reader in self.readers}
+        sizes = "".join(f", {window.shown(part.schema.axis)}" for window in grids if window != part.window)
+        line = f"{len(self.readers)} windows {part.detail()}{'; also ' * bool(sizes)}{sizes.removeprefix(', ')}"
+        line += f"; a row is grouped, sent and held once, with {_values(part)} values instead of {alone}"
+        if not self.has_sizes:
+            return line
+        return (
+            f"{line}, in {part.window.basic_grid().n} basic windows instead of {sum(grid.n for grid in grids.values())}"
+        )
 
     def stored(self) -> StoredPartials | None:
         """Return them as a checkpoint stores them; None if they call code that cannot be written."""
@@ -80,25 +100,95 @@ class SharedPlan:
 
 def share_windows(plan: Results, options: Options) -> SharedPlan:
     """Let the windows of rewritten plans share partial results, as in the checkpoint of ``options`` if there is one."""
+    windows: list[GridPartials] = []
+    chosen: dict[str, PartialSet] = {}
+    for is_final, shared in _sets(_windows(plan, options), options.placement.windows):
+        readers = tuple(shared.readers)
+        partials = readers[0].input
+        if len(readers) > 1 or not shared.equals(partials):
+            chosen.update((reader.digest, shared) for reader in readers)
+            partials = shared.over(partials, partials.input)
+        hashes = (*shared.windows, *(_hash_of(reader.input, shared.window) for reader in readers))
+        windows.append(
+            GridPartials(
+                key=_grid_key(readers[0], shared.window),
+                is_final=is_final,
+                partials=partials,
+                readers=readers,
+                windows=tuple(dict.fromkeys(hashes)),
+            )
+        )
+    return SharedPlan(_over_shared(plan, chosen), tuple(windows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Windows:
+    """Windows of a plan: ``key`` is that of their grid. ``is_final``: only results with final rows read them.
+
+    ``may_be_shorter``: they may read the basic windows of longer ones.
+    """
+
+    node: MergePartials
+    key: str
+    is_final: bool
+    may_be_shorter: bool
+
+    @property
+    def window(self) -> Window:
+        """The kind of the windows, with their lengths."""
+        return self.node.input.window
+
+    @property
+    def group(self) -> tuple[str, bool]:
+        """The windows that read partial results of this grid in this form have the same."""
+        return self.key, self.is_final
+
+    def may_read(self, longest: _Windows) -> bool:
+        """Return True if these windows may read the basic windows of others, which are longer, or come more often."""
+        is_stream = _grid_key(self.node, longest.window) == longest.key
+        fits = is_stream and longest.is_final and consists_of_basic(self.window, longest.window)
+        return fits and self.may_be_shorter and _by_length(self) < _by_length(longest)
+
+
+def _by_length(windows: _Windows) -> tuple[int, int, int]:
+    """Return a key by which the windows whose basic windows others read come last."""
+    grid = windows.window.basic_grid()
+    return grid.size, -grid.hop, -grid.offset
+
+
+def _windows(plan: Results, options: Options) -> list[_Windows]:
+    """Return the windows of a plan that merge partial results."""
     unsettled = unsettled_nodes(plan, options.egresses)
-    groups: dict[tuple[str, bool], list[MergePartials]] = {}
+    # operators and results that hear the CTI of what they read
+    hearing = [node for node in nodes(plan) if isinstance(node, Operator) and node.keeps_state]
+    below = {node.digest for top in hearing for child in top.children for node in _stateless(child)}
+    for result, egress in zip(plan.inputs, options.egresses, strict=True):
+        below |= {node.digest for node in _stateless(result) if egress.ctis}
+    found = []
     for node in nodes(plan):
         if isinstance(node, MergePartials):
-            groups.setdefault((_grid_key(node), node.digest not in unsettled), []).append(node)
-    windows: list[GridPartials] = []
-    chosen: dict[str, _PartialSet] = {}
-    for (key, is_final), merges in groups.items():
-        # if no window here has the other form, its stored partial results are read too: the output has changed
-        forms = {is_final, *(form for form in (True, False) if (key, form) not in groups)}
-        for shared in _sets(merges, _read_stored(options.placement.windows, key, forms)):
-            readers = tuple(shared.readers)
-            partials = readers[0].input
-            if len(readers) > 1 or not shared.equals(partials):
-                chosen.update((reader.digest, shared) for reader in readers)
-                partials = shared.over(partials, partials.input)
-            hashes = tuple(dict.fromkeys((*shared.windows, *(_hash_of(reader.input) for reader in readers))))
-            windows.append(GridPartials(key=key, is_final=is_final, partials=partials, readers=readers, windows=hashes))
-    return SharedPlan(_over_shared(plan, chosen), tuple(windows))
+            is_final, part = node.digest not in unsettled, node.input
+            are_points = part.input.schema.shape == POINT and not part.input.traits.retracts
+            found.append(
+                _Windows(
+                    node=node,
+                    key=_grid_key(node, part.window),
+                    is_final=is_final,
+                    may_be_shorter=is_final and are_points and node.digest not in below,
+                )
+            )
+    return found
+
+
+def _stateless(top: Node) -> list[Node]:
+    """Return a node and those below it, down to the first ones with state."""
+    reached, todo = {}, [top]
+    while todo:
+        node = todo.pop()
+        if node.digest not in reached:
+            reached[node.digest] = node
+            todo += () if isinstance(node, Operator) and node.keeps_state else node.children
+    return list(reached.values())
 
 
 def _values(part: PartialAggregate) -> int:
@@ -106,8 +196,8 @@ def _values(part: PartialAggregate) -> int:
     return 1 + len(partial_fields(part.partials))
 
 
-def _grid_key(node: MergePartials) -> str:
-    """Return a hash of a window's stream, group, grid and stamp; policies of sources, and columns left out, do not count."""
+def _grid_key(node: MergePartials, window: Window) -> str:
+    """Return a hash of a window's stream, group and stamp, and of a grid; neither policies nor columns left out count."""
     part = node.input
 
     def visit(node: Node, inputs: list[str]) -> str:
@@ -115,12 +205,13 @@ def _grid_key(node: MergePartials) -> str:
             return inputs[0]
         return short_hash([text_of_source(node) if isinstance(node, Source) else state_text(node), inputs])
 
-    return short_hash([fold(part.input, visit), list(part.keys), state_text(part.window), node.stamp])
+    return short_hash([fold(part.input, visit), list(part.keys), state_text(window), node.stamp])
 
 
-def _hash_of(part: PartialAggregate) -> str:
-    """Return a hash of the partial results of a window."""
-    return short_hash([state_text(part.arguments), state_text(part.partials)])
+def _hash_of(part: PartialAggregate, longest: Window) -> str:
+    """Return a hash of the partial results of a window, and of its lengths if it reads those of longer ones."""
+    text = [state_text(part.arguments), state_text(part.partials)]
+    return short_hash(text if part.window == longest else [*text, state_text(part.window)])
 
 
 def _calls_code(part: PartialAggregate) -> bool:
@@ -136,129 +227,63 @@ def _stream(part: PartialAggregate) -> Node:
     return below
 
 
-def _read_stored(stored: Sequence[StoredPartials], key: str, forms: Iterable[bool]) -> list[_PartialSet]:
-    """Return the stored partial results of a grid, for windows of some forms."""
-    of_grid = [one for one in stored if one.key == key and one.is_final in forms]
-    parts = [(one.windows, _part(one.partials)) for one in of_grid]
-    return [_PartialSet.of_part(part, windows=windows) for windows, part in parts if part is not None]
+def _sets(windows: Sequence[_Windows], stored: Sequence[StoredPartials]) -> list[tuple[bool, PartialSet]]:
+    """Return the sets of partial results that windows read, each with its readers, and if these are final.
 
-
-def _sets(merges: Sequence[MergePartials], stored: Sequence[_PartialSet]) -> list[_PartialSet]:
-    """Return the sets of partial results that windows of one grid read, each with its readers.
-
-    A window reads the stored set that it has read before. The others have one set together; or one each if they call a user's
+    A window reads the stored set that it has read before. The others share new ones; or have one each if they call a user's
     code, or have expressions that cannot be written, because a later run could not share them in the same way.
     """
-    rest: list[MergePartials] = []
-    for merge in merges:
-        own = _hash_of(merge.input)
-        before = next((one for one in stored if own in one.windows), None)
-        if before is not None and before.columns_for(merge.input) is not None:
-            before.readers.append(merge)
-        else:
-            rest.append(merge)
-    shared = [merge for merge in rest if not _calls_code(merge.input) and _text(merge.input) is not None]
-    new = [_PartialSet.union(shared)] if len(shared) > 1 else []
-    alone = [merge for merge in rest if not new or merge not in shared]
-    return [*(one for one in stored if one.readers), *new, *(_PartialSet.of_part(one.input, one) for one in alone)]
+    there = [
+        (one, PartialSet.of_part(part, windows=one.windows))
+        for one in stored
+        if (part := _part(one.partials)) is not None
+    ]
+    groups = {one.group for one in windows}
+    rest: list[_Windows] = []
+    sets: dict[tuple[str, bool], list[PartialSet]] = {}
+    for one in windows:
+        before = next((held for identity, held in there if _has_read(one, identity, held, groups)), None)
+        if before is None:
+            rest.append(one)
+            continue
+        if not before.readers:
+            sets.setdefault((_grid_key(one.node, before.window), one.is_final), []).append(before)
+        before.readers.append(one.node)
+    for longest, readers in _groups_that_share(rest):
+        own = readers[0].node.input
+        many = len(readers) > 1
+        new = PartialSet.union(longest, [r.node for r in readers]) if many else PartialSet.of_part(own, readers[0].node)
+        sets.setdefault((_grid_key(readers[0].node, longest), readers[0].is_final), []).append(new)
+    return [(is_final, one) for (_, is_final), of_grid in sets.items() for one in of_grid]
 
 
-@dataclass
-class _PartialSet:
-    """Arguments and partial results over one stream, each once; ``readers``: the windows that read them.
+def _has_read(one: _Windows, identity: StoredPartials, held: PartialSet, groups: set[tuple[str, bool]]) -> bool:
+    """Return True if windows have read a stored set, and may read it in their form; ``groups``: those of all windows.
 
-    ``arguments``: their names by the expressions' digests. ``windows``: hashes of the windows that have read them before.
+    If no window on its grid has the form in which the set was read, its rows are read in the other form: the output has changed.
     """
-
-    arguments: dict[str, tuple[str, Expr]] = field(default_factory=dict)
-    partials: list[Partial] = field(default_factory=list)
-    readers: list[MergePartials] = field(default_factory=list)
-    windows: tuple[str, ...] = ()
-
-    @classmethod
-    def of_part(cls, part: PartialAggregate, *readers: MergePartials, windows: tuple[str, ...] = ()) -> _PartialSet:
-        """Return the set of one operator's partial results, by the names that they have there."""
-        arguments = {expr.digest: (name, expr) for name, expr in part.arguments}
-        return cls(arguments, list(part.partials), list(readers), windows)
-
-    @classmethod
-    def union(cls, readers: Sequence[MergePartials]) -> _PartialSet:
-        """Return the set of all partial results of some windows; counts that others hold anyway are left out."""
-        one = cls(readers=list(readers))
-        both = [(partial, reader.input) for reader in readers for partial in reader.input.partials]
-        for partial, part in sorted(both, key=lambda pair: _only_counts(pair[0])):
-            one._add(partial, dict(part.arguments))
-        return one
-
-    def equals(self, part: PartialAggregate) -> bool:
-        """Return True if an operator has the same partial results under the same names."""
-        own, theirs = ([(name, expr.digest) for name, expr in one] for one in (self.arguments.values(), part.arguments))
-        return own == theirs and tuple(self.partials) == part.partials
-
-    def over(self, part: PartialAggregate, stream: Node) -> PartialAggregate:
-        """Return an operator that makes these partial results of ``stream``, for the groups and windows of ``part``."""
-        return replace(part, input=stream, arguments=tuple(self.arguments.values()), partials=tuple(self.partials))
-
-    def merged(self, node: MergePartials, stream: Node) -> Node:
-        """Return the operators that read one window's columns from all that are merged here."""
-        columns = self.columns_for(node.input)
-        assert columns is not None
-        merge = replace(node, input=self.over(node.input, stream))
-        return Select(merge, tuple((f.name, Col(columns.get(f.name, f.name))) for f in node.schema.fields))
-
-    def columns_for(self, part: PartialAggregate) -> dict[str, str] | None:
-        """Return the columns here that equal those of other partial results, by the names there; None if some are missing."""
-        columns: dict[str, str] = {}
-        names = {name: self.arguments[expr.digest][0] for name, expr in part.arguments if expr.digest in self.arguments}
-        counts = {arg: column for held in self.partials for arg, column in held.counts.items()}
-        for partial in part.partials:
-            equal = self._equal(partial, names)
-            if equal is not None:
-                columns |= dict(zip(partial.columns, equal.columns, strict=True))
-            elif _only_counts(partial) and all(names.get(arg) in counts for arg in partial.counts):
-                columns |= {column: counts[names[arg]] for arg, column in partial.counts.items()}
-            else:
-                return None
-        return columns
-
-    def _equal(self, partial: Partial, names: Mapping[str, str]) -> Partial | None:
-        """Return the partial result here that equals another one, whose arguments have the names ``names`` here."""
-        if not names.keys() >= set(partial.read_columns):
-            return None
-        renamed = _renamed(partial, names)
-        return next((held for held in self.partials if replace(renamed, name=held.name) == held), None)
-
-    def _add(self, partial: Partial, arguments: Mapping[str, Expr]) -> None:
-        """Add a partial result, over ``arguments``, unless an equal one is here or, of a count, one that counts the same."""
-        names = {
-            name: self.arguments.setdefault(expr.digest, (f"__arg{len(self.arguments)}", expr))[0]
-            for name, expr in arguments.items()
-            if name in partial.read_columns
-        }
-        counted = {arg for held in self.partials for arg in held.counts}
-        is_lent = _only_counts(partial) and all(names[arg] in counted for arg in partial.counts)
-        if not is_lent and self._equal(partial, names) is None:
-            name = f"__{partial.title}{len(self.partials)}"
-            self.partials.append(replace(_renamed(partial, names), name=name))
+    if (
+        identity.key != _grid_key(one.node, held.window)
+        or _hash_of(one.node.input, held.window) not in identity.windows
+    ):
+        return False
+    forms = {one.is_final, *(form for form in (True, False) if (one.key, form) not in groups)}
+    if held.window != one.window:
+        forms = {True} if one.is_final and (identity.key, False) not in groups else set()
+    return identity.is_final in forms and held.columns_for(one.node.input) is not None
 
 
-def _only_counts(partial: Partial) -> bool:
-    """Return True if a partial result consists of counts only."""
-    return partial.columns == list(partial.counts.values())
+def _groups_that_share(windows: Sequence[_Windows]) -> list[tuple[Window, list[_Windows]]]:
+    """Return the windows that share new partial results together, those of one grid and form first, with the longest of them."""
+    able = [one for one in windows if not _calls_code(one.node.input) and _text(one.node.input) is not None]
+    shared: dict[tuple[str, bool], tuple[Window, list[_Windows]]] = {}
+    for one in able:
+        longest = max([one, *(other for other in able if one.may_read(other))], key=_by_length)
+        shared.setdefault(longest.group, (longest.window, []))[1].append(one)
+    return [*shared.values(), *((one.window, [one]) for one in windows if one not in able)]
 
 
-def _renamed(partial: Partial, names: Mapping[str, str]) -> Partial:
-    """Return a partial result over columns of other names."""
-
-    def other(value: Any) -> Any:
-        if isinstance(value, str):
-            return names.get(value, value)
-        return tuple(map(other, value)) if isinstance(value, tuple) else value
-
-    return replace(partial, **{f.name: other(getattr(partial, f.name)) for f in fields(partial) if f.name != "name"})
-
-
-def _over_shared(plan: Results, chosen: Mapping[str, _PartialSet]) -> Results:
+def _over_shared(plan: Results, chosen: Mapping[str, PartialSet]) -> Results:
     """Return the plans with windows, by digest, over the partial results that they share."""
     rebuilt: dict[str, Node] = {}
 
@@ -293,4 +318,4 @@ def _part(text: str) -> PartialAggregate | None:
     return part if isinstance(part, PartialAggregate) else None
 
 
-__all__ = ["SHARING_LAW", "GridPartials", "SharedPlan", "share_windows"]
+__all__ = ["SHARING_LAW", "SIZES_LAW", "GridPartials", "SharedPlan", "share_windows"]

@@ -35,8 +35,15 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
         f"{windows.window.name} {grid}{show_keys(windows.keys)}: {shown}",
         f"run by: {ExecutionMethod.MERGED_WINDOWS}",
         _form_of_members(kernel) + (", combined before the shuffle" if windows.combined else ""),
+        *_lines_of_sizes(node, windows),
         *kernel_lines(statements, kernel.progress_rule.cti.shown()),
     )
+
+
+def _lines_of_sizes(node: Node, windows: GridAggregation) -> tuple[str, ...]:
+    """Return explain's line on the windows that read the basic windows of the longest ones; () if there are none."""
+    sizes = "; ".join(one.window.shown(node.schema.axis) for one in windows.shown)
+    return (f"windows that are shown: {sizes}",) if sizes else ()
 
 
 def _form_of_members(kernel: WindowAggregateKernel) -> str:

@@ -93,6 +93,8 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
     (way,) = ways
     if not way.has_state:
         return "no kernel reads it"
+    if way.reads_judged_rows:
+        return "windows of several sizes read it"
     keeps_order = _drops_what_is_late(source) and way.moves_alike and way.window is None
     if way.changes_rows and not keeps_order:
         return "rows are judged before they are moved, or become several"

@@ -13,9 +13,11 @@ from streamq.plan.partial import Partial
 from streamq.plan.passes import columns
 from streamq.plan.reduction import Reduction
 from streamq.plan.schema import POINT, Field
+from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basic_window_blocks import block_sizes
 from streamq.runtime.counted_values import value_columns
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
 from streamq.windows import Window
 
 
@@ -25,13 +27,22 @@ def basic_windows(rows: float, groups: float, grid: Grid) -> float:
     return min(rows, panes * groups / grid.hop)
 
 
+@dataclass(frozen=True)
+class ShownWindows:
+    """Windows on a grid that are merged from the basic windows of longer ones: they show the partial results of these names."""
+
+    window: Window
+    partials: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class GridAggregation:
     """An aggregation of the events of ``input``, by ``keys`` and windows on a grid, to ``partials`` of the columns ``arguments``.
 
     ``combined``: partial results are made before the shuffle. ``outputs``: the result columns computed from the partial results;
     empty: the partial results are the result. ``reductions`` are computed from values of the members, as columns ``reduced``.
-    Rows live on their windows, or are points at their ends, as the ``stamp`` says.
+    Rows live on their windows, or are points at their ends, as the ``stamp`` says. ``shown``: the windows whose rows are the
+    result, with the columns ``columns``, each with the number of its window; (): those of ``window`` are.
     """
 
     input: Node
@@ -44,15 +55,18 @@ class GridAggregation:
     reductions: tuple[Reduction, ...] = ()
     reduced: tuple[Field, ...] = ()
     stamp: Stamp = Stamp.ALIGN
+    shown: tuple[ShownWindows, ...] = ()
+    columns: tuple[Field, ...] = ()
 
     def expected_rows(self, rows: float | None, expected: Expected) -> float | None:
         """Return the windows a tick with members, at most, over ``rows`` a tick of events or partial results; None if unknown."""
-        grid, groups = self.window.basic_grid(), expected.groups(self.input, self.keys)
+        groups = expected.groups(self.input, self.keys)
         if groups is None:
             return None
+        grids = [shown.window.basic_grid() for shown in self.shown] or [self.window.basic_grid()]
         if rows is None or self.input.schema.shape != POINT:
-            return groups / grid.hop
-        return min(rows * grid.n, groups / grid.hop)
+            return sum(groups / grid.hop for grid in grids)
+        return sum(min(rows * grid.n, groups / grid.hop) for grid in grids)
 
     def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
         """Return the rows of state: partial results, also of blocks of 8, 64, ... hops, or values with their numbers.
@@ -94,7 +108,7 @@ class GridAggregation:
         still move. ``final``: windows wait until they are final. ``early``: windows are reported once they have a member,
         unless ``final``.
         """
-        return WindowAggregateKernel(
+        kernel = WindowAggregateKernel(
             self.keys,
             self.window.basic_grid(),
             self.partials,
@@ -108,6 +122,20 @@ class GridAggregation:
             reductions=self.reductions,
             at_ends=self.stamp == Stamp.POINT_AT_END,
         )
+        return self._of_sizes(kernel) if self.shown else kernel
+
+    def _of_sizes(self, longest: WindowAggregateKernel) -> WindowsOfSizesKernel:
+        """Return the kernel of all windows that are shown, on the state of the longest ones."""
+        kernels = [
+            replace(
+                longest,
+                window=shown.window.basic_grid(),
+                partials=tuple(partial for partial in self.partials if partial.name in shown.partials),
+            )
+            for shown in self.shown
+        ]
+        columns = tuple((field.name, arrow_type(field.type)) for field in self.columns)
+        return WindowsOfSizesKernel(**vars(longest), shown=tuple(kernels), columns=columns)
 
 
 __all__ = ["GridAggregation"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import types as t
+
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.evaluation import Evaluation, PortColumns
-from streamq.operators.grid_aggregation import GridAggregation
+from streamq.operators.grid_aggregation import GridAggregation, ShownWindows
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.merging import merge_partials
 from streamq.operators.operator import BatchRun, Operator
@@ -19,10 +21,11 @@ from streamq.plan.expr import Col
 from streamq.plan.node import Traits, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.partial import SparkPartial, spark_partials
-from streamq.plan.schema import INTERVAL, POINT, Schema, quote
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.runtime.basic_window_blocks import block_sizes
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
+from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.runtime.progress_rule import Cti
 from streamq.windows import Window
 from streamq.windows.batch_events import ENDS, STARTS, stamped
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 class MergePartials(Operator):
     """Merges the partial results of ``input`` into one row for each window with members, on its interval or at its end.
 
+    ``shown``: the windows that a stream merges them into, if they are not those of ``input``, but may be shorter; a row has the
+    number of its window's size in ``__window``, and NULL for partial results that these windows do not show.
+
     CTI: start of the earliest window not final; at point_at_end c
     Final: windows that end at or before c; where a value reads an end that may still move, once their members are settled too
     State: partial results of windows not final; in blocks: those of blocks of 8, 64, ... hops beside; where events may be
@@ -48,6 +54,7 @@ class MergePartials(Operator):
 
     input: PartialAggregate
     stamp: Stamp = Stamp.ALIGN
+    shown: tuple[ShownWindows, ...] = ()
 
     title = "merge"
     only_rewritten = True
@@ -63,6 +70,7 @@ class MergePartials(Operator):
     def _schema(self) -> Schema:
         """Return the columns of the partial results without their ranges of windows, with the stamp's lifetimes."""
         fields = [f for f in self.input.schema.fields if f.name not in ("__lo", "__hi")]
+        fields += [Field(NUMBER, t.LongType())] * bool(self.shown)
         shape = POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL
         return self.input.schema.with_fields(fields).with_shape(shape)
 
@@ -72,8 +80,9 @@ class MergePartials(Operator):
     def detail(self) -> str:
         part = self.input
         shown = show_partials(part.arguments, part.partials)
-        window = part.window.shown_with(ClipInput.FULL, self.stamp, self.schema.axis)
-        return f"{window}{show_keys(part.keys)}: {shown}"
+        windows = [one.window for one in self.shown] or [part.window]
+        sizes = "; ".join(window.shown_with(ClipInput.FULL, self.stamp, self.schema.axis) for window in windows)
+        return f"{sizes}{show_keys(part.keys)}: {shown}"
 
     @property
     def progress(self) -> str:
@@ -84,8 +93,12 @@ class MergePartials(Operator):
         return True
 
     @property
-    def event_windows(self) -> Window:
-        return self.input.window
+    def event_windows(self) -> Window | None:
+        return None if self.shown else self.input.window
+
+    @property
+    def reads_judged_rows(self) -> bool:
+        return bool(self.shown)
 
     def grid_windows(self) -> GridAggregation:
         """Return the windows as a grid whose partial results are made before the shuffle."""
@@ -98,18 +111,24 @@ class MergePartials(Operator):
             partials=part.partials,
             combined=True,
             stamp=self.stamp,
+            shown=self.shown,
+            columns=self.schema.fields if self.shown else (),
         )
 
-    def batch_forms(self, rates: ExpectedRates) -> BatchForms:
-        """Return the forms for the input's shape and its windows; the evaluator, if Spark cannot make some partial result."""
-        return self.input.merge_forms(rates)
+    def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
+        """Return the forms for the input's shape and its windows; the evaluator, if Spark cannot make some partial result.
+
+        A batch does not merge windows of several sizes together.
+        """
+        return None if self.shown else self.input.merge_forms(rates)
 
     def copied_column(self, name: str) -> str | None:
         return name if name in self.input.keys else None
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Merge in the form that is chosen, on DataFrames or by the evaluator."""
-        part, form = self.input, self.batch_forms(run.rates).choose(run.hint).form
+        assert not self.shown, "windows of several sizes are merged together in streams only"
+        part, form = self.input, self.input.merge_forms(run.rates).choose(run.hint).form
         partials = spark_partials(part.partials)
         if partials is None or form == BatchForm.EVALUATED:
             return evaluate_in_buckets(self._evaluation(), [part.input], inputs, run)

@@ -149,6 +149,11 @@ class Operator(Node, ABC):
         """True if its events decide up to which instant windows, or pieces, of endless lifetimes are reported."""
         return False
 
+    @property
+    def reads_judged_rows(self) -> bool:
+        """True if it cannot judge the lateness of a source's rows, which must have been judged before."""
+        return False
+
     def grid_windows(self) -> GridAggregation | None:
         """Return the operator as windows of a grid combined from partial results; None if a stream does not run it so."""
         return None

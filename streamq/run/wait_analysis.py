@@ -120,7 +120,7 @@ class WaitAnalysis:
             return self._endless_wait(hosted, rows, (missing_rows(rule.wanted),))
         if due == INFINITY:
             return self._endless_wait(hosted, rows, (ENDS[rule.endless], self.sources.end_condition()))
-        window = None if rule.grid is None else (due - rule.grid.size, due)
+        window = None if rule.grid is None or rule.has_sizes else (due - rule.grid.size, due)
         if due <= (max(c, self._watermark(hosted)) if early else c):
             # the instant is reached, but the rows are not final
             parts = ("members" if window else "rows") + " whose ends no longer move"

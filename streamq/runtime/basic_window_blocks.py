@@ -56,7 +56,14 @@ class BlocksBasket:
 
         Results of other basic windows may be among them. None if there are none.
         """
-        usable = _Usable(state.values.get(BLOCKS, {}), last, first + self.held.grid.n)
+        return self.read_between(state, first, last, first + self.held.grid.n)
+
+    def read_between(self, state: KernelBaskets, first: int, last: int, end: int) -> pa.Table | None:
+        """Return what :meth:`read` does for windows of any one length, by the numbers of their basic windows.
+
+        ``first`` and ``last``: those with which the first and the last window begin; ``end``: the one behind the first window.
+        """
+        usable = _Usable(state.values.get(BLOCKS, {}), last, end)
         replaced = [bin for bin in self.held.bins(state) if usable.covers(bin_starts(bin)[0], self.sizes)]
         tables = [self.held.read(state, first, last, without=replaced)]
         for bin, start, size in self._blocks(state):

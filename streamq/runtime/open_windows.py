@@ -84,6 +84,10 @@ class BinSpans:
         span = self.state[bin]
         return span["first"], span["last"]
 
+    def all(self) -> list[tuple[int, int]]:
+        """Return the first and the last window of each bin's span."""
+        return [self.of(bin) for bin in self.state]
+
     def forget(self, bin: str) -> None:
         """Remove a bin's span."""
         del self.state[bin]

@@ -76,6 +76,7 @@ class ProgressRule:
     early: when the watermark sends a row that may still be taken back; None: rows wait until they are final.
     windows: the rows are windows, and all members of one count; else each row goes by its own lifetime.
     grid: the grid of the windows, if they lie on one and are reported one by one.
+    has_sizes: other windows than those of ``grid``, which are not longer, are reported, too; the CTI is that of ``grid``.
     waits_for_members: a window is final only once its members are settled, too.
     wanted: the rows that a count window waits for, beside progress.
     endless: what lets rows without an end go.
@@ -90,6 +91,7 @@ class ProgressRule:
     early: Release | None = None
     windows: bool = False
     grid: Grid | None = None
+    has_sizes: bool = False
     waits_for_members: bool = False
     wanted: MissingRows | None = None
     endless: EndlessRow = EndlessRow.ITS_END

@@ -13,7 +13,7 @@ from streamq.windows import Hopping
 from tests.mutation.mutant import FAILS, Edit, Mutant, wrapped
 
 SPANS = "streamq/runtime/window_spans.py"
-SHARED = "streamq/compiler/shared_windows.py"
+SHARED = "streamq/compiler/partial_sets.py"
 
 
 def changed(name: str, law: Any) -> tuple[Any, str, Any]:

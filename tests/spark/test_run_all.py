@@ -26,7 +26,7 @@ LATE = {"from": 3, "to": 5, "k": "a", "v": 1, "w": 0.5}
 
 
 def test_each_result_goes_into_its_own_sink(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """As final rows, as a changelog with CTIs and as upserts; two of them over one window, one of no stateful operator."""
+    """As final rows, as a changelog with CTIs and as upserts; some over one window, or windows of two sizes, one of no state."""
     tables = {n: intervals(seed, 30) for seed, n in enumerate("lr")}
     land(tmp_path / "l", [tables["l"].slice(0, 20), tables["l"].slice(20)])
     land(tmp_path / "l", [pa.Table.from_pylist([LATE], schema=SCHEMA)], first=2)
@@ -43,6 +43,8 @@ def test_each_result_goes_into_its_own_sink(spark: SparkSession, plain: None, tm
         "counts": counts,
         "pairs": pairs,
         "shared": shared,
+        "long": left.to_points().group_by("k").hopping_window(12, 3).select(n=sq.count()),
+        "short": left.to_points().group_by("k").tumbling_window(6).select(least=sq.min("v")),
     }
     out = {name: str(tmp_path / "out" / name) for name in queries}
     upserts: dict[tuple[Any, Any], Any] = {}
@@ -59,6 +61,7 @@ def test_each_result_goes_into_its_own_sink(spark: SparkSession, plain: None, tm
             sq.result(queries["counts"], sink=upsert, output="upsert"),
             sq.result(queries["pairs"], sink=out["pairs"], output="changelog", ctis=True),
             sq.result(queries["shared"], sink={"format": "json", "path": out["shared"]}),
+            *(sq.result(queries[name], sink=out[name]) for name in ("long", "short")),
             sq.result(queries["shared"].select("twice")),
             sq.result(left.select(y=sq.col("w"))),
         ]
@@ -79,7 +82,8 @@ def test_each_result_goes_into_its_own_sink(spark: SparkSession, plain: None, tm
         return spark.read.parquet(out[name]).drop("streamq_batch").toArrow()
 
     expected = {name: oracle(query.plan, tables) for name, query in queries.items()}
-    assert_same_history(read("plain"), expected["plain"])
+    for name in ("plain", "long", "short"):
+        assert_same_history(read(name), expected[name])
     changes = read("pairs")
     ctis = spark.read.parquet(out["pairs"]).where("kind = 'cti'").groupBy("streamq_batch").count().toArrow()
     assert set(ctis.column("count").to_pylist()) == {1}, "one a micro-batch"

@@ -1,0 +1,230 @@
+"""Shorter windows read the basic windows of longer ones: each result is that of a run in which its windows have their own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.compiler import shared_windows
+from streamq.compiler.staged_plan import StagedPlan
+from streamq.errors import CheckpointError
+from streamq.runtime.identity import read_identity
+from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
+from streamq.testing.deltas import net
+from streamq.testing.difference import assert_same_history
+from streamq.testing.oracle import oracle
+from tests.changed_query import ChangingRun
+from tests.compiler.test_results import CHANGELOG, FINAL, TOLD, program_of
+from tests.mutation.mutant import Edit, Mutant
+
+ROWS, LATENESS = 60, 6
+
+
+def points(seed: int, late: bool = True) -> pa.Table:
+    """Points of three groups, the first half before time 0; some come up to LATENESS ticks late, with sums that cancel out."""
+    rng = random.Random(seed)
+    at = [i - ROWS // 2 - rng.randrange(LATENESS) * late for i in range(ROWS)]
+    columns = {"k": [rng.choice("abc") for _ in at], "v": [rng.choice([None, 1, 2, 5]) for _ in at]}
+    return pa.table({"at": at, **columns, "x": [rng.choice([0.1, 1e16, -1e16] if late else [0.1, 7.5]) for _ in at]})
+
+
+def source(delay: int) -> sq.Stream:
+    return sq.points(points(0).slice(0, 0), time="at", name="s", progress=sq.generate(delay))
+
+
+S = source(2)
+OTHER = S.group_by("k").session_window(4).select(n=sq.count())
+"""Another reader of the source, whose lateness is then judged in a stage of its own."""
+
+AGGREGATES = {"n": sq.count(), "sum": sq.sum("v"), "most": sq.max("v"), "total": sq.sum("x"), "spread": sq.stddev("v")}
+
+
+def windows(size: int, hop: int, *names: str, stream: sq.Stream = S, **how: Any) -> sq.Stream:
+    aggregates = {name: AGGREGATES[name] for name in names or ("sum",)}
+    return stream.group_by("k").hopping_window(size, hop, **how).select(**aggregates)
+
+
+def drawn(rng: random.Random, **how: Any) -> list[sq.Stream]:
+    """Windows of 20 basic windows, and others that consist of them, also with gaps."""
+    basic = rng.choice([1, 3])
+    offset = rng.randrange(basic)
+    queries = [windows(20 * basic, basic, *rng.sample(sorted(AGGREGATES), 2), offset=offset, **how)]
+    for _ in range(3):
+        size, hop, shift = (basic * rng.randint(*bounds) for bounds in ((1, 20), (1, 6), (-3, 3)))
+        names = rng.sample(sorted(AGGREGATES), rng.randint(1, 2))
+        queries.append(windows(size, hop, *names, offset=offset + shift, **how))
+    return rng.sample(queries, 4)
+
+
+def shown(program: StagedPlan) -> list[list[tuple[int, int]]]:
+    """The sizes and hops of the windows of each kernel on a grid."""
+    kernels = [h.kernel for stage in program.stages for h in stage.hosted if h.name.startswith("window")]
+    of_each = [kernel.shown if isinstance(kernel, WindowsOfSizesKernel) else (kernel,) for kernel in kernels]
+    return [[(one.window.size, one.window.hop) for one in ones] for ones in of_each]
+
+
+def check(seed: int, **how: Any) -> None:
+    """Check each micro-batch of some windows, with late rows, against a run without sharing; without, against the oracle."""
+    rng = random.Random(seed)
+    # where the watermark is far ahead, blocks are merged that begin in a window which is due and end behind it
+    stream = source(rng.choice([2, 14]))
+    queries, cut = drawn(rng, stream=stream.extend(2).to_points() if seed % 2 else stream, **how), rng.choice([6, 25])
+    together = ChangingRun(*queries)
+    with patch.object(shared_windows, "consists_of_basic", lambda window, longest: window == longest):
+        apart = ChangingRun(*queries)
+    assert (len(shown(together.run.program)), len(shown(apart.run.program))) == (1, 4)
+    rows = points(seed)
+    for at in range(0, ROWS, cut):
+        batch = {"s": rows.slice(at, cut)}
+        assert_same_parts(together.batch(batch), apart.batch(batch))
+    assert_same_parts(together.finish(), apart.finish())
+    rows, run = points(seed, late=False), ChangingRun(*queries)
+    sent = [*(run.batch({"s": rows.slice(at, cut)}) for at in range(0, ROWS, cut)), run.finish()]
+    for query, parts in zip(queries, zip(*sent, strict=True), strict=True):
+        assert_same_history(net(list(parts)), oracle(query.plan, {"s": rows}))
+
+
+def check_all(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        check(seed)
+
+
+def assert_same_parts(actual: list[pa.Table], expected: list[pa.Table]) -> None:
+    for part, other in zip(actual, expected, strict=True):
+        assert_same_history(net([part]), net([other]))
+
+
+@pytest.mark.parametrize(("seed", "stamp"), [(0, "align"), (1, "point_at_end"), (2, "align")])
+def test_rows_are_those_of_windows_by_themselves(seed: int, stamp: str) -> None:
+    """In the same micro-batch, late rows or not, however the input is cut; without late rows the oracle's."""
+    check(seed, stamp=stamp)
+
+
+KERNEL = "streamq/runtime/kernels/windows_of_sizes.py"
+MISTAKES = {
+    "blocks reach beyond shorter windows": Edit(KERNEL, "place.end(first))", "place.start(first) + self.window.n)"),
+    "basic windows before a window": Edit(KERNEL, "low = (behind - self.size", "low = (behind - 1 - self.size"),
+    "offsets that do not fit": Edit(KERNEL, "(first - self.offset) // self.hop)", "first // self.hop)"),
+    "what longer windows need is dropped": Edit(KERNEL, "self._forget(state, least)", "self._forget(state, least + 5)"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", MISTAKES)
+def test_a_mistake_breaks_the_law(wrong: str) -> None:
+    with Mutant(wrong, wrong, "", edits=(MISTAKES[wrong],)).in_place(), pytest.raises(AssertionError, match="history"):
+        check_all([7, 0, 1, 2])
+
+
+LONG, SHORT = windows(12, 1, "n"), windows(4, 2, "sum")
+
+
+@pytest.mark.parametrize(
+    ("queries", "outputs", "kernels"),
+    [
+        ([SHORT, LONG], FINAL, [[(4, 2), (12, 1)]]),
+        ([windows(6, 6), windows(2, 2), LONG], FINAL, [[(6, 6), (2, 2), (12, 1)]]),
+        ([windows(24, 12), SHORT, LONG], FINAL, [[(24, 12)], [(4, 2), (12, 1)]]),
+        ([SHORT, LONG], CHANGELOG, [[(4, 2)], [(12, 1)]]),
+        ([SHORT, LONG], TOLD, [[(4, 2)], [(12, 1)]]),
+        ([windows(12, 3), SHORT], FINAL, [[(12, 3)], [(4, 2)]]),
+        ([windows(12, 12), windows(3, 3)], FINAL, [[(12, 12)], [(3, 3)]]),
+        ([windows(12, 5), windows(5, 5)], FINAL, [[(12, 5)], [(5, 5)]]),
+        ([SHORT.to_points_at_end().group_by("k").tumbling_window(8).select(n=sq.count()), LONG], FINAL, None),
+        ([windows(12, 1, stamp="point_at_end"), SHORT], FINAL, [[(12, 1)], [(4, 2)]]),
+        ([windows(12, 1, stream=S.where(sq.col("v") > 1)), SHORT], FINAL, [[(12, 1)], [(4, 2)]]),
+        ([windows(4, 2, stream=S.extend(3)), windows(12, 1, stream=S.extend(3))], FINAL, [[(4, 2)], [(12, 1)]]),
+    ],
+    ids=[
+        "two",
+        "three",
+        "longest",
+        "changelog",
+        "ctis",
+        "hop",
+        "few",
+        "uneven",
+        "read",
+        "stamp",
+        "stream",
+        "intervals",
+    ],
+)
+def test_windows_share_what_longer_ones_hold(
+    queries: list[sq.Stream], outputs: Any, kernels: list[list[tuple[int, int]]] | None
+) -> None:
+    """Of final rows over points, which only results without CTIs read; no more basic windows are held than by each alone."""
+    program = program_of(queries, [outputs] * len(queries))
+    assert shown(program) == (kernels or [[(4, 2)], [(8, 8)], [(12, 1)]])
+
+
+IN_ORDER = points(1, late=False)
+
+
+def after(query: sq.Stream, begun: int, since: int) -> pa.Table:
+    """The rows that a query, begun after ``begun`` rows, sends after ``since`` of them."""
+    run = ChangingRun(query, OTHER)
+    run.batch({"s": IN_ORDER.slice(begun, since - begun)})
+    return net([run.batch({"s": IN_ORDER.slice(since)})[0], run.finish()[0]])
+
+
+def test_results_end_and_begin_again() -> None:
+    """They read the state that the longest windows have left, in other buckets, too; new ones begin with their own."""
+    new = windows(3, 3, "most")
+    steps = [([OTHER, LONG, SHORT], {}), ([SHORT, OTHER], {"buckets": 3}), ([SHORT, OTHER, new, LONG], {})]
+    run = ChangingRun(*steps[0][0])
+    run.batch({"s": IN_ORDER.slice(0, 20)})
+    for number, (queries, options) in enumerate(steps[1:], start=1):
+        run.changed(*queries, **options)
+        run.run.identity = read_identity(run.identity.to_json())
+        sent = [run.batch({"s": IN_ORDER.slice(20 * number, 20)})]
+    assert shown(run.run.program) == [[(4, 2), (12, 1)], [(3, 3)]]
+    sent += [run.batch({"s": IN_ORDER.slice(60)}), run.finish()]
+    short, _, begun, long = (net(list(parts)) for parts in zip(*sent, strict=True))
+    assert_same_history(short, after(SHORT, 0, 40))
+    assert_same_history(long, after(LONG, 0, 40))
+    assert_same_history(begun, after(new, 40, 40))
+
+
+def test_windows_with_their_own_state_keep_it() -> None:
+    run = ChangingRun(OTHER, SHORT)
+    run.batch({"s": IN_ORDER.slice(0, 40)})
+    run.changed(OTHER, SHORT, LONG)
+    assert shown(run.run.program) == [[(4, 2)], [(12, 1)]]
+    _, part, _ = zip(run.batch({"s": IN_ORDER.slice(40)}), run.finish(), strict=True)
+    assert_same_history(net(list(part)), after(SHORT, 0, 40))
+
+
+def test_a_changelog_has_no_shorter_windows_of_final_rows() -> None:
+    run = ChangingRun(OTHER, LONG, SHORT)
+    with pytest.raises(CheckpointError, match="size=4, hop=2 by k: .* has no state there"):
+        run.changed(OTHER, LONG, SHORT, output="changelog")
+    assert shown(run.changed(OTHER, LONG, output="changelog").run.program) == [[(12, 1)]]
+
+
+def test_the_next_row_comes_when_it_is_said_to() -> None:
+    """Where ``why()`` says which progress the next windows wait for: at that CTI, and no tick before."""
+    run = ChangingRun(LONG, SHORT, windows(2, 5, "n"))
+    run.batch({"s": points(2, late=False).slice(0, 30)})
+    for _ in range(3):
+        (due,) = [k.due for k in run.run.readings.of_kernels.values() if k.due is not None]
+        assert not any(part.num_rows for part in run.batch({}, ctis=[(None, due - 1)]))
+        assert any(part.num_rows for part in run.batch({}, ctis=[(None, due)]))
+
+
+def test_explain_says_what_is_shared_and_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    sq.explain_all([sq.result(LONG), sq.result(SHORT)])
+    text = capsys.readouterr().out
+    assert (
+        "2 windows size=12, hop=1 by k: count(*), sum(v); also size=4, hop=2; a row is grouped, sent and held once"
+        in text
+    )
+    assert "with 3 values instead of 4, in 12 basic windows instead of 14" in text
+    assert "windows that are shown: size=12, hop=1; size=4, hop=2" in text
+    assert "judged here: windows of several sizes read it" in text
