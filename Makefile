@@ -52,10 +52,11 @@ fuzz: java
 demo: java
 	$(PY) -m streamq.demo $(if $(EVENT_LOG),"$(EVENT_LOG)")
 
-# docs/language.md from the docstrings, the tables of docs/expressions.md from the functions
+# docs/language.md from the docstrings, the tables of docs/expressions.md from the functions, the pictures of docs/pictures.md
 docs: $(STAMP)
 	$(PY) scripts/language_page.py
 	$(PY) scripts/expressions_page.py
+	$(PY) scripts/page_pictures.py
 
 bench: java
 	$(PY) -m benchmarks $(ARGS)

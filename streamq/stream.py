@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streamq.compiler.explain_html import Section
+    from streamq.pictures.picture_page import Picture
     from streamq.run.quarantine import Quarantine
 
 P = ParamSpec("P")
@@ -267,6 +268,42 @@ class Stream(
             raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
         answer = compute_answer(self.plan, self.tables, until, "show")
         html.print_or_display(as_text(answer, n), lambda: as_html(answer, n))
+
+    def plot(
+        self,
+        rows: Any = None,
+        *,
+        output: str = "final",
+        key: str | Sequence[str] | None = None,
+        between: tuple[int | dt.datetime, int | dt.datetime] | None = None,
+        until: int | dt.datetime | None = None,
+        title: str | None = None,
+    ) -> Picture:
+        """Return a picture of the inputs, the windows and the answer, one above the other on one axis of time.
+
+        Events are bars, open ends arrows, points ticks; events of a key share a colour, and lanes beside the key's name. What
+        a physical stream took back is hollow, with an arrow to what replaced it; CTIs are dotted lines. A panel of more than
+        800 events, or of more than 40 lanes, counts them in bins of time. A notebook shows the picture, with its words and a
+        table of all events below it; ``save("x.svg")`` or ``save("x.html")`` writes it.
+
+        The query runs in-process over its tables. ``rows`` replace them: an Arrow table, a pandas frame or a batch DataFrame,
+        which is read into memory, or for several sources these by name; over a DataFrame ``rows`` are necessary.
+        ``output="changelog"`` draws what a stream reports and takes back when its sources' rows arrive one by one, each with the
+        CTIs so far. ``key``: the columns that give lanes and colours; default: the keys of the query. ``between``: the first and
+        the last instant of the axis. ``until`` as in :meth:`to_df`. Raises PlanError, UnknownColumn. (docs/pictures.md)
+
+        >>> import streamq as sq
+        >>> cars = sq.events([(1, 3, {"booth": "A"}), (2, None, {"booth": "B"})], name="cars")
+        >>> cars.plot(key="booth")
+        cars
+          cars: 2 events of 2 keys (booth), from 1 to 3, 1 without an end.
+          The axis goes from 1 to 3.
+        """
+        from streamq.pictures.query_picture import draw_query
+
+        return draw_query(
+            self.plan, self.tables, rows, until=until, output=output, key=key, between=between, title=title
+        )
 
     def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine[Stream]:
         """Return the events for which modules with ``on_error="quarantine"`` failed, with lifetime, window, group and reason.

@@ -12,6 +12,7 @@ from streamq.testing.history import history
 from streamq.testing.intent import Intent
 from streamq.testing.modules import LawBroken, check_module
 from streamq.testing.physical_stream import fold_physical
+from streamq.testing.plot import plot
 from streamq.testing.profiles import PROFILES, Profile, load_profile
 from streamq.testing.program import program
 from streamq.testing.replay import replay
@@ -47,6 +48,7 @@ __all__ = [
     "load_profile",
     "make_speculative",
     "operator",
+    "plot",
     "program",
     "replay",
     "table",

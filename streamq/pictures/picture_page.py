@@ -1,0 +1,169 @@
+"""Pictures of histories: panels under one another on one axis of time, as SVG, as HTML with a table, and in words."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from streamq import html
+from streamq.errors import PlanError, sentence
+from streamq.markup import element, markup_text, text_width
+from streamq.pictures.density import MOST_KEYS
+from streamq.pictures.palette import style_sheet
+from streamq.pictures.panel_drawing import MARGIN, KeyColours, Panel, panel
+from streamq.pictures.panel_history import PanelHistory
+from streamq.pictures.picture_text import describe, table_of
+from streamq.pictures.time_axis import TimeAxis, section
+from streamq.time import TIMESTAMP
+
+WIDTH = 960.0
+GUTTER = (16.0, 150.0)
+"""The least and the most room at the left of the axis, for keys."""
+PANEL_GAP = 14.0
+AXIS_HEIGHT = 36.0
+MOST_BANDS = 60
+"""The most windows that are drawn as bands behind the events."""
+
+
+class Picture:
+    """A picture of histories: panels of events as bars on one axis of time.
+
+    A notebook shows it; ``svg`` and ``html`` are its texts, :meth:`save` writes them, and printed it describes itself in words.
+    Equal histories have equal pictures.
+    """
+
+    def __init__(self, title: str, histories: Sequence[PanelHistory], between: tuple[int, int] | None = None):
+        """Draw ``histories`` from top to bottom; ``between``: the first and last instant of the axis, in ticks, None: all."""
+        self.title = title
+        instants = np.concatenate([np.concatenate([h.starts, h.ends, np.array(h.ctis, np.int64)]) for h in histories])
+        low, high = section(instants) if between is None else between
+        axis = TimeAxis(low, high, histories[0].axis, _gutter(histories), WIDTH - MARGIN)
+        self._panels = [panel(history, axis) for history in histories]
+        self.description = describe(self._panels)
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture as an SVG element, which is also a file of its own: it needs no other file, script or network."""
+        body, height = self._body()
+        words = " ".join(self.description)
+        scope = f"streamq-{hashlib.sha256(f'{self.title}{words}{body}'.encode()).hexdigest()[:10]}"
+        return element(
+            "svg",
+            element("title", markup_text(self.title), id=f"{scope}-title"),
+            element("desc", markup_text(words), id=f"{scope}-desc"),
+            element("style", f"\n{style_sheet(scope)}\n"),
+            body,
+            xmlns="http://www.w3.org/2000/svg",
+            id=scope,
+            role="img",
+            aria_labelledby=f"{scope}-title {scope}-desc",
+            viewBox=f"0 0 {WIDTH:g} {height:g}",
+            width="100%",
+            style=f"max-width:{WIDTH:g}px",
+        )
+
+    @cached_property
+    def html(self) -> str:
+        """The picture as an element of a page: the SVG, and below it tables of all that it shows, folded."""
+        words = "".join(element("p", markup_text(text)) for text in self.description)
+        tables = "\n".join(table_of(panel) for panel in self._panels)
+        details = element("details", element("summary", "In words and as a table"), words, tables)
+        return html.fragment(self.svg, details)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the picture to a file, SVG or an HTML page by the ending of its name, and return its path.
+
+        Raises PlanError for any other ending.
+        """
+        file = Path(path)
+        match file.suffix.lower():
+            case ".svg":
+                text = f"{self.svg}\n"
+            case ".html":
+                title = element("title", markup_text(self.title))
+                head = element(
+                    "head", '<meta charset="utf-8">', title, '<meta name="color-scheme" content="light dark">'
+                )
+                text = f'<!DOCTYPE html>\n<html lang="en">{head}{element("body", self.html)}</html>\n'
+            case _:
+                hint = "Save .svg, and convert it with any program for images."
+                raise PlanError(sentence("save", "a picture is saved as .svg or .html", f"found {file.name!r}", hint))
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, *(f"  {text}" for text in self.description)])
+
+    def _body(self) -> tuple[str, float]:
+        """Return the elements of the picture, from back to front, and its height."""
+        tops: list[float] = []
+        y = 8.0
+        for one in self._panels:
+            tops.append(y)
+            y += one.height + PANEL_GAP
+        axis, bottom = self._panels[0].axis, y - PANEL_GAP + 6
+        placed = list(zip(self._panels, tops, strict=True))
+        colours = _key_colours(self._panels)
+        parts = [
+            element("rect", width=WIDTH, height=bottom + AXIS_HEIGHT, class_="ground"),
+            *(part for one, _ in placed for part in _bands(one, placed)),
+            *_axis_marks(axis, bottom),
+            *(element("g", one.draw(colours), transform=f"translate(0 {top:g})") for one, top in placed),
+        ]
+        return "\n".join(parts), bottom + AXIS_HEIGHT
+
+
+def _gutter(histories: Sequence[PanelHistory]) -> float:
+    """Return the room for the keys at the left of the axis."""
+    texts = [history.key_groups[0] for history in histories if history.keys]
+    keys = [key for keys in texts for key in [*keys[:100], *["99 other keys"] * (len(keys) > MOST_KEYS)]]
+    wide = max((text_width(key[:40], 12) for key in keys), default=0.0)
+    return min(GUTTER[1], max(GUTTER[0], wide + 24)) if keys else GUTTER[0]
+
+
+def _key_colours(panels: Sequence[Panel]) -> KeyColours:
+    """Return the colours of all keys, numbered in the order of the panels; windows have none."""
+    keys = dict.fromkeys(key for one in panels if not one.history.is_windows for key in one.keys)
+    return KeyColours({key: number for number, key in enumerate(keys)})
+
+
+def _bands(windows: Panel, placed: Sequence[tuple[Panel, float]]) -> Iterator[str]:
+    """Yield bands behind the events of all panels, one for every second window, if windows do not overlap and are few."""
+    history = windows.history
+    if not history.is_windows:
+        return
+    lifetimes = sorted(set(zip(history.starts.tolist(), history.ends.tolist(), strict=True)))
+    overlap = any(end > start for (_, end), (start, _) in pairwise(lifetimes))
+    if overlap or len(lifetimes) > MOST_BANDS:
+        return
+    for start, end in lifetimes[::2]:
+        left, right = windows.axis.place(start), windows.axis.place(end)
+        for one, top in placed:
+            if not one.history.is_windows:
+                size = {"y": top + one.top - 3, "height": one.height - one.top + 3}
+                yield element("rect", x=left, width=right - left, class_="band", **size)
+
+
+def _axis_marks(axis: TimeAxis, bottom: float) -> Iterator[str]:
+    """Yield the lines of an axis at round instants, with their labels below, and a date wherever it changes."""
+    yield element("line", x1=axis.left, x2=axis.right, y1=bottom, y2=bottom, class_="line")
+    for mark in axis.marks():
+        x = axis.place(mark.at)
+        yield element("line", x1=x, x2=x, y1=8, y2=bottom + 4, class_="line")
+        yield element("text", markup_text(mark.label), x=x, y=bottom + 16, class_="faint", text_anchor="middle")
+        if mark.day:
+            yield element("text", markup_text(mark.day), x=x, y=bottom + 29, class_="faint", text_anchor="middle")
+    if axis.kind == TIMESTAMP:
+        yield element("text", "UTC", x=WIDTH - 4, y=bottom + 29, class_="faint", text_anchor="end")
+
+
+__all__ = ["Picture"]

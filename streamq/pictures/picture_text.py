@@ -1,0 +1,122 @@
+"""The words of a picture: a description for those who do not see it, and tables of what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from streamq import html
+from streamq.markup import legal_text
+from streamq.pictures.density import DensityChart
+from streamq.pictures.panel_drawing import MOST_CTIS, Panel
+from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory, shown_value
+from streamq.runtime.rendering import python_rows
+from streamq.time import INFINITY, TIMESTAMP
+
+ALIVE, TAKEN_BACK = "", "taken back"
+
+
+def describe(panels: Sequence[Panel]) -> list[str]:
+    """Return a sentence or more on each panel, and one on the axis."""
+    axis, kind = panels[0].axis, panels[0].history.axis
+    zone = " (UTC)" if kind == TIMESTAMP else ""
+    span = f"The axis goes from {panels[0].history.instant(axis.low)} to {panels[0].history.instant(axis.high)}{zone}."
+    return [*(" ".join(_sentences(panel)) for panel in panels), span]
+
+
+def _sentences(panel: Panel) -> Iterator[str]:
+    """Yield the sentences on a panel: numbers of events and keys, their span, what was taken back, how it is drawn."""
+    history = panel.history
+    noun = "window" if history.is_windows else "event"
+    if not history.count:
+        yield f"{history.title}: no {noun}s."
+        return
+    keys = f" of {_counted(len(panel.keys), 'key')} ({', '.join(history.keys)})" if history.keys else ""
+    yield f"{history.title}: {_counted(history.count, noun)}{keys}, {_span(history)}."
+    gone = int(history.is_gone.sum())
+    if gone:
+        replaced = gone - int((history.successors == DELETED).sum())
+        yield f"{gone:,} taken back, {replaced:,} of them replaced."
+    if history.ctis:
+        shown = f", the last {MOST_CTIS} are drawn" if len(history.ctis) > MOST_CTIS else ""
+        yield f"{_counted(len(history.ctis), 'CTI')}, the last is {history.instant(history.ctis[-1])}{shown}."
+    beyond = int(((history.ends <= panel.axis.low) | (history.starts > panel.axis.high)).sum())
+    if beyond:
+        yield f"{_counted(beyond, noun)} outside the axis."
+    if isinstance(panel.chart, DensityChart):
+        yield f"Too many to draw one by one: columns count the {noun}s in each bin of time."
+    if history.note:
+        yield history.note
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _span(history: PanelHistory) -> str:
+    """Return the span of some events as words."""
+    first = history.instant(int(history.starts.min()))
+    endless = int((history.ends == INFINITY).sum())
+    finite = history.ends[history.ends != INFINITY]
+    last = f" to {history.instant(int(finite.max()))}" if len(finite) else ""
+    return f"from {first}{last}" + (f", {endless:,} without an end" if endless else "")
+
+
+def table_of(panel: Panel) -> str:
+    """Return the table of a panel, as HTML: a row for each event, or for each bin that has events."""
+    if isinstance(panel.chart, DensityChart):
+        header, rows = ["key", "from", "to", "alive"], list(_bin_rows(panel, panel.chart))
+    else:
+        header, rows = _event_rows(panel.history)
+    cells = [[legal_text(value) for value in row] for row in rows]
+    return html.tabulated(
+        [legal_text(name) for name in header], cells, legal_text(panel.history.title), most=len(cells)
+    )
+
+
+def _event_rows(history: PanelHistory) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a table of events, in order of appearance."""
+    rows = [
+        [*(shown_value(value) for value in payload.values()), history.instant(start), _end(history, end)]
+        for payload, start, end in zip(
+            python_rows(history.payload) if history.payload.column_names else [{}] * history.count,
+            history.starts.tolist(),
+            history.ends.tolist(),
+            strict=True,
+        )
+    ]
+    header = [*history.payload.column_names, "start", "end"]
+    if not history.is_gone.any():
+        return header, rows
+    return [*header, TAKEN_BACK], [[*row, _fate(history, event)] for event, row in enumerate(rows)]
+
+
+def _end(history: PanelHistory, end: int) -> str:
+    return "NULL" if end == INFINITY else history.instant(end)
+
+
+def _fate(history: PanelHistory, event: int) -> str:
+    """Return what became of an event: nothing, deleted, or the row that replaced it, counted from 1."""
+    match int(history.successors[event]):
+        case successor if successor == STANDS:
+            return ALIVE
+        case successor if successor == DELETED:
+            return "yes"
+        case successor:
+            return f"replaced by row {successor + 1}"
+
+
+def _bin_rows(panel: Panel, chart: DensityChart) -> Iterator[list[str]]:
+    """Yield the rows of a table of bins."""
+    for row in chart.rows:
+        for (low, high), alive in zip(pairwise(chart.edges), row.alive.tolist(), strict=True):
+            if alive:
+                yield [
+                    panel.row_title(row) or "all",
+                    panel.history.instant(low),
+                    panel.history.instant(high),
+                    f"{alive:,}",
+                ]
+
+
+__all__ = ["describe", "table_of"]

@@ -1,0 +1,200 @@
+"""Draw a query: its inputs, the windows that they are in, and its answer or changelog."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.aggregates.counts import COUNT
+from streamq.choices import OutputForm, Stamp, choose_word
+from streamq.errors import PlanError, column_names, sentence
+from streamq.operators import Source, WindowAggregate
+from streamq.operators.member_operator import BOUNDS, MemberOperator
+from streamq.pictures.drawn_rows import tables_in_memory
+from streamq.pictures.followed_events import MOST_ROWS, Changes, history_of_changes, rehearse_changes
+from streamq.pictures.panel_history import PanelHistory, answer_history
+from streamq.pictures.picture_page import Picture
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.node import Node, nodes, number_sources
+from streamq.plan.own_names import carried_key, show_keys
+from streamq.plan.schema import POINT, Schema
+from streamq.progress.explicit import ExplicitCtis
+from streamq.run.query import compute_answer
+from streamq.runtime.event import BAD
+from streamq.time import instant_ticks
+
+Instant = int | dt.datetime
+
+
+def draw_query(
+    plan: Node,
+    tables: Mapping[str, Any],
+    rows: Any,
+    *,
+    until: Instant | None,
+    output: str,
+    key: str | Sequence[str] | None,
+    between: tuple[Instant, Instant] | None,
+    title: str | None,
+) -> Picture:
+    """Return the picture of a query over the tables of its sources; the arguments are those of ``Stream.plot``."""
+    form = choose_word(OutputForm, output, "output", "plot")
+    if form == OutputForm.UPSERT:
+        raise PlanError(sentence("plot", "an upsert is no history", "", "Say output='final' or 'changelog'."))
+    # equal queries have equal pictures, whatever numbers their unnamed sources have
+    plan, names = number_sources(plan)
+    in_memory = tables_in_memory(plan, {names[name]: table for name, table in tables.items() if name in names}, rows)
+    drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.of(plan, key))
+    histories = drawing.changelog() if form == OutputForm.CHANGELOG else drawing.final()
+    return Picture(title or drawing.title, histories, _section(between, plan.schema.axis))
+
+
+def _section(between: Any, axis: str) -> tuple[int, int] | None:
+    """Return the first and last instant of the axis that a user asks for, in ticks; None if there is no such wish."""
+    if between is None:
+        return None
+    if not isinstance(between, tuple | list) or len(between) != 2:
+        raise PlanError(sentence("plot", "between is a pair of instants", f"found {between!r}"))
+    low, high = (instant_ticks(t, axis, "plot") for t in between)
+    if low is None or high is None or low >= high:
+        raise PlanError(
+            sentence("plot", "between is a pair of instants, the first before the second", f"found {between!r}")
+        )
+    return low, high
+
+
+class _KeyChoice:
+    """The columns that give lanes and colours: those that the user named, or the keys of the query's operators."""
+
+    def __init__(self, candidates: Sequence[tuple[str, ...]]):
+        self.candidates = candidates
+
+    @classmethod
+    def of(cls, plan: Node, key: str | Sequence[str] | None) -> _KeyChoice:
+        """Return the user's choice, or the query's; raise UnknownColumn for columns that no panel has."""
+        if key is None:
+            return cls([keys for node in reversed(nodes(plan)) for keys in _keys_of(node)])
+        names = column_names(key, "plot", "key")
+        drawn = [plan, *(node for node in nodes(plan) if isinstance(node, Source))]
+        for name in names:
+            if not any(name in node.schema.names for node in drawn):
+                plan.schema.unknown(name, "plot")
+        return cls([names])
+
+    def for_schema(self, schema: Schema) -> tuple[str, ...]:
+        """Return the first choice whose columns a schema has; () if there is none."""
+        return next((keys for keys in self.candidates if keys and set(keys) <= set(schema.names)), ())
+
+
+def _keys_of(node: Node) -> list[tuple[str, ...]]:
+    """Return the columns by which an operator groups or matches events, by the names that users know."""
+    pairs: Sequence[tuple[str, str]] = getattr(node, "on", ())
+    groups: Sequence[str] = getattr(node, "keys", ())
+    columns = [groups, [left for left, _ in pairs], [right for _, right in pairs]]
+    return [tuple(dict.fromkeys(carried_key(name) or name for name in names)) for names in columns]
+
+
+class _QueryDrawing:
+    """The histories of a query's panels over ``tables`` in memory."""
+
+    def __init__(self, plan: Node, tables: Mapping[str, pa.Table], until: Instant | None, keys: _KeyChoice):
+        self.plan, self.tables, self.until, self.keys = plan, tables, until, keys
+        self.sources = [node for node in nodes(plan) if isinstance(node, Source)]
+
+    @property
+    def title(self) -> str:
+        """The title of the picture."""
+        names = ", ".join(source.shown_name() for source in self.sources)
+        return names if self.plan in self.sources else f"{names}, and the answer of a query"
+
+    def final(self) -> list[PanelHistory]:
+        """Return the histories of the inputs, of the windows and of the answer."""
+        inputs = [self._input(source) for source in self.sources]
+        if self.plan in self.sources:
+            return inputs
+        return [*inputs, *self._windows(), self._answer(self.plan, "answer")]
+
+    def changelog(self) -> list[PanelHistory]:
+        """Return the same with the result as a stream gives it: with what it takes back, and CTIs."""
+        count = sum(table.num_rows for table in self.tables.values())
+        if count > MOST_ROWS:
+            hint = "Give fewer rows: q.plot(rows, output='changelog')."
+            raise PlanError(
+                sentence("plot", f"a changelog over more than {MOST_ROWS:,} rows", f"found {count:,}", hint)
+            )
+        until = instant_ticks(self.until, self.plan.schema.axis)
+        rehearsed = rehearse_changes([self.plan, *self.sources], self.tables, until)
+        reasons = [(number, *key.rpartition("|")) for key, number in sorted(rehearsed.left_out.items())]
+        shown = ", ".join(f"{number:,} {reason} ({name})" for number, name, _, reason in reasons)
+        note = f"Rows late or otherwise odd: {shown}." if shown else ""
+        result = self._changed(self.plan, rehearsed.changes[0], "changelog", note)
+        if self.plan in self.sources:
+            return [result]
+        inputs = [
+            replace(self._input(source), ctis=changes.ctis)
+            for source, changes in zip(self.sources, rehearsed.changes[1:], strict=True)
+        ]
+        return [*inputs, *self._windows(), result]
+
+    def _input(self, source: Source) -> PanelHistory:
+        """Return the events of a source; of one that may take them back, if its rows are not too many, also those taken back."""
+        table = self.tables[source.table]
+        if source.insert_only:
+            return self._answer(source, source.shown_name())
+        if table.num_rows > MOST_ROWS:
+            note = f"Of more than {MOST_ROWS:,} rows only what stands is drawn."
+            return replace(self._answer(source, source.shown_name()), note=note)
+        # without progress nothing is late, as in a batch; CTIs are read beside
+        policy = replace(source.policy, progress=ExplicitCtis())
+        items = source.rows_in_arrow(table, False)
+        ctis = np.unique(source.items.ctis_of(items.filter(pc.is_null(items.column(BAD)))).to_numpy())
+        is_cti = source.items.ctis
+        rows = table if is_cti is None else table.filter(pc.invert(pc.fill_null(is_cti.in_arrow(items), False)))
+        rehearsed = rehearse_changes([replace(source, policy=policy)], {source.table: rows}, None)
+        return replace(self._changed(source, rehearsed.changes[0], source.shown_name()), ctis=ctis.tolist())
+
+    def _windows(self) -> list[PanelHistory]:
+        """Return the windows of each operator over windows, from their members; those on a grid once for all groups."""
+        operators = [
+            node for node in nodes(self.plan) if isinstance(node, MemberOperator) and not BOUNDS.keys() & {*node.keys}
+        ]
+        distinct = {(node.input, node.window, _window_keys(node)): node for node in operators}
+        return [self._windows_of(node) for node in distinct.values()]
+
+    def _windows_of(self, node: MemberOperator) -> PanelHistory:
+        """Return the windows of an operator, with their numbers of members."""
+        keys = _window_keys(node)
+        members = (("number of members", Aggregate(COUNT, ())),)
+        windows = WindowAggregate(node.input, keys, node.window, members, stamp=Stamp.ALIGN)
+        title = f"{node.window.name} windows {node.window.shown(node.schema.axis)}{show_keys(keys)}"
+        answer = compute_answer(windows, self.tables, self.until, "plot")
+        return answer_history(answer, title, node.schema.axis, keys, has_points=False, is_windows=True)
+
+    def _answer(self, plan: Node, title: str) -> PanelHistory:
+        """Return the history of a plan's answer."""
+        answer = compute_answer(plan, self.tables, self.until, "plot")
+        keys = self.keys.for_schema(plan.schema)
+        return answer_history(answer, title, plan.schema.axis, keys, has_points=_has_points(plan))
+
+    def _changed(self, plan: Node, changes: Changes, title: str, note: str = "") -> PanelHistory:
+        """Return the history of a plan's changes."""
+        keys = self.keys.for_schema(plan.schema)
+        return history_of_changes(changes, title, plan.schema.axis, keys, has_points=_has_points(plan), note=note)
+
+
+def _window_keys(node: MemberOperator) -> tuple[str, ...]:
+    """Return the keys of the groups that have windows of their own: none on a grid, which all groups share."""
+    return node.keys if node.window.grid is None else ()
+
+
+def _has_points(plan: Node) -> bool:
+    return plan.schema.shape == POINT
+
+
+__all__ = ["draw_query"]
