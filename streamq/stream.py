@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from streamq.compiler.explain_html import Section
     from streamq.pictures.picture_page import Picture
+    from streamq.pictures.step_chart import StepChart
     from streamq.run.quarantine import Quarantine
 
 P = ParamSpec("P")
@@ -304,6 +305,30 @@ class Stream(
         return draw_query(
             self.plan, self.tables, rows, until=until, output=output, key=key, between=between, title=title
         )
+
+    def chart(
+        self,
+        *columns: str,
+        key: str | Sequence[str] | None = None,
+        until: int | dt.datetime | None = None,
+        title: str = "",
+    ) -> StepChart:
+        """Return a chart of the answer's numbers over time: a step for each event, over its lifetime, a line for each key.
+
+        ``columns``: the columns with numbers, each a chart below the other; default: all that are no keys. ``key`` and ``until``
+        as in :meth:`plot`; over DataFrames the answer is computed on Spark. NULL, NaN and infinite values are left out. A
+        notebook shows the chart without the network; ``save("x.svg")`` or ``save("x.png")`` writes it; ``altair`` is it as an
+        Altair chart. These need the extra ``notebook``. Raises UnknownColumn, TypeMismatch for a column without numbers, and
+        PlanError for more than 20,000 events. (docs/pictures.md, "Numbers over time")
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"v": 3}), (4, 9, {"v": 8})])
+        >>> s.tumbling_window(5).select(load=sq.sum("v")).chart()
+        load over time; 2 events.
+        """
+        from streamq.pictures.query_picture import chart_query
+
+        return chart_query(self.plan, self.tables, columns, key=key, until=until, title=title)
 
     def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine[Stream]:
         """Return the events for which modules with ``on_error="quarantine"`` failed, with lifetime, window, group and reason.

@@ -1,4 +1,4 @@
-"""Draw a query: its inputs, the windows that they are in, and its answer or changelog."""
+"""Draw a query: its inputs, the windows that they are in, its answer or changelog; or the numbers of its answer."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from streamq.pictures.drawn_rows import tables_in_memory
 from streamq.pictures.followed_events import MOST_ROWS, Changes, history_of_changes, rehearse_changes
 from streamq.pictures.panel_history import PanelHistory, answer_history
 from streamq.pictures.picture_page import Picture
+from streamq.pictures.step_chart import StepChart, number_columns, step_chart
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.own_names import carried_key, show_keys
@@ -53,6 +54,23 @@ def draw_query(
     drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.of(plan, key))
     histories = drawing.changelog() if form == OutputForm.CHANGELOG else drawing.final()
     return Picture(title or drawing.title, histories, _section(between, plan.schema.axis))
+
+
+def chart_query(
+    plan: Node,
+    tables: Mapping[str, Any],
+    columns: Sequence[str],
+    *,
+    key: str | Sequence[str] | None,
+    until: Instant | None,
+    title: str,
+) -> StepChart:
+    """Return the chart of a query's answer; the arguments are those of ``Stream.chart``."""
+    keys = _KeyChoice.of(plan, key).for_schema(plan.schema)
+    drawn = number_columns(plan.schema, columns, keys)
+    answer = compute_answer(plan, tables, until, "chart")
+    history = answer_history(answer, title, plan.schema.axis, keys, has_points=_has_points(plan))
+    return step_chart(history, drawn, title)
 
 
 def _section(between: Any, axis: str) -> tuple[int, int] | None:
@@ -197,4 +215,4 @@ def _has_points(plan: Node) -> bool:
     return plan.schema.shape == POINT
 
 
-__all__ = ["draw_query"]
+__all__ = ["chart_query", "draw_query"]

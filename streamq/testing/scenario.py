@@ -38,7 +38,19 @@ class _Any:
 ANY: Final = _Any()
 """A part of a scenario that is left out: a predicate, a size, a key, a column's expression, a stream, a whole argument."""
 
-ENDS = ("run", "explain", "explanation", "show", "plot", "to_df", "to_pandas", "to_arrow", "to_stream", "to_json")
+ENDS = (
+    "run",
+    "explain",
+    "explanation",
+    "show",
+    "plot",
+    "chart",
+    "to_df",
+    "to_pandas",
+    "to_arrow",
+    "to_stream",
+    "to_json",
+)
 """Methods of streams that need a complete query."""
 
 ATTRIBUTES = ("schema", "columns", "plan", "tables", "query", "answer")

@@ -1,0 +1,187 @@
+"""Charts of numbers over time: a step for each event, over its lifetime, as a Vega-Lite chart that Altair shows and saves."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from streamq.errors import PlanError, SessionError, TypeMismatch, sentence
+from streamq.pictures.palette import LIGHT
+from streamq.pictures.panel_history import PanelHistory
+from streamq.plan.schema import Schema
+from streamq.plan.spark_types import is_numeric
+from streamq.time import INFINITY, TIMESTAMP, show_ticks
+
+MOST_STEPS_DRAWN = 20_000
+"""The most events of a chart."""
+
+TO_INSTALL = "pip install 'streamq[notebook]'"
+
+
+class StepChart:
+    """A chart of numbers over time; a notebook shows it as SVG, without the network.
+
+    ``spec`` is the chart in Vega-Lite, as data. ``altair`` is it as an Altair chart, to be changed. :meth:`save` writes it.
+    Showing and saving raise SessionError if Altair or vl-convert, of the extra ``notebook``, is not installed.
+    """
+
+    def __init__(self, spec: dict[str, Any]):
+        self.spec = spec
+
+    @property
+    def altair(self) -> Any:
+        """The chart as an Altair chart."""
+        try:
+            import altair
+        except ImportError as error:
+            raise SessionError(sentence("chart", "Altair is not installed", "", TO_INSTALL)) from error
+        return altair.Chart.from_dict(self.spec)
+
+    @cached_property
+    def svg(self) -> str:
+        """The chart as an SVG element."""
+        svg: str = _vl_convert().vegalite_to_svg(self.spec)
+        return svg
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the chart to a file, SVG or PNG by the ending of its name, and return its path; PlanError for other endings."""
+        file = Path(path)
+        match file.suffix.lower():
+            case ".svg":
+                file.write_text(f"{self.svg}\n", encoding="utf-8")
+            case ".png":
+                file.write_bytes(_vl_convert().vegalite_to_png(self.spec, scale=2))
+            case _:
+                hint = "chart.altair.save(...) has other forms."
+                raise PlanError(sentence("save", "a chart is saved as .svg or .png", f"found {file.name!r}", hint))
+        return file
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return ": ".join(text for text in (self.spec["title"], self.spec["description"]) if text)
+
+
+def _vl_convert() -> Any:
+    """Return the module that draws Vega-Lite charts; raise SessionError if it is not installed."""
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise SessionError(sentence("chart", "vl-convert is not installed", "", TO_INSTALL)) from error
+    return vl_convert
+
+
+def number_columns(schema: Schema, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """Return the columns of a chart, by default all that hold numbers and are no keys.
+
+    Raises UnknownColumn, and TypeMismatch for columns without numbers, or if there is none.
+    """
+    for name in columns:
+        kind = schema.require(name, "chart")
+        if not is_numeric(kind):
+            raise TypeMismatch(sentence("chart", f"column {name!r} holds no numbers", f"it is a {kind.simpleString()}"))
+    numeric = [f.name for f in schema.fields if is_numeric(f.type) and f.name not in keys]
+    if not columns and not numeric:
+        raise TypeMismatch(sentence("chart", "no column holds numbers", f"there are: {schema.describe()}"))
+    return list(columns) or numeric
+
+
+def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> StepChart:
+    """Return the chart of a history: one below the other the columns, in each a line for each key.
+
+    A value is drawn over its event's lifetime, to the end of the axis if it has none. Events of a key that follow each other
+    without a gap are one line; others, and all of a key whose events overlap, are lines of their own. Values that are NULL,
+    NaN or infinite are left out. Raises PlanError for more than MOST_STEPS_DRAWN events.
+    """
+    if history.count > MOST_STEPS_DRAWN:
+        wrong = f"more than {MOST_STEPS_DRAWN:,} events"
+        hint = "Draw a coarser window, or fewer groups."
+        raise PlanError(sentence("chart", wrong, f"found {history.count:,}", hint))
+    last = int(max([*history.starts.tolist(), *(e for e in history.ends.tolist() if e != INFINITY)], default=0)) + 1
+    keys, groups = history.key_groups
+    runs = run_numbers(history, groups.tolist())
+    panels = [
+        _panel(
+            column, list(_points(history, column, [keys[g] for g in groups.tolist()], runs, last)), history, len(keys)
+        )
+        for column in columns
+    ]
+    count = f"{history.count:,} event{'' if history.count == 1 else 's'}"
+    of_keys = f" of {len(keys):,} keys ({', '.join(history.keys)})" if history.keys else ""
+    return StepChart(
+        {
+            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+            "title": title,
+            "description": f"{', '.join(columns)} over time; {count}{of_keys}.",
+            "background": LIGHT.ground,
+            "vconcat": panels,
+        }
+    )
+
+
+def run_numbers(history: PanelHistory, groups: Sequence[int]) -> list[int]:
+    """Return for each event the number of its line: events of a key that meet share one, if none of the key overlap."""
+    by_key: dict[int, list[int]] = {}
+    for event, group in enumerate(groups):
+        by_key.setdefault(group, []).append(event)
+    runs, number = [0] * len(groups), 0
+    for events in by_key.values():
+        in_order = sorted(events, key=lambda event: (int(history.starts[event]), event))
+        neighbours = [(int(history.ends[a]), int(history.starts[b])) for a, b in pairwise(in_order)]
+        overlap = any(end > start for end, start in neighbours)
+        for event, (end, start) in zip(in_order, [(0, 1), *neighbours], strict=True):
+            number += end != start or overlap
+            runs[event] = number
+    return runs
+
+
+def _points(
+    history: PanelHistory, column: str, keys: Sequence[str], runs: Sequence[int], last: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the two ends of each event's step; ``last``: the end that events without one have in the chart."""
+    values = history.payload.column(column).to_pylist()
+    lifetimes = zip(history.starts.tolist(), history.ends.tolist(), strict=True)
+    for (start, end), value, key, run in zip(lifetimes, values, keys, runs, strict=True):
+        if value is not None and math.isfinite(value):
+            number = float(value) if isinstance(value, Decimal) else value
+            for t in (start, last if end == INFINITY else end):
+                yield {"at": _instant(t, history.axis), "value": number, "key": key, "run": run}
+
+
+def _instant(t: int, axis: str) -> int | str:
+    """Return an instant as Vega reads it; beyond the years of the calendar as text that it leaves out."""
+    return show_ticks(t, axis) if axis == TIMESTAMP else t
+
+
+def _panel(column: str, points: list[dict[str, Any]], history: PanelHistory, keys: int) -> dict[str, Any]:
+    """Return the chart of a column; the lines of keys have their names at their ends and in the legend."""
+    time = {"type": "temporal", "scale": {"type": "utc"}, "title": "UTC"}
+    number = {"type": "quantitative", "scale": {"zero": False, "nice": False}, "title": None}
+    x = {"field": "at", **(time if history.axis == TIMESTAMP else number)}
+    y = {"field": "value", "type": "quantitative", "title": column}
+    colours = [border for _, border in LIGHT.keys]
+    title = ", ".join(history.keys)
+    colour = {"field": "key", "type": "nominal", "title": title, "scale": {"range": colours}}
+    own_colour: dict[str, Any] = {"color": colour} if history.keys else {"color": {"value": colours[0]}}
+    ends = {point["key"]: point for point in points}
+    line = {
+        "mark": {"type": "line", "strokeWidth": 2, "tooltip": True},
+        "encoding": {"x": x, "y": y, "detail": {"field": "run", "type": "nominal"}, **own_colour},
+    }
+    names = {
+        "data": {"values": list(ends.values())},
+        "mark": {"type": "text", "align": "left", "dx": 5, "color": LIGHT.text},
+        "encoding": {"x": x, "y": y, "text": {"field": "key", "type": "nominal"}},
+    }
+    layers = [line, names] if history.keys and keys <= len(colours) else [line]
+    return {"width": 720, "height": 160, "data": {"values": points}, "layer": layers}
+
+
+__all__ = ["MOST_STEPS_DRAWN", "StepChart", "number_columns", "run_numbers", "step_chart"]

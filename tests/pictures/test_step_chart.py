@@ -1,0 +1,75 @@
+"""Charts of numbers: each event's step lies over its lifetime at its value, and lines join only what meets."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError, SessionError, TypeMismatch, UnknownColumn
+
+LOADS = [
+    *[(1, 4, "a", 2.0), (4, 6, "a", 5.0), (8, 9, "a", 1.0)],
+    *[(2, 5, "b", 3.0), (4, None, "b", 7.0)],
+    *[(1, 2, "c", 4.0), (1, 2, "c", 6.0), (2, 3, "c", 9.0)],
+]
+
+
+def loads() -> sq.Stream:
+    return sq.events([(s, e, {"k": k, "v": v}) for s, e, k, v in LOADS], name="loads")
+
+
+def test_steps_lie_over_lifetimes_and_lines_join_events_that_meet() -> None:
+    chart = loads().chart(key="k")
+    (panel,) = chart.spec["vconcat"]
+    points = panel["data"]["values"]
+    steps = Counter((a["at"], b["at"], a["key"], a["value"]) for a, b in zip(points[::2], points[1::2], strict=True))
+    assert steps == Counter((s, 10 if e is None else e, k, v) for s, e, k, v in LOADS)
+    runs = {(point["key"], point["value"]): point["run"] for point in points}
+    assert runs["a", 2.0] == runs["a", 5.0], "they meet"
+    assert len({runs["a", 5.0], runs["a", 1.0], runs["b", 3.0], runs["b", 7.0]}) == 4, "a gap, and events that overlap"
+    assert len({runs["c", v] for v in (4.0, 6.0, 9.0)}) == 3, "of two at once neither goes on"
+    assert repr(chart) == "v over time; 8 events of 3 keys (k)."
+
+
+def test_values_that_are_no_finite_numbers_are_left_out() -> None:
+    values = [None, float("nan"), float("inf"), 2.5]
+    stream = sq.events([(i, i + 1, {"v": v, "d": Decimal("1.5"), "t": "x"}) for i, v in enumerate(values)], name="s")
+    first, second = stream.chart().spec["vconcat"]
+    assert [p["value"] for p in first["data"]["values"]] == [2.5, 2.5]
+    assert {p["value"] for p in second["data"]["values"]} == {1.5}
+    assert stream.where(sq.col("v") > 99).select("d").where(sq.col("d") > 9).chart().spec["vconcat"][0]["data"] == {
+        "values": []
+    }
+
+
+def test_what_cannot_be_drawn_is_an_error() -> None:
+    stream = loads()
+    with pytest.raises(TypeMismatch, match="chart: column 'k' holds no numbers; it is a string"):
+        stream.chart("k")
+    with pytest.raises(TypeMismatch, match="chart: no column holds numbers"):
+        stream.select("k").chart()
+    with pytest.raises(UnknownColumn, match="chart: no column 'w'"):
+        stream.chart("w")
+    many = sq.points(pa.table({"at": range(20_001), "v": range(20_001)}), time="at", name="s")
+    with pytest.raises(PlanError, match="chart: more than 20,000 events; found 20,001. Draw a coarser window"):
+        many.chart()
+    with pytest.raises(PlanError, match="save: a chart is saved as .svg or .png; found 'p.gif'"):
+        stream.chart().save("p.gif")
+
+
+def test_without_altair_and_vl_convert_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    chart = loads().chart()
+    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(SessionError, match=r"chart: Altair is not installed. pip install 'streamq\[notebook\]'"):
+        chart.altair
+    with pytest.raises(SessionError, match=r"chart: vl-convert is not installed. pip install 'streamq\[notebook\]'"):
+        chart.save(tmp_path / "p.svg")
