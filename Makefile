@@ -52,14 +52,16 @@ fuzz: java
 demo: java
 	$(PY) -m streamq.demo $(if $(EVENT_LOG),"$(EVENT_LOG)")
 
-# docs/language.md from the docstrings, the tables of docs/expressions.md from the functions, the pictures of docs/pictures.md
+# docs/language.md from the docstrings, the tables of docs/expressions.md from the functions, the pictures of docs/pictures.md, and
+# the site in site/
 docs: $(STAMP)
 	$(PY) scripts/language_page.py
 	$(PY) scripts/expressions_page.py
 	$(PY) scripts/page_pictures.py
+	$(PY) -m mkdocs build --quiet --strict
 
 bench: java
 	$(PY) -m benchmarks $(ARGS)
 
 clean:
-	rm -rf dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
