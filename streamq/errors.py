@@ -33,8 +33,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from streamq.html import fragment, heading, lines
-
 
 class StreamqWarning(UserWarning):
     """A warning about something odd that does not prevent the query from running."""
@@ -50,6 +48,9 @@ class StreamqError(Exception):
 
     def _repr_html_(self) -> str:
         """The kind of the error and its message, as a notebook shows an error that has been caught."""
+        # imported here, so that an error does not take it along to the workers
+        from streamq.html import fragment, heading, lines
+
         return fragment(heading(type(self).__name__), lines(str(self)))
 
 

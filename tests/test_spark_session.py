@@ -270,7 +270,7 @@ def test_report_prints_as_a_table() -> None:
         "  ok       Java           17 at /java\n"
         "  PROBLEM  worker pandas  no pandas; looked in <x>. Install it."
     )
-    assert "<th style='text-align:left'>worker pandas</th>" in report._repr_html_()
+    assert '<th scope="row">worker pandas</th>' in report._repr_html_()
     assert "looked in &lt;x&gt;" in report._repr_html_()
     assert str(Report(())) == "streamq doctor: all is well"
 

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq import html
 from streamq.errors import AmbiguousColumn, PlanError, sentence, unknown_column
 from streamq.plan.spark_types import wider
 from streamq.time import TIMESTAMP
@@ -84,10 +83,15 @@ class Schema:
 
     def table(self) -> str:
         """Return the columns with their types as an HTML table."""
+        # imported here, so that a schema does not take it along to the workers
+        from streamq import html
+
         rows = [(f.name, f.type.simpleString()) for f in self.fields]
         return html.tabulated(("column", "type"), rows, f"{self.shape} on {self.axis}", named=True)
 
     def _repr_html_(self) -> str:
+        from streamq import html
+
         return html.fragment(self.table())
 
     def describe(self) -> str:
