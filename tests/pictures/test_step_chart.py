@@ -63,6 +63,14 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
         stream.chart().save("p.gif")
 
 
+def test_a_chart_is_drawn_without_the_network_and_saved(tmp_path: Path) -> None:
+    chart = loads().chart(key="k", title="The load")
+    assert chart._repr_html_().startswith("<svg") and ">The load<" in chart.svg
+    assert chart.save(tmp_path / "p.svg").read_text(encoding="utf-8") == f"{chart.svg}\n"
+    assert chart.save(tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert chart.altair.to_dict()["title"] == chart.spec["title"]
+
+
 def test_without_altair_and_vl_convert_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
