@@ -1,4 +1,4 @@
-"""Write the pictures of docs/pictures.md: SVG files in docs/images, each drawn by the block of Python above it.
+"""Write the pictures of docs/pictures.md and docs/gallery.md: SVG files in docs/images, each drawn by the block above it.
 
 python scripts/page_pictures.py
 
@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[1] / "docs" / "pictures.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = (DOCS / "pictures.md", DOCS / "gallery.md")
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n!\[[^]]*\]\((images/\w+\.svg)\))?", re.MULTILINE | re.DOTALL)
 
@@ -25,15 +26,20 @@ def main() -> None:
 
 
 def drawings() -> Iterator[tuple[Path, str]]:
-    """Yield the files of the page's pictures, and the text that each should have."""
-    names: dict[str, Any] = {"__name__": "page"}
-    for code, file in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        if file:
+    """Yield the files of the pages' pictures, and the text that each should have."""
+    for page in PAGES:
+        names: dict[str, Any] = {"__name__": "page"}
+        for code, file in BLOCK.findall(page.read_text(encoding="utf-8")):
             *statements, last = ast.parse(code).body
-            exec(compile(ast.Module(statements, []), str(PAGE), "exec"), names)
+            if not file:
+                # blocks of pictures build on it, unless it only shows how something is written
+                if all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in (*statements, last)):
+                    exec(compile(code, str(page), "exec"), names)
+                continue
+            exec(compile(ast.Module(statements, []), str(page), "exec"), names)
             assert isinstance(last, ast.Expr), f"a block without a picture: {code}"
-            picture = eval(compile(ast.Expression(last.value), str(PAGE), "eval"), names)
-            yield PAGE.parent / file, picture.svg.replace("><", ">\n<") + "\n"
+            picture = eval(compile(ast.Expression(last.value), str(page), "eval"), names)
+            yield page.parent / file, picture.svg.replace("><", ">\n<") + "\n"
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 from numbers import Number
 from typing import Any
+
+from streamq.markup import markup_text
 
 STYLE = """
   .streamq { font: 14px/1.5 system-ui, sans-serif; color-scheme: light dark; }
@@ -34,12 +35,12 @@ def fragment(*parts: str) -> str:
 
 def heading(text: str) -> str:
     """Return a text as a heading."""
-    return f"<h2>{escape(text)}</h2>"
+    return f"<h2>{markup_text(text)}</h2>"
 
 
 def lines(text: str) -> str:
     """Return a text of several lines, which keeps its spaces."""
-    return f"<pre>{escape(text)}</pre>"
+    return f"<pre>{markup_text(text)}</pre>"
 
 
 def tabulated(
@@ -56,8 +57,8 @@ def tabulated(
     """
     rows = list(rows)
     shown = "".join(f"<tr>{_cells(row, named)}</tr>" for row in rows[:most])
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
-    above = f"<caption>{escape(caption)}</caption>" if caption else ""
+    head = "".join(f'<th scope="col">{markup_text(name)}</th>' for name in headings)
+    above = f"<caption>{markup_text(caption)}</caption>" if caption else ""
     top = f"<thead><tr>{head}</tr></thead>" if headings else ""
     more = f"<div>... {len(rows) - most} more rows</div>" if len(rows) > most else ""
     return f"<table>{above}{top}<tbody>{shown}</tbody></table>{more}"
@@ -67,7 +68,7 @@ def values(value: Any) -> str:
     """Return plain values as HTML: a mapping is a table of its names and values, a list of mappings has a row for each."""
     if isinstance(value, Mapping):
         rows = "".join(
-            f'<tr><th scope="row">{escape(str(key))}</th>{_value_cell(one)}</tr>' for key, one in value.items()
+            f'<tr><th scope="row">{markup_text(str(key))}</th>{_value_cell(one)}</tr>' for key, one in value.items()
         )
         return f"<table><tbody>{rows}</tbody></table>" if rows else "none"
     if isinstance(value, list | tuple):
@@ -93,7 +94,7 @@ def _cell(value: Any) -> str:
 def _text(value: Any) -> str:
     """Return a value as text, cut if it is very long; None is NULL."""
     text = "NULL" if value is None else str(value)
-    return escape(text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)")
+    return markup_text(text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)")
 
 
 class Readout(dict[str, Any]):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 from typing import Final
 
 from streamq.compiler.explain_html import Section
+from streamq.markup import markup_text
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import render, shown_part, shown_pattern
 from streamq.patterns.picture_words import PictureWords
@@ -53,8 +53,8 @@ def picture_section(program: Program, text: str) -> Section:
     for name, definition in definitions.items():
         box, rest = _box(definition.pattern, words), render(Program((definition,))).split("\n")[2:]
         lines += [name, *_lines(box, "  ", "  "), *(f"  {line}" for line in rest)]
-        below = f'<div class="keeps">{"<br>".join(map(escape, rest))}</div>' if rest else ""
-        pictures.append(f"<div>{escape(name)}</div>{_boxes(box)}{below}")
+        below = f'<div class="keeps">{"<br>".join(map(markup_text, rest))}</div>' if rest else ""
+        pictures.append(f"<div>{markup_text(name)}</div>{_boxes(box)}{below}")
     data = {"text": text, "tree": lines}
     return Section("pattern", "pattern", lines, data, f"<style>{STYLE}</style>\n" + "\n".join(pictures))
 
@@ -82,8 +82,8 @@ def _boxes(box: Box) -> str:
     arrangement = "parts" if box.is_ordered else "parts alternatives"
     parts = (ARROW if box.is_ordered else "").join(map(_boxes, box.parts))
     below = f'<div class="{arrangement}">{parts}</div>' if box.parts else ""
-    keeps = f'<div class="keeps">keeps {escape(box.keeps)}</div>' if box.keeps else ""
-    return f'<div class="{kind}">{no}{escape(box.title)}{below}{keeps}</div>'
+    keeps = f'<div class="keeps">keeps {markup_text(box.keeps)}</div>' if box.keeps else ""
+    return f'<div class="{kind}">{no}{markup_text(box.title)}{below}{keeps}</div>'
 
 
 # boxes of parts
