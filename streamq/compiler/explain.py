@@ -19,6 +19,7 @@ from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.estimates import cost_line, expected_rates, rows_line
 from streamq.compiler.explain_graphs import plan_graph, rule_marks, stage_graph
 from streamq.compiler.explain_html import Section, page
+from streamq.compiler.measured import UNMEASURED, Measured
 from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
@@ -72,19 +73,21 @@ def explain(
     before: Sequence[Section] = (),
     expected: Expected | None = None,
     form: BatchForm | None = None,
+    measured: Measured = UNMEASURED,
 ) -> str:
     """Explain how plans are executed; ``mode`` selects one part (MODES), ``format`` is one of FORMATS.
 
     ``options``: the options of the streaming run. ``before``: parts to show first, each with its own mode. ``expected``: the
-    input from which rows and state are estimated. ``form``: the batch form that the user asks for. Raises PlanError for a mode or
-    format that does not exist, and for a form that no operator can take.
+    input from which rows and state are estimated. ``form``: the batch form that the user asks for. ``measured``: measurements of
+    a run. Raises PlanError for a mode or format that does not exist, and for a form that no operator can take.
     """
     modes = (*(part.mode for part in before), *MODES)
     if mode is not None:
         check_word(mode, modes, "mode", "explain")
     check_word(format, FORMATS, "format", "explain")
     asked = modes if mode is None else (mode,)
-    parts = [*(part for part in before if part.mode in asked), *explain_sections(plan, asked, options, expected, form)]
+    own = explain_sections(plan, asked, options, expected, form, measured)
+    parts = [*(part for part in before if part.mode in asked), *own]
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
@@ -109,6 +112,7 @@ def explain_sections(
     options: Options = RUN,
     expected: Expected | None = None,
     form: BatchForm | None = None,
+    measured: Measured = UNMEASURED,
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan = number_sources(plan)[0]
@@ -126,7 +130,7 @@ def explain_sections(
             partial(_notes, rates, expected, form),
             rule_marks(done, before=False),
         ),
-        "physical": lambda: _physical_part(as_results(done.plan), options, expected),
+        "physical": lambda: _physical_part(as_results(done.plan), options, expected, measured),
     }
     return [makers[mode]() for mode in MODES if mode in modes]
 
@@ -279,11 +283,11 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
 # stages
 
 
-def _physical_part(plan: Results, options: Options, expected: Expected | None) -> Section:
+def _physical_part(plan: Results, options: Options, expected: Expected | None, measured: Measured) -> Section:
     """Return the part on the run: outputs, their level of consistency, the policies of sources, and the stages.
 
     Each stage is shown with its buckets, baskets and their bound, what opens these, the cost, CTI rule and finality, and with
-    what it keeps for good, and the rows that it takes and keeps if input is expected.
+    what it keeps for good, the rows that it takes and keeps if input is expected, and those of a run if they are measured.
     """
     from streamq.compiler.stages import compile_stages
 
@@ -298,17 +302,22 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None) -
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
     # operators over one stream are one whatever its policy, which their plan therefore has not
     lags = {r.source.table: r.source.policy.progress.lag for r in program.sources if r.source}
-    frames = [f"stage {s.number + 1} of {len(program.stages)}, {_buckets(program, s.number)}" for s in program.stages]
+    count = len(program.stages)
+    frames = [
+        f"stage {number + 1} of {count}, {_buckets(program, number)}{measured.frame(number)}" for number in range(count)
+    ]
     for stage, frame in zip(program.stages, frames, strict=True):
         lines.append(frame)
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in (*rest, f"state: {hosted.name}")]
+            if hosted.name in measured.operators:
+                lines.append(f"    {measured.operators[hosted.name]}")
             node = program.nodes.get(program.relations[hosted.name].number)
             if expected is not None and node is not None:
                 lines.append(f"    {cost_line(node, rates, expected, lags, forms[hosted.name])}")
-    graph = partial(stage_graph, "stages", program, frames)
+    graph = partial(stage_graph, "stages", program, frames, measured)
     return Section("physical", "stages", lines, lines, graph=graph)
 
 

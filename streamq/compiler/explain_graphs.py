@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from streamq.compiler.measured import Measured
 from streamq.compiler.plan_graph import OperatorBox, OperatorBoxKind, PlanGraph
 from streamq.compiler.results import Results
 from streamq.compiler.rewriter import RewriteResult
@@ -53,10 +54,10 @@ def rule_marks(done: RewriteResult, *, before: bool) -> dict[str, str]:
     return shown
 
 
-def stage_graph(title: str, program: StagedPlan, frames: Sequence[str]) -> PlanGraph:
+def stage_graph(title: str, program: StagedPlan, frames: Sequence[str], measured: Measured) -> PlanGraph:
     """Return the graph of a run: sources, the operators with state in the frames of their stages, and results.
 
-    ``frames``: the titles of the stages.
+    ``frames``: the titles of the stages. ``measured``: measurements of a run; operators of the slowest stage are highlighted.
     """
     last = 2 * len(program.stages) + 1
     boxes = [
@@ -89,13 +90,15 @@ def stage_graph(title: str, program: StagedPlan, frames: Sequence[str]) -> PlanG
         for hosted in stage.hosted:
             operator, *details = program.titles[hosted.name]
             title, text = _split(operator, program.nodes.get(hosted.number))
+            so_far = measured.operators.get(hosted.name, "")
             boxes.append(
                 OperatorBox(
                     name=names[hosted.name],
                     kind=OperatorBoxKind.STATE,
                     title=title,
-                    text=text,
-                    details=tuple(details),
+                    text=f"{text}; {so_far}" if so_far else text,
+                    details=(*([so_far] if so_far else []), *details),
+                    mark="slowest stage" if measured.is_slowest(stage.number) else "",
                     band=2 * stage.number + 1,
                 )
             )

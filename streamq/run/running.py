@@ -279,12 +279,17 @@ class Run:
         busy_since = self._began_at if is_busy and history.last is None else None
         return why(self._program, history, status.state, reason=status.reason, busy_since=busy_since)
 
-    def explain(self, mode: str | None = None) -> None:
-        """Print the plans of the queries and how they run, as :meth:`Stream.explain` does for one query."""
+    def explain(self, mode: str | None = None, format: str = "text") -> None:
+        """Print the plans of the queries and how they run, as :meth:`Stream.explain` does for one query.
+
+        The stages also have the rows and the state of each operator so far, and the time of each stage in the last micro-batch.
+        """
         from streamq.compiler.explain import explain, print_explanation
+        from streamq.compiler.measured import Measured
 
         plans, options = self._launch.prepared.written, self._program.options
-        print_explanation(lambda format: explain(plans, mode, format, options), "text")
+        measured = Measured.of_metrics(self.metrics, self._program)
+        print_explanation(lambda format: explain(plans, mode, format, options, measured=measured), format)
 
     @property
     def progress(self) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
@@ -11,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
+from streamq.compiler.explain import explain
 from streamq.compiler.graph_layout import Layout, apart_at_least, layered
+from streamq.compiler.measured import Measured
+from streamq.compiler.results import Results
 from streamq.errors import PlanError
+from streamq.run.rehearsal import Rehearsal
 from tests.laws.cost_operators import OPERATORS, program
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -133,3 +139,24 @@ def test_mermaid_is_a_flowchart_of_one_plan() -> None:
     assert "where toll #gt; 1" in "\n".join(lines) and "<" not in "\n".join(lines).replace("-->", "")
     with pytest.raises(PlanError, match='Mermaid draws one plan; found mode=None. Give mode="logical"'):
         query().explain(format="mermaid")
+
+
+def test_the_stages_of_a_run_have_its_rows_its_state_and_the_slowest_stage() -> None:
+    run = Rehearsal(query())
+    run.arrive()
+    metrics = run.metrics
+    for stage in metrics["stages"]:
+        stage["time_ms"] = 12
+    metrics["stages"][-1]["time_ms"] = 40
+    measured = Measured.of_metrics(metrics, run.program)
+    text = explain(Results((query().plan,)), "physical", options=run.program.options, measured=measured)
+    assert re.search(r"so far: 0 rows inserted, 0 retracted; state: [1-9]\d* rows, [1-9]\d* bytes\n", text)
+    assert "buckets, 12 ms in the last micro-batch\n" in text and "40 ms in the last micro-batch, the slowest\n" in text
+    page = ElementTree.fromstring(
+        explain(Results((query().plan,)), "physical", "html", run.program.options, measured=measured)
+    )
+    boxes = [["".join(line.itertext()) for line in box.iter(f"{SVG}text")] for box in page.iter(f"{SVG}a")]
+    assert [box[0] for box in boxes if "slowest stage" in box] == ["inner join"]
+    assert all("so far" in " ".join(box) for box in boxes if box[0] in ("hopping", "inner join"))
+    alone = replace(measured, times={0: 12.0})
+    assert alone.frame(0).endswith("micro-batch") and alone.frame(1) == "" and not alone.is_slowest(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,7 +30,9 @@ def source(spark: SparkSession, folder: Path, late: str = "drop") -> sq.Stream:
     return sq.intervals(stream(spark, folder, STAYS), name=folder.name, **given)
 
 
-def test_a_join_with_an_idle_input_says_which(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_join_with_an_idle_input_says_which(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trips, zones = source(spark, tmp_path / "trips"), source(spark, tmp_path / "zones")
     query = trips.left_anti_join(zones, on="k")
     with query.run(buckets=2, checkpoint=str(tmp_path / "checkpoint")) as run:
@@ -52,6 +55,9 @@ def test_a_join_with_an_idle_input_says_which(spark: SparkSession, tmp_path: Pat
         assert metrics["sources"]["zones"]["cti"] is None
         # the events, their lifetimes, and the row of each, which waits
         assert metrics["stages"][-1]["state_rows"] == 3 * 3 and metrics["stages"][-1]["time_ms"] > 0
+        run.explain("physical")
+        assert re.search(r"buckets, \d+ ms in the last micro-batch", capsys.readouterr().out)
+        assert "trips" in run._repr_html_()
         progress = run.progress
         assert (progress["batch"], progress["rows"], progress["sources"]["trips"]["cti"]) == (2, 2, 18)
         assert progress["spark"]["batchId"] == 2
