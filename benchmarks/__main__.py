@@ -9,6 +9,7 @@ MODULES = {
     "batch": "benchmarks.batch_hopping",
     "batch_forms": "benchmarks.batch_forms",
     "datacell": "benchmarks.datacell",
+    "datacell_on_spark": "benchmarks.datacell_on_spark",
     "chunks": "benchmarks.chunks",
     "mixed_aggregates": "benchmarks.mixed_aggregates",
     "numbered_windows": "benchmarks.numbered_windows",

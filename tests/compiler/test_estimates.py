@@ -48,6 +48,7 @@ def windows_of(query: sq.Stream) -> tuple[Node, Operator]:
     return plan, node
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(
     rows=st.integers(1, 30),
