@@ -41,16 +41,16 @@ class Grid:
         return max(FIRST_INSTANT, min(INFINITY, self.offset + index * self.hop + self.size))
 
     def first_ending_after(self, t: int) -> int:
-        """Return the number of the first window that ends after instant t; for an infinite t, t itself."""
+        """Return the number of the first window that ends after t, at least FIRST_INSTANT; for an infinite t, t itself."""
         if t in (INFINITY, MINUS_INFINITY):
             return t
-        return (t - self.offset - self.size) // self.hop + 1
+        return max(FIRST_INSTANT, (t - self.offset - self.size) // self.hop + 1)
 
     def last_starting_before(self, t: int) -> int:
-        """Return the number of the last window that starts before instant t; for an infinite t, t itself."""
+        """Return the number of the last window that starts before t, at least FIRST_INSTANT; for an infinite t, t itself."""
         if t in (INFINITY, MINUS_INFINITY):
             return t
-        return (t - 1 - self.offset) // self.hop
+        return max(FIRST_INSTANT, (t - 1 - self.offset) // self.hop)
 
     def next_start(self, t: int) -> int:
         """Return the start of the first window that starts at instant t or later; for an infinite t, t itself."""

@@ -173,3 +173,39 @@ def test_mistakes_break_the_laws(old: str, new: str) -> None:
     )
     with mutant.in_place(), pytest.raises(AssertionError):
         laws()
+
+
+def test_a_clock_that_is_set_back_makes_no_pause_longer_than_a_hop() -> None:
+    pace = Pace(hops=HOPS, complete=HOPS.grid.floor_to_end(50 * HOP), begins=50 * HOP, ended=50 * HOP)
+    for back in (HOP, 3 * HOP, 40 * HOP):
+        now = 50 * HOP - back
+        assert 0 <= pace.after(49 * HOP, 1, now).begins - now <= HOP
+
+
+def test_pauses_are_suspended_for_a_while_and_released_for_good() -> None:
+    pacer = Pacer(HOPS, None, clock=lambda: 0)  # type: ignore[arg-type]
+    waits: list[bool] = []
+    pacer._released.wait = lambda timeout: waits.append(pacer._released.is_set()) or True  # type: ignore[method-assign, func-returns-value]
+    pacer.pause()
+    with pacer.suspended():
+        pacer.pause()
+    pacer.pause()
+    pacer.release()
+    with pacer.suspended():
+        pass
+    pacer.pause()
+    assert waits == [False, True, False, True]
+
+
+def test_a_source_that_would_count_as_idle_in_a_pause_is_refused() -> None:
+    times = t.table("at timestamp, v bigint", [])
+    for idle_after, is_refused in (("3 seconds", True), ("11 seconds", True), ("12 seconds", False)):
+        s = sq.points(times, "at", name="s", progress=sq.generate("1 second", idle_after=idle_after))
+        plan = s.tumbling_window("6 seconds").select(n=sq.count()).plan
+        if not is_refused:
+            assert hops_of([plan], "run").lag == SECOND
+            continue
+        with pytest.raises(
+            PlanError, match="run: a pause of trigger='adaptive' may last a hop, .* two hops at least, 12"
+        ):
+            hops_of([plan], "run")

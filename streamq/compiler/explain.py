@@ -119,7 +119,7 @@ def explain_sections(
     done = rewrite(plan)
     shared = share_windows(as_results(done.plan), options)
     rates = expected_rates(shared.plan, expected)
-    check_hint(form, shared.plan, "explain")
+    check_hint(form, done.plan, "explain")
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing, rule_marks(done, before=True)),
         "rules": lambda: _rules_part(done, shared),
@@ -329,7 +329,8 @@ def _savings(program: StagedPlan, plan: Results, options: Options) -> str:
     alone = [compile_stages(Results((one,)), own) for one, own in zip(plan.inputs, settings, strict=True)]
     operators, stages = sum(len(one.states) for one in alone), sum(len(one.stages) for one in alone)
     saved = f"{len(program.states)} instead of {operators} operators with state"
-    return f"shared: {saved}, {len(program.stages)} instead of {stages} stages if each result ran alone"
+    judging = "; one judges the late rows of a source for all" if len(program.states) > operators else ""
+    return f"shared: {saved}, {len(program.stages)} instead of {stages} stages if each result ran alone{judging}"
 
 
 def _buckets(program: StagedPlan, stage: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +67,7 @@ class PanelHistory:
         numbers, _ = row_numbers(self.payload.select(list(self.keys)), sense="order")
         _, firsts, groups = np.unique(numbers, return_index=True, return_inverse=True)
         rows = python_rows(self.payload.select(list(self.keys)).take(pa.array(firsts)))
-        return [", ".join(shown_value(v) for v in row.values()) for row in rows], groups.astype(np.int64)
+        return _told_apart([", ".join(shown_value(v) for v in row.values()) for row in rows]), groups.astype(np.int64)
 
     def labels(self, events: Sequence[int]) -> list[str]:
         """Return the payload of some events as text, without the key columns, which stand beside the lane."""
@@ -142,6 +143,16 @@ def answer_history(
         has_points=has_points,
         is_windows=is_windows,
     )
+
+
+def _told_apart(texts: Sequence[str]) -> list[str]:
+    """Return the texts, those that equal an earlier one with a number behind: NULL, and the text NULL."""
+    seen: Counter[str] = Counter()
+    distinct = []
+    for text in texts:
+        seen[text] += 1
+        distinct.append(text if seen[text] == 1 else f"{text} ({seen[text]})")
+    return distinct
 
 
 __all__ = [

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.aggregates.counts import COUNT
-from streamq.choices import OutputForm, Stamp, choose_word
+from streamq.choices import OutputForm, Stamp, check_word
 from streamq.errors import PlanError, column_names, sentence
 from streamq.operators import Source, WindowAggregate
 from streamq.operators.member_operator import BOUNDS, MemberOperator
@@ -45,14 +45,14 @@ def draw_query(
     title: str | None,
 ) -> Picture:
     """Return the picture of a query over the tables of its sources; the arguments are those of ``Stream.plot``."""
-    form = choose_word(OutputForm, output, "output", "plot")
-    if form == OutputForm.UPSERT:
-        raise PlanError(sentence("plot", "an upsert is no history", "", "Say output='final' or 'changelog'."))
+    check_word(output, (OutputForm.FINAL, OutputForm.CHANGELOG), "output", "plot")
+    if not isinstance(title, str | None):
+        raise PlanError(sentence("plot", "title is a text", f"found {title!r}"))
     # equal queries have equal pictures, whatever numbers their unnamed sources have
     plan, names = number_sources(plan)
     in_memory = tables_in_memory(plan, {names[name]: table for name, table in tables.items() if name in names}, rows)
-    drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.of(plan, key))
-    histories = drawing.changelog() if form == OutputForm.CHANGELOG else drawing.final()
+    drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.of(plan, key, "plot"))
+    histories = drawing.changelog() if output == OutputForm.CHANGELOG else drawing.final()
     return Picture(title or drawing.title, histories, _section(between, plan.schema.axis))
 
 
@@ -66,7 +66,7 @@ def chart_query(
     title: str,
 ) -> StepChart:
     """Return the chart of a query's answer; the arguments are those of ``Stream.chart``."""
-    keys = _KeyChoice.of(plan, key).for_schema(plan.schema)
+    keys = _KeyChoice.of(plan, key, "chart").for_schema(plan.schema)
     drawn = number_columns(plan.schema, columns, keys)
     answer = compute_answer(plan, tables, until, "chart")
     history = answer_history(answer, title, plan.schema.axis, keys, has_points=_has_points(plan))
@@ -94,15 +94,15 @@ class _KeyChoice:
         self.candidates = candidates
 
     @classmethod
-    def of(cls, plan: Node, key: str | Sequence[str] | None) -> _KeyChoice:
-        """Return the user's choice, or the query's; raise UnknownColumn for columns that no panel has."""
+    def of(cls, plan: Node, key: str | Sequence[str] | None, verb: str) -> _KeyChoice:
+        """Return the user's choice, or the query's; raise UnknownColumn, worded for ``verb``, for columns that no panel has."""
         if key is None:
             return cls([keys for node in reversed(nodes(plan)) for keys in _keys_of(node)])
-        names = column_names(key, "plot", "key")
+        names = column_names(key, verb, "key")
         drawn = [plan, *(node for node in nodes(plan) if isinstance(node, Source))]
         for name in names:
             if not any(name in node.schema.names for node in drawn):
-                plan.schema.unknown(name, "plot")
+                plan.schema.unknown(name, verb)
         return cls([names])
 
     def for_schema(self, schema: Schema) -> tuple[str, ...]:

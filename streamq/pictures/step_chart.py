@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from streamq.errors import PlanError, SessionError, TypeMismatch, sentence
+from streamq.markup import shortened_to_width
 from streamq.pictures.palette import LIGHT
 from streamq.pictures.panel_history import PanelHistory
 from streamq.plan.schema import Schema
@@ -176,9 +177,9 @@ def _panel(column: str, points: list[dict[str, Any]], history: PanelHistory, key
         "encoding": {"x": x, "y": y, "detail": {"field": "run", "type": "nominal"}, **own_colour},
     }
     names = {
-        "data": {"values": list(ends.values())},
+        "data": {"values": [{**end, "name": shortened_to_width(end["key"], 11, 120)} for end in ends.values()]},
         "mark": {"type": "text", "align": "left", "dx": 5, "color": LIGHT.text},
-        "encoding": {"x": x, "y": y, "text": {"field": "key", "type": "nominal"}},
+        "encoding": {"x": x, "y": y, "text": {"field": "name", "type": "nominal"}},
     }
     layers = [line, names] if history.keys and keys <= len(colours) else [line]
     return {"width": 720, "height": 160, "data": {"values": points}, "layer": layers}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from streamq.plan.node import Node, nodes
 from streamq.run.chunk_search import ChunkSearch, Slide
 from streamq.runtime.envelope import READINGS
 from streamq.runtime.readings import Readings, combine_readings
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +49,8 @@ class Hops:
 def hops_of(plans: Sequence[Node], verb: str) -> Hops:
     """Return the hops of queries: those of the windows with the least hop, and the greatest lag of the sources.
 
-    Raises PlanError, worded for ``verb``, if no windows are on a grid, or if time is no timestamps.
+    Raises PlanError, worded for ``verb``, if no windows are on a grid, if time is no timestamps, or if a source counts as idle
+    within two hops.
     """
     from streamq.operators.operator import Operator
     from streamq.operators.source import Source
@@ -63,6 +65,11 @@ def hops_of(plans: Sequence[Node], verb: str) -> Hops:
         raise PlanError(sentence(verb, wrong, observed, hint))
     lags = [node.policy.progress.lag for node in every if isinstance(node, Source)]
     grid = min(grids, key=lambda grid: grid.hop)
+    silences = [n.policy.progress.allowed_silence for n in every if isinstance(n, Source)]
+    if any(silence is not None and silence < 2 * grid.hop for silence in silences):
+        wrong = "a pause of trigger='adaptive' may last a hop, and a source would count as idle meanwhile"
+        hint = f"Give idle_after of two hops at least, {show_duration(2 * grid.hop, TIMESTAMP)}, or another trigger."
+        raise PlanError(sentence(verb, wrong, "a source has a shorter idle_after", hint))
     return Hops(grid=grid, lag=max((lag for lag in lags if lag < INFINITY), default=0))
 
 
@@ -91,7 +98,9 @@ class Pace:
         counted = self._counted(cti, rows, now)
         begins = now
         if counted.complete is not None and now < self.hops.due(counted.complete + self.hops.grid.hop):
-            begins = max(now, self.hops.next_chunk(self.begins, counted.search.chunks))
+            # a clock that has been set back makes no pause longer
+            chunk = self.hops.next_chunk(min(self.begins, now), counted.search.chunks)
+            begins = min(max(now, chunk), now + self.hops.grid.hop)
         return replace(counted, ended=now, begins=begins)
 
     def _counted(self, cti: int, rows: int, now: int) -> Pace:
@@ -152,6 +161,17 @@ class Pacer:
     def release(self) -> None:
         """End the pause, and make no more."""
         self._released.set()
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """End the pause, and make none in this context."""
+        was_released = self._released.is_set()
+        self._released.set()
+        try:
+            yield
+        finally:
+            if not was_released:
+                self._released.clear()
 
 
 def readings_in(batch: DataFrame) -> Readings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 import weakref
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -238,9 +239,11 @@ class Run:
 
     @spark_errors("query")
     def process_all_available(self) -> None:
-        """Wait until all rows that are now in the sources have been processed; meant for tests."""
-        if not (self._program.clock_policies and self._await_silence()):
-            self.query.processAllAvailable()
+        """Wait until all rows that are now in the sources have been processed, without pauses; meant for tests."""
+        pacer = self._launch.pacer
+        with nullcontext() if pacer is None else pacer.suspended():
+            if not (self._program.clock_policies and self._await_silence()):
+                self.query.processAllAvailable()
 
     def _await_silence(self) -> bool:
         """Wait for a micro-batch that begins from now on and brings no rows of the sources; return False if the query ends first.

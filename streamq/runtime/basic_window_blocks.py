@@ -17,6 +17,7 @@ from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.bins import bin_starts, in_bins
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.grid_baskets import PartialsBasket
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import merge_partial_rows
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -131,7 +132,9 @@ class BlocksBasket:
     def _read(self, state: KernelBaskets, bin: str, size: int) -> pa.Table | None:
         """Return the rows of a block, with the first window that contains it as a whole; None if it has none."""
         rows = state.read(BLOCKS, bin, self._merged)
-        return None if rows is None else with_column(rows, LO, ints(rows, HI) + (1 << size) - self.held.grid.n)
+        return (
+            None if rows is None else with_column(rows, LO, saturating(ints(rows, HI), (1 << size) - self.held.grid.n))
+        )
 
     def _merged(self, rows: pa.Table) -> pa.Table:
         """Return rows of blocks with one row for each group and block."""

@@ -21,6 +21,7 @@ from streamq.runtime.columnar import concat, group, ints, net_deltas, with_colum
 from streamq.runtime.event import LE, RE
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import HI, LO, BinSpans
 from streamq.runtime.parts import PartedBins
 from streamq.runtime.range_partials import INDEX, merge_partial_rows, net_partial_rows
@@ -148,7 +149,7 @@ class PartialsBasket:
 
     def _unpacked(self, table: pa.Table) -> pa.Table:
         """Return a stored table with the first windows of its ranges."""
-        return with_column(table, LO, ints(table, HI) - (self.grid.n - 1)) if self.low_is_known else table
+        return with_column(table, LO, saturating(ints(table, HI), 1 - self.grid.n)) if self.low_is_known else table
 
     def _compacted(self, table: pa.Table) -> pa.Table:
         """Return a stored table with its rows merged, again in the form to store."""

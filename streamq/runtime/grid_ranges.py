@@ -16,13 +16,14 @@ from streamq.time import FIRST_INSTANT, INFINITY
 def grid_index(x: Number, shift: int, hop: int, arithmetic: Arithmetic) -> Number:
     """Return ``floor((x - shift) / hop)`` without computing ``x - shift``, which could overflow at the ends of the axis."""
     whole, part = divmod(shift, hop)
-    index = arithmetic.quotient(x, hop) - whole
+    # numbers of windows a tick apart, which may lie before the axis, stay on it
+    index = arithmetic.moved(x, -whole) if hop == 1 else arithmetic.quotient(x, hop) - whole
     return index - arithmetic.choose(arithmetic.remainder(x, hop) < part, 1, 0) if part else index
 
 
 def first_ending_after(grid: Grid, t: Number, arithmetic: Arithmetic) -> Number:
     """Return the number of the first window with ``RE > t``."""
-    return grid_index(t, grid.offset + grid.size, grid.hop, arithmetic) + 1
+    return grid_index(t, grid.offset + grid.size - grid.hop, grid.hop, arithmetic)
 
 
 def last_starting_before(grid: Grid, t: Number, arithmetic: Arithmetic) -> Number:

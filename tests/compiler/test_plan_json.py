@@ -20,8 +20,11 @@ from streamq import functions as f
 from streamq.choices import LengthKind
 from streamq.compiler.constants_json import decoded, encoded
 from streamq.compiler.json_classes import expression_classes, value_classes
+from streamq.compiler.options import Options
 from streamq.compiler.plan_json import from_text, plan_from_json, plan_to_json, to_text
+from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import rewrite
+from streamq.compiler.shared_windows import share_windows
 from streamq.errors import PlanError
 from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Where, written_operators
@@ -29,7 +32,7 @@ from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
-from streamq.plan.node import NODES, Node, expanded, nodes
+from streamq.plan.node import NODES, Node, expanded, nodes, number_sources
 from streamq.progress.explicit import ExplicitCtis
 from streamq.sources.intervals import Intervals
 from streamq.testing.case import Case
@@ -124,7 +127,10 @@ def every_plan() -> list[Node]:
         "REPEAT(A AS x, 2, 5)",
     )
     more += [sq.cedr(f"EVENT E WHEN {pattern}", A=s) for pattern in patterns]
-    return plans + [q.plan for q in more] + [named, late.plan, early, bound]
+    both = [points.hopping_window(size, 2).select(n=sq.count()).plan for size in (8, 4)]
+    program = rewrite(number_sources(Results(tuple(both)))[0]).plan
+    shared = share_windows(as_results(program), Options(egresses=2 * Options().egresses))
+    return plans + [q.plan for q in more] + [named, late.plan, early, bound, *shared.plan.inputs]
 
 
 def rows(*given: Any) -> Any:

@@ -6,6 +6,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, StreamqWarning
+from streamq.run.rehearsal import Rehearsal
 from streamq.time import INFINITY
 from tests.judged import answer
 from tests.operators.window_answers import counts, members, spans
@@ -154,3 +155,12 @@ def test_windows_before_the_axis_begin_at_its_first_instant_and_what_follows_see
         snapshots = counts(windows.snapshot_window())
     assert snapshots[:2] == [(LEAST, LEAST + 7, 2), (LEAST + 7, LEAST + 17, 2)]
     assert counts(windows.per_window())[:2] == [(LEAST, LEAST + 7, 1), (LEAST, LEAST + 17, 1)]
+
+
+def test_windows_a_tick_apart_are_numbered_from_the_first_instant_on() -> None:
+    run = Rehearsal(spans((LEAST, LEAST + 1), (LEAST + 1, LEAST + 2)).hopping_window(20, 1).select(n=sq.count()))
+    run.arrive(intervals1=1)
+    run.arrive(intervals1=1)
+    assert [(r["start"], r["end"], r["n"]) for r in run.finish().to_pylist()][-2:] == [
+        (LEAST, LEAST + 20, 2), (LEAST + 1, LEAST + 21, 1),
+    ]  # fmt: skip

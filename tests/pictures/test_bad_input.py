@@ -91,7 +91,7 @@ def inverse_of_zero(v: Any) -> Any:
 
 ERRORS: dict[str, tuple[Any, type[StreamqError], str]] = {
     "key": (lambda: one(booth=1).plot(key="boot"), UnknownColumn, "plot: no column 'boot'; there are: booth. Did you"),
-    "output": (lambda: one().plot(output="upsert"), PlanError, "plot: an upsert is no history. Say output='final'"),
+    "output": (lambda: one().plot(output="upsert"), PlanError, "plot: output is 'final' or 'changelog'; found 'upsert'"),
     "between": (lambda: one().plot(between=(7, 5)), PlanError, "plot: between is a pair of instants, the first before"),
     "no pair": (lambda: one().plot(between=7), PlanError, "plot: between is a pair of instants; found 7."),
     "no event": (lambda: sq.events([(7, 5, {})]).plot(), InvalidEvent, "a row is no event: end not after start"),

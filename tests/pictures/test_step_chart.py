@@ -48,6 +48,14 @@ def test_values_that_are_no_finite_numbers_are_left_out() -> None:
     }
 
 
+def test_keys_that_read_alike_are_told_apart() -> None:
+    keys = [None, "NULL", "x" * 10_000, "x" * 10_001]
+    chart = sq.events([(1, 2, {"k": key, "v": 1.0}) for key in keys], name="s").chart(key="k")
+    (panel,) = chart.spec["vconcat"]
+    assert len({point["key"] for point in panel["data"]["values"]}) == len(keys)
+    assert {len(end["name"]) < 40 for end in panel["layer"][1]["data"]["values"]} == {True}
+
+
 def test_what_cannot_be_drawn_is_an_error() -> None:
     stream = loads()
     with pytest.raises(TypeMismatch, match="chart: column 'k' holds no numbers; it is a string"):

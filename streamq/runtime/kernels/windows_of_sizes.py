@@ -17,10 +17,12 @@ from streamq.grid import Grid
 from streamq.plan.partial import COUNT
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.grid_ranges import grid_index
 from streamq.runtime.kernel import Arrival, Clock, Output
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_windows import HI, LO, BinSpans
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.runtime.tick_arithmetic import ARRAYS
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -85,7 +87,12 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
         last = last if last == INFINITY else last - 1
         if first > last:
             return []
-        held = self._blocks.read_between(state, place.start(first), place.start(last), place.end(first))
+        begin = place.start(first)
+        if begin <= FIRST_INSTANT + place.basic.n:
+            # here windows would be numbered below the axis, so that basic windows alone say where they are
+            held = self._held.read(state, begin, INFINITY)
+        else:
+            held = self._blocks.read_between(state, begin, place.start(last), place.end(first))
         due = self._with_new(held, new)
         if due is None:
             return []
@@ -134,15 +141,18 @@ class _Placed:
 
         Before, they have those of the windows of ``basic``: HI is the first basic window, LO goes with the last.
         """
-        first, behind = ints(partials, HI), ints(partials, LO) + self.basic.n
-        low = (behind - self.size - self.offset + self.hop - 1) // self.hop
-        return with_column(with_column(partials, LO, low), HI, (first - self.offset) // self.hop)
+        first, low = ints(partials, HI), ints(partials, LO)
+        # a range that would begin before the axis is one basic window's
+        behind = np.where(low == FIRST_INSTANT, first + 1, low + self.basic.n)
+        low = grid_index(behind, self.size + self.offset - self.hop + 1, self.hop, ARRAYS)
+        return with_column(with_column(partials, LO, low), HI, grid_index(first, self.offset, self.hop, ARRAYS))
 
     def next_end(self, spans: BinSpans, c: int) -> int | None:
         """Return the end of the next window after ``c`` that has members; None without one."""
         ends, first = [], self.grid.first_ending_after(c)
         for low, high in spans.all():
-            lowest = (low + self.basic.n - self.size - self.offset + self.hop - 1) // self.hop
+            behind = low + self.basic.n if low > FIRST_INSTANT else low
+            lowest = (behind - self.size - self.offset + self.hop - 1) // self.hop
             if (high - self.offset) // self.hop >= first:
                 ends.append(self.grid.end(max(lowest, first)))
         return min(ends, default=None)
