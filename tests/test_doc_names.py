@@ -200,6 +200,9 @@ def in_library(name: str) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_what_stands_in_backticks_exists(page: Path) -> None:
     text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    if page.name == "coming_from.md":
+        # the first column has the names of other systems
+        text = re.sub(r"^\|[^|]*\|", "|", text, flags=re.MULTILINE)
     assert [code for code in dict.fromkeys(TICKED.findall(text)) if not exists(code.strip(), page)] == []
 
 

@@ -203,5 +203,6 @@ def test_text_stands_out_from_what_is_behind_it(palette: object) -> None:
     assert len({surface for surface, _ in palette.keys}) == len(palette.keys)
 
 
+@pytest.mark.slow
 def test_the_pictures_of_the_page_are_those_of_its_code() -> None:
     assert [file.name for file, text in drawings() if file.read_text(encoding="utf-8") != text] == [], "make docs"

@@ -71,6 +71,7 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
         stream.chart().save("p.gif")
 
 
+@pytest.mark.slow
 def test_a_chart_is_drawn_without_the_network_and_saved(tmp_path: Path) -> None:
     chart = loads().chart(key="k", title="The load")
     assert chart._repr_html_().startswith("<svg") and ">The load<" in chart.svg
