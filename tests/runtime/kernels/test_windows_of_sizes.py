@@ -109,8 +109,8 @@ def test_rows_are_those_of_windows_by_themselves(seed: int, stamp: str) -> None:
 KERNEL = "streamq/runtime/kernels/windows_of_sizes.py"
 MISTAKES = {
     "blocks reach beyond shorter windows": Edit(KERNEL, "place.end(first))", "place.start(first) + self.window.n)"),
-    "basic windows before a window": Edit(KERNEL, "low = (behind - self.size", "low = (behind - 1 - self.size"),
-    "offsets that do not fit": Edit(KERNEL, "(first - self.offset) // self.hop)", "first // self.hop)"),
+    "basic windows before a window": Edit(KERNEL, "grid_index(behind, self.size", "grid_index(behind - 1, self.size"),
+    "offsets that do not fit": Edit(KERNEL, "grid_index(first, self.offset,", "grid_index(first, 0,"),
     "what longer windows need is dropped": Edit(KERNEL, "self._forget(state, least)", "self._forget(state, least + 5)"),
 }
 
