@@ -10,14 +10,9 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """The characters that XML does not allow, not even escaped: control characters, halves of surrogate pairs."""
 
 
-def legal_text(text: str) -> str:
-    """Return a text with U+FFFD in place of characters that XML does not have."""
-    return _ILLEGAL.sub("\ufffd", text)
-
-
 def markup_text(text: str) -> str:
     """Return a text as the content of an element or an attribute; a character that XML does not have becomes U+FFFD."""
-    return escape(legal_text(text))
+    return escape(_ILLEGAL.sub("\ufffd", text))
 
 
 def element(name: str, *content: str, **attributes: str | float) -> str:
@@ -52,10 +47,10 @@ def shortened_to_width(text: str, size: float, width: float) -> str:
     text = " ".join(text[:500].split())
     if text_width(text, size) <= width:
         return text
-    kept = text
-    while kept and text_width(kept + "…", size) > width:
-        kept = kept[:-1]
-    return f"{kept}…" if len(kept) > 1 else ""
+    shown = text
+    while shown and text_width(shown + "…", size) > width:
+        shown = shown[:-1]
+    return f"{shown}…" if len(shown) > 1 else ""
 
 
-__all__ = ["element", "legal_text", "markup_text", "shortened_to_width", "text_width"]
+__all__ = ["element", "markup_text", "shortened_to_width", "text_width"]

@@ -145,8 +145,8 @@ class _Windows:
 
     def may_read(self, longest: _Windows) -> bool:
         """Return True if these windows may read the basic windows of others, which are longer, or come more often."""
-        is_stream = _grid_key(self.node, longest.window) == longest.key
-        fits = is_stream and longest.is_final and consists_of_basic(self.window, longest.window)
+        reads_same_stream = _grid_key(self.node, longest.window) == longest.key
+        fits = reads_same_stream and longest.is_final and consists_of_basic(self.window, longest.window)
         return fits and self.may_be_shorter and _by_length(self) < _by_length(longest)
 
 
@@ -159,17 +159,17 @@ def _by_length(windows: _Windows) -> tuple[int, int, int]:
 def _windows(plan: Results, options: Options) -> list[_Windows]:
     """Return the windows of a plan that merge partial results."""
     unsettled = unsettled_nodes(plan, options.egresses)
-    # operators and results that hear the CTI of what they read
-    hearing = [node for node in nodes(plan) if isinstance(node, Operator) and node.keeps_state]
-    below = {node.digest for top in hearing for child in top.children for node in _stateless(child)}
+    # operators with state need the CTI of the windows below them, and so do results with CTIs
+    cti_readers = [node for node in nodes(plan) if isinstance(node, Operator) and node.keeps_state]
+    below = {node.digest for top in cti_readers for child in top.children for node in _stateless(child)}
     for result, egress in zip(plan.inputs, options.egresses, strict=True):
         below |= {node.digest for node in _stateless(result) if egress.ctis}
-    found = []
+    windows = []
     for node in nodes(plan):
         if isinstance(node, MergePartials):
             is_final, part = node.digest not in unsettled, node.input
             are_points = part.input.schema.shape == POINT and not part.input.traits.retracts
-            found.append(
+            windows.append(
                 _Windows(
                     node=node,
                     key=_grid_key(node, part.window),
@@ -177,7 +177,7 @@ def _windows(plan: Results, options: Options) -> list[_Windows]:
                     may_be_shorter=is_final and are_points and node.digest not in below,
                 )
             )
-    return found
+    return windows
 
 
 def _stateless(top: Node) -> list[Node]:

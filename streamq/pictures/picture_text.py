@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from streamq import html
-from streamq.markup import legal_text
 from streamq.pictures.density import DensityChart
 from streamq.pictures.panel_drawing import MOST_CTIS, Panel
 from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory, shown_value
@@ -68,10 +67,7 @@ def table_of(panel: Panel) -> str:
         header, rows = ["key", "from", "to", "alive"], list(_bin_rows(panel, panel.chart))
     else:
         header, rows = _event_rows(panel.history)
-    cells = [[legal_text(value) for value in row] for row in rows]
-    return html.tabulated(
-        [legal_text(name) for name in header], cells, legal_text(panel.history.title), most=len(cells)
-    )
+    return html.tabulated(header, rows, panel.history.title, most=len(rows))
 
 
 def _event_rows(history: PanelHistory) -> tuple[list[str], list[list[str]]]:

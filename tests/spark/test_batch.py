@@ -159,7 +159,7 @@ def test_files_are_read_for_the_columns_that_a_query_reads(spark: SparkSession, 
 
 
 def test_a_hint_and_expected_rows_choose_another_form_and_not_another_answer(spark: SparkSession) -> None:
-    """Of three kinds of windows those take the form that can; ``test_merging.py`` compares the forms of merging."""
+    """Three kinds of windows are asked, and those that can take the form; ``test_merging.py`` compares the forms of merging."""
     points = t.table("at bigint, k bigint, v bigint", [(7 * i % 90, i % 3, i) for i in range(60)])
     lives = t.table("a bigint, b bigint, v bigint", [(i, i + 1 + i % 7, i) for i in range(0, 90, 2)])
     s = sq.points(frame(spark, points), "at", name="s").group_by("k")

@@ -26,7 +26,7 @@ LATE = {"from": 3, "to": 5, "k": "a", "v": 1, "w": 0.5}
 
 
 def test_each_result_goes_into_its_own_sink(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """As final rows, as a changelog with CTIs and as upserts; some over one window, or windows of two sizes, one of no state."""
+    """The results are final rows, a changelog with CTIs and upserts, over one window, windows of two sizes, and no state."""
     tables = {n: intervals(seed, 30) for seed, n in enumerate("lr")}
     land(tmp_path / "l", [tables["l"].slice(0, 20), tables["l"].slice(20)])
     land(tmp_path / "l", [pa.Table.from_pylist([LATE], schema=SCHEMA)], first=2)

@@ -159,7 +159,7 @@ LONG, SHORT = windows(12, 1, "n"), windows(4, 2, "sum")
 def test_windows_share_what_longer_ones_hold(
     queries: list[sq.Stream], outputs: Any, kernels: list[list[tuple[int, int]]] | None
 ) -> None:
-    """Of final rows over points, which only results without CTIs read; no more basic windows are held than by each alone."""
+    """Windows share if final rows over points go to results without CTIs alone, and no more basic windows are held than apart."""
     program = program_of(queries, [outputs] * len(queries))
     assert shown(program) == (kernels or [[(4, 2)], [(8, 8)], [(12, 1)]])
 
@@ -209,7 +209,7 @@ def test_a_changelog_has_no_shorter_windows_of_final_rows() -> None:
 
 
 def test_the_next_row_comes_when_it_is_said_to() -> None:
-    """Where ``why()`` says which progress the next windows wait for: at that CTI, and no tick before."""
+    """The CTI that ``why()`` says the next windows wait for brings their rows, and no tick before does."""
     run = ChangingRun(LONG, SHORT, windows(2, 5, "n"))
     run.batch({"s": points(2, late=False).slice(0, 30)})
     for _ in range(3):
