@@ -67,7 +67,7 @@ class PanelHistory:
         numbers, _ = row_numbers(self.payload.select(list(self.keys)), sense="order")
         _, firsts, groups = np.unique(numbers, return_index=True, return_inverse=True)
         rows = python_rows(self.payload.select(list(self.keys)).take(pa.array(firsts)))
-        return _told_apart([", ".join(shown_value(v) for v in row.values()) for row in rows]), groups.astype(np.int64)
+        return _distinct_labels([", ".join(shown_value(v) for v in row.values()) for row in rows]), groups.astype(np.int64)
 
     def labels(self, events: Sequence[int]) -> list[str]:
         """Return the payload of some events as text, without the key columns, which stand beside the lane."""
@@ -145,7 +145,7 @@ def answer_history(
     )
 
 
-def _told_apart(texts: Sequence[str]) -> list[str]:
+def _distinct_labels(texts: Sequence[str]) -> list[str]:
     """Return the texts, those that equal an earlier one with a number behind: NULL, and the text NULL."""
     seen: Counter[str] = Counter()
     distinct = []
