@@ -67,7 +67,8 @@ class PanelHistory:
         numbers, _ = row_numbers(self.payload.select(list(self.keys)), sense="order")
         _, firsts, groups = np.unique(numbers, return_index=True, return_inverse=True)
         rows = python_rows(self.payload.select(list(self.keys)).take(pa.array(firsts)))
-        return _distinct_labels([", ".join(shown_value(v) for v in row.values()) for row in rows]), groups.astype(np.int64)
+        labels = _distinct_labels([", ".join(shown_value(v) for v in row.values()) for row in rows])
+        return labels, groups.astype(np.int64)
 
     def labels(self, events: Sequence[int]) -> list[str]:
         """Return the payload of some events as text, without the key columns, which stand beside the lane."""
