@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,20 +45,30 @@ class DensityChart:
         return max((int(row.alive.max()) for row in self.rows if row.key is not None), default=1) or 1
 
 
-def density_chart(history: PanelHistory, axis: TimeAxis, groups: Ints, keys: int) -> DensityChart:
-    """Return the counts of a panel's events by key and bin; ``groups``: the number of each event's key, of ``keys``.
+def keys_with_rows(histories: Iterable[PanelHistory]) -> set[str]:
+    """Return the keys that have a row of their own in every panel with bins: those with the most events in all panels."""
+    counts: Counter[str] = Counter()
+    for history in histories:
+        keys, groups = history.key_groups
+        counts.update(dict(zip(keys, np.bincount(groups, minlength=len(keys)).tolist(), strict=True)))
+    by_count = sorted(counts, key=lambda key: (-counts[key], key))
+    return set(by_count if len(by_count) <= MOST_KEYS + 1 else by_count[:MOST_KEYS])
 
-    The keys with the most events have rows of their own. Cost: a sort of the events of each.
+
+def density_chart(history: PanelHistory, axis: TimeAxis, with_rows: Set[str]) -> DensityChart:
+    """Return the counts of a panel's events by key and bin, of the keys ``with_rows`` in rows of their own.
+
+    Cost: a sort of the events of each.
     """
+    keys, groups = history.key_groups
     bins = min(BINS, axis.high - axis.low)
     edges = [axis.low + (axis.high - axis.low) * i // bins for i in range(bins + 1)]
-    counts = np.bincount(groups, minlength=keys)
-    by_count = sorted(range(keys), key=lambda key: (-int(counts[key]), key))
-    own = sorted(by_count if keys <= MOST_KEYS + 1 else by_count[:MOST_KEYS])
+    counts = np.bincount(groups, minlength=len(keys))
+    own = [number for number, key in enumerate(keys) if key in with_rows]
     rows = [DensityRow(key, 1, int(counts[key]), _alive(history, groups == key, edges)) for key in own]
-    if len(own) < keys:
+    if len(own) < len(keys):
         others = ~np.isin(groups, own)
-        rows.append(DensityRow(None, keys - len(own), int(others.sum()), _alive(history, others, edges)))
+        rows.append(DensityRow(None, len(keys) - len(own), int(others.sum()), _alive(history, others, edges)))
     return DensityChart(edges, rows)
 
 
@@ -68,4 +79,4 @@ def _alive(history: PanelHistory, mask: np.ndarray, edges: Sequence[int]) -> Int
     return np.searchsorted(starts, highs, "left") - np.searchsorted(ends, lows, "right")
 
 
-__all__ = ["DensityChart", "DensityRow", "density_chart"]
+__all__ = ["DensityChart", "DensityRow", "density_chart", "keys_with_rows"]

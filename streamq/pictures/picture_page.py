@@ -14,9 +14,12 @@ import numpy as np
 from streamq import html
 from streamq.errors import PlanError, sentence
 from streamq.markup import element, markup_text, text_width
-from streamq.pictures.density import MOST_KEYS
+from streamq.pictures.bar_panel import BarPanel
+from streamq.pictures.bars import LABEL_SIZE, bar_chart
+from streamq.pictures.bin_panel import BinPanel
+from streamq.pictures.density import MOST_KEYS, density_chart, keys_with_rows
 from streamq.pictures.palette import style_sheet
-from streamq.pictures.panel_drawing import MARGIN, KeyColours, Panel, panel
+from streamq.pictures.panel import MARGIN, KeyColours, Panel
 from streamq.pictures.panel_history import PanelHistory
 from streamq.pictures.picture_text import describe, table_of
 from streamq.pictures.time_axis import TimeAxis, section
@@ -44,7 +47,7 @@ class Picture:
         instants = np.concatenate([np.concatenate([h.starts, h.ends, np.array(h.ctis, np.int64)]) for h in histories])
         low, high = section(instants) if between is None else between
         axis = TimeAxis(low, high, histories[0].axis, _gutter(histories), WIDTH - MARGIN)
-        self._panels = [panel(history, axis) for history in histories]
+        self._panels = [_panel(history, axis, histories) for history in histories]
         self.description = describe(self._panels)
 
     @cached_property
@@ -122,6 +125,17 @@ class Picture:
         return "\n".join(parts), bottom + AXIS_HEIGHT
 
 
+def _panel(history: PanelHistory, axis: TimeAxis, histories: Sequence[PanelHistory]) -> Panel:
+    """Return the panel of one of some histories on an axis: bars, or bins if there are too many for that."""
+    keys, groups = history.key_groups
+    bars = bar_chart(history, axis, groups.tolist())
+    if bars is not None:
+        return BarPanel(history=history, axis=axis, keys=keys, chart=bars)
+    keyed = [one for one in histories if one.keys == history.keys and not one.is_windows]
+    bins = density_chart(history, axis, keys_with_rows([history] if history.is_windows else keyed))
+    return BinPanel(history=history, axis=axis, keys=keys, chart=bins)
+
+
 def _gutter(histories: Sequence[PanelHistory]) -> float:
     """Return the room for the keys at the left of the axis."""
     texts = [history.key_groups[0] for history in histories if history.keys]
@@ -154,14 +168,17 @@ def _bands(windows: Panel, placed: Sequence[tuple[Panel, float]]) -> Iterator[st
 
 
 def _axis_marks(axis: TimeAxis, bottom: float) -> Iterator[str]:
-    """Yield the lines of an axis at round instants, with their labels below, and a date wherever it changes."""
+    """Yield the lines of an axis at round instants, with labels below where there is room, and a date wherever it changes."""
     yield element("line", x1=axis.left, x2=axis.right, y1=bottom, y2=bottom, class_="line")
+    room = {16: 0.0, 29: 0.0}
     for mark in axis.marks():
         x = axis.place(mark.at)
         yield element("line", x1=x, x2=x, y1=8, y2=bottom + 4, class_="line")
-        yield element("text", markup_text(mark.label), x=x, y=bottom + 16, class_="faint", text_anchor="middle")
-        if mark.day:
-            yield element("text", markup_text(mark.day), x=x, y=bottom + 29, class_="faint", text_anchor="middle")
+        for below, label in ((16, mark.label), (29, mark.day)):
+            half = text_width(label, LABEL_SIZE) / 2
+            if label and x - half >= room[below]:
+                room[below] = x + half + 4
+                yield element("text", markup_text(label), x=x, y=bottom + below, class_="faint", text_anchor="middle")
     if axis.kind == TIMESTAMP:
         yield element("text", "UTC", x=WIDTH - 4, y=bottom + 29, class_="faint", text_anchor="end")
 

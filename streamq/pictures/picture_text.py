@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from streamq import html
-from streamq.pictures.density import DensityChart
-from streamq.pictures.panel_drawing import MOST_CTIS, Panel
-from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory, shown_value
-from streamq.runtime.rendering import python_rows
+from streamq.pictures.panel import MOST_CTIS, Panel
+from streamq.pictures.panel_history import DELETED, PanelHistory
 from streamq.time import INFINITY, TIMESTAMP
-
-ALIVE, TAKEN_BACK = "", "taken back"
 
 
 def describe(panels: Sequence[Panel]) -> list[str]:
@@ -42,8 +37,7 @@ def _sentences(panel: Panel) -> Iterator[str]:
     beyond = int(((history.ends <= panel.axis.low) | (history.starts > panel.axis.high)).sum())
     if beyond:
         yield f"{_counted(beyond, noun)} outside the axis."
-    if isinstance(panel.chart, DensityChart):
-        yield f"Too many to draw one by one: columns count the {noun}s in each bin of time."
+    yield from panel.sentences(noun)
     if history.note:
         yield history.note
 
@@ -63,56 +57,8 @@ def _span(history: PanelHistory) -> str:
 
 def table_of(panel: Panel) -> str:
     """Return the table of a panel, as HTML: a row for each event, or for each bin that has events."""
-    if isinstance(panel.chart, DensityChart):
-        header, rows = ["key", "from", "to", "alive"], list(_bin_rows(panel, panel.chart))
-    else:
-        header, rows = _event_rows(panel.history)
+    header, rows = panel.rows()
     return html.tabulated(header, rows, panel.history.title, most=len(rows))
-
-
-def _event_rows(history: PanelHistory) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of a table of events, in order of appearance."""
-    rows = [
-        [*(shown_value(value) for value in payload.values()), history.instant(start), _end(history, end)]
-        for payload, start, end in zip(
-            python_rows(history.payload) if history.payload.column_names else [{}] * history.count,
-            history.starts.tolist(),
-            history.ends.tolist(),
-            strict=True,
-        )
-    ]
-    header = [*history.payload.column_names, "start", "end"]
-    if not history.is_gone.any():
-        return header, rows
-    return [*header, TAKEN_BACK], [[*row, _fate(history, event)] for event, row in enumerate(rows)]
-
-
-def _end(history: PanelHistory, end: int) -> str:
-    return "NULL" if end == INFINITY else history.instant(end)
-
-
-def _fate(history: PanelHistory, event: int) -> str:
-    """Return what became of an event: nothing, deleted, or the row that replaced it, counted from 1."""
-    match int(history.successors[event]):
-        case successor if successor == STANDS:
-            return ALIVE
-        case successor if successor == DELETED:
-            return "yes"
-        case successor:
-            return f"replaced by row {successor + 1}"
-
-
-def _bin_rows(panel: Panel, chart: DensityChart) -> Iterator[list[str]]:
-    """Yield the rows of a table of bins."""
-    for row in chart.rows:
-        for (low, high), alive in zip(pairwise(chart.edges), row.alive.tolist(), strict=True):
-            if alive:
-                yield [
-                    panel.row_title(row) or "all",
-                    panel.history.instant(low),
-                    panel.history.instant(high),
-                    f"{alive:,}",
-                ]
 
 
 __all__ = ["describe", "table_of"]

@@ -164,7 +164,8 @@ def _instant(t: int, axis: str) -> int | str:
 def _panel(column: str, points: list[dict[str, Any]], history: PanelHistory, keys: int) -> dict[str, Any]:
     """Return the chart of a column; the lines of keys have their names at their ends and in the legend."""
     time = {"type": "temporal", "scale": {"type": "utc"}, "title": "UTC"}
-    number = {"type": "quantitative", "scale": {"zero": False, "nice": False}, "title": None}
+    whole = {"tickMinStep": 1, "format": ",d"}
+    number = {"type": "quantitative", "scale": {"zero": False, "nice": False}, "title": None, "axis": whole}
     x = {"field": "at", **(time if history.axis == TIMESTAMP else number)}
     y = {"field": "value", "type": "quantitative", "title": column}
     colours = [border for _, border in LIGHT.keys]

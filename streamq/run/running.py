@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
 
 from streamq import html
 from streamq.choices import RunState
@@ -27,6 +28,7 @@ from streamq.run.moving import move_state
 from streamq.run.pacing import Pacer, hops_of
 from streamq.run.prepared_stream import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
+from streamq.run.recording import LOOK_EVERY, check_limits, record
 from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
 from streamq.run.sinks.sink import folder_name
 from streamq.run.source_status import allowed_silence
@@ -40,6 +42,8 @@ from streamq.time import instant_ticks
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from streamq.run.recording import Recorded
 
 
 @spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
@@ -294,6 +298,26 @@ class Run:
         measured = Measured.of_metrics(self.metrics, self._program)
         print_explanation(lambda format: explain(plans, mode, format, options, measured=measured), format)
 
+    @spark_errors("sample")
+    def sample(self, rows: int = 1_000, seconds: float = 10.0) -> Recorded:
+        """Return the first rows of the run's sources, as the micro-batches in which a second query reads them.
+
+        A micro-batch has a ``pyarrow.Table`` for each source that has rows in it, by the source's name; :meth:`Stream.trace`
+        takes them. The recording ends after ``rows`` rows of all sources, or ``seconds`` seconds; of a run that is over, also
+        when all that is there has been read. It begins where a new run would: files are read again from the first one, while a
+        source that counts from now on has other rows. The run goes on. Raises PlanError for a limit that is not positive.
+
+        ::
+
+            query.trace(run.sample(rows=200))
+        """
+        check_limits(rows, seconds)
+        prepared = self._launch.prepared
+        named = {r.source.shown_name(): prepared.tables[r.source.table] for r in self._program.sources if r.source}
+        folder = f"{self.checkpoint}/streamq/sample/{uuid4().hex}"
+        is_over = not self.query.isActive
+        return record(self._spark, named, folder, rows=rows, seconds=seconds, to_end=is_over)
+
     @property
     def progress(self) -> dict[str, Any]:
         """The last micro-batch: its number, duration, rows, results, the sources' CTIs and, under "spark", Spark's report.
@@ -390,9 +414,6 @@ class _Status:
 
 _INPUT_ENDED = "its stream has ended"
 """The reason for the end of a run whose input has ended."""
-
-LOOK_EVERY = 0.1
-"""The seconds between two looks at a run with a clock by somebody who waits until its sources have been read."""
 
 _RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
 """The last run of this process on each checkpoint."""

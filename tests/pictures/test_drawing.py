@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -145,12 +146,22 @@ def test_bins_count_the_events_that_live_in_them(seed: int) -> None:
     axis = (
         TimeAxis(-60 * 10**15, 90 * 10**15, "integer", 0.0, 1.0) if seed % 2 else TimeAxis(-60, 90, "integer", 0.0, 1.0)
     )
-    _, groups = history.key_groups
-    chart = density_chart(history, axis, groups, 3)
+    keys, groups = history.key_groups
+    chart = density_chart(history, axis, set(keys))
     lives = list(zip(history.starts.tolist(), history.ends.tolist(), groups.tolist(), strict=True))
     for row in chart.rows:
         for (low, high), alive in zip(pairwise(chart.edges), row.alive.tolist(), strict=True):
             assert alive == sum(start < high and end > low and key == row.key for start, end, key in lives)
+
+
+def test_panels_with_bins_have_rows_for_the_same_keys() -> None:
+    # the lower keys have more events, but most of those of the upper ones are in the answer
+    events = [(i, i + 3, {"k": k, "v": i * (k + 1)}) for k in range(30) for i in range(150 - k)]
+    picture = sq.events(events, name="s").where(lambda e: e.v % 30 < e.k).plot(key="k")
+    page = ElementTree.fromstring(picture.html)
+    tables = [{row[0].text or "" for row in table.iterfind(".//tbody/tr")} for table in page.iter("table")]
+    keys, same = ({text for text in table if text.isdigit()} for table in tables)
+    assert keys == same and len(keys) == 12 and len(tables[0] - keys) == len(tables[1] - keys) == 1
 
 
 def test_every_event_has_a_bar_and_a_row_of_the_table() -> None:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from streamq.errors import LateEvent
+from streamq.errors import LateEvent, PlanError
 from tests.spark.replay import land, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
@@ -58,6 +58,13 @@ def test_a_join_with_an_idle_input_says_which(
         run.explain("physical")
         assert re.search(r"buckets, \d+ ms in the last micro-batch", capsys.readouterr().out)
         assert "trips" in run._repr_html_()
+        sample = run.sample(rows=3)
+        assert [set(batch) for batch in sample] == [{"trips"}] * len(sample)
+        recorded = pa.concat_tables(batch["trips"] for batch in sample).sort_by("start")
+        assert recorded.equals(stays(*recorded["start"].to_pylist()))
+        assert recorded.num_rows == 3 and set(recorded["start"].to_pylist()) < {1, 10, 11, 20}
+        with pytest.raises(PlanError, match="sample: rows is a whole number of at least 1 \\(found 0\\)"):
+            run.sample(rows=0)
         progress = run.progress
         assert (progress["batch"], progress["rows"], progress["sources"]["trips"]["cti"]) == (2, 2, 18)
         assert progress["spark"]["batchId"] == 2
@@ -78,6 +85,7 @@ def test_an_instalment_holds_its_last_windows(spark: SparkSession, plain: None, 
     land(tmp_path / "stays", [stays(22)], first=1)
     run = query.run(**where)
     assert (run.why().verdict, run.why().waits[0].window) == ("filtered", (20, 30))
+    assert sum(batch["stays"].num_rows for batch in run.sample()) == 3
     assert run.metrics["sources"]["stays"]["rows"] == 3, "counted over all runs on the checkpoint"
 
 

@@ -1,0 +1,87 @@
+"""Record the first rows of a run's sources, by a query of its own beside the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from streamq.errors import PlanError, sentence
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    Recorded = list[dict[str, pa.Table]]
+    """Micro-batches: the rows of each source that has any, by the name of the source."""
+
+BATCH = "__batch"
+"""The column with the time of a recorded micro-batch, which Spark sets once for all of its rows."""
+
+LOOK_EVERY = 0.1
+"""The seconds between two looks at a query by somebody who waits for its rows."""
+
+
+def record(
+    spark: SparkSession, sources: Mapping[str, DataFrame], checkpoint: str, *, rows: int, seconds: float, to_end: bool
+) -> Recorded:
+    """Return the first rows of streaming DataFrames, as micro-batches; stop after so many rows in all, or so many seconds.
+
+    ``to_end``: end sooner if all that the sources have now has been read. ``checkpoint``: a folder of its own.
+    """
+    view = f"streamq_sample_{uuid4().hex}"
+    writer = _wide_rows(sources).limit(rows).writeStream.format("memory").queryName(view).outputMode("append")
+    writer = writer.option("checkpointLocation", checkpoint)
+    query = (writer.trigger(availableNow=True) if to_end else writer).start()
+    try:
+        _wait(query, rows, time.monotonic() + seconds)
+        table = spark.table(view).toArrow()
+    finally:
+        query.stop()
+        spark.catalog.dropTempView(view)
+    return list(_micro_batches(table, list(sources)))
+
+
+def check_limits(rows: object, seconds: object) -> None:
+    """Raise PlanError unless the limits of a recording are a positive number of rows, and of seconds."""
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+        raise PlanError(sentence("sample", "rows is a whole number of at least 1", f"found {rows!r}"))
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
+        raise PlanError(sentence("sample", "seconds is a number above 0", f"found {seconds!r}"))
+
+
+def _wide_rows(sources: Mapping[str, DataFrame]) -> DataFrame:
+    """Return one stream of the rows of all sources, each in a column of its own, and the time of the micro-batch."""
+    from pyspark.sql import functions as F
+
+    wide: DataFrame | None = None
+    for number, df in enumerate(sources.values()):
+        rows = df.select(F.struct(*(df[f"`{name}`"] for name in df.columns)).alias(f"s{number}"))
+        wide = rows if wide is None else wide.unionByName(rows, allowMissingColumns=True)
+    assert wide is not None, "a query has a source"
+    return wide.withColumn(BATCH, F.current_timestamp())
+
+
+def _wait(query: StreamingQuery, rows: int, until: float) -> None:
+    """Wait until a query has read so many rows, has ended, or time is up; raise the error it failed with."""
+    while query.isActive and time.monotonic() < until and sum(p.numInputRows for p in query.recentProgress) < rows:
+        time.sleep(LOOK_EVERY)
+    if not query.isActive:
+        query.awaitTermination()
+
+
+def _micro_batches(table: pa.Table, names: list[str]) -> Iterator[dict[str, pa.Table]]:
+    """Yield the micro-batches of a recording in order."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for at in pc.unique(table.column(BATCH)).sort():
+        batch = table.filter(pc.equal(table.column(BATCH), at))
+        parts = {}
+        for number, name in enumerate(names):
+            column = batch.column(f"s{number}").combine_chunks().drop_null()
+            if len(column):
+                parts[name] = pa.Table.from_struct_array(column)
+        yield parts
