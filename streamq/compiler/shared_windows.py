@@ -17,7 +17,7 @@ checkpoint does not have share new ones among themselves.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamq.compiler.options import Options
@@ -75,7 +75,7 @@ class GridPartials:
         grids = {reader.input.window: reader.input.window.basic_grid() for reader in self.readers}
         sizes = "".join(f", {window.shown(part.schema.axis)}" for window in grids if window != part.window)
         line = f"{len(self.readers)} windows {part.detail()}{'; also ' * bool(sizes)}{sizes.removeprefix(', ')}"
-        line += f"; a row is grouped, sent and held once, with {_values(part)} values instead of {alone}"
+        line += f"; a row is grouped, sent and held once, with {_counted(_values(part))} instead of {alone}"
         if not self.has_sizes:
             return line
         return (
@@ -92,17 +92,22 @@ class GridPartials:
 
 @dataclass(frozen=True)
 class SharedPlan:
-    """The plans of a program with their windows shared, and the partial results of each grid, in order."""
+    """The plans of a program with their windows shared, and the partial results of each grid, in order.
+
+    ``apart``: a sentence for each window over the stream, group and stamp of another that shares with none, with the reason.
+    """
 
     plan: Results
     windows: tuple[GridPartials, ...]
+    apart: tuple[str, ...]
 
 
 def share_windows(plan: Results, options: Options) -> SharedPlan:
     """Let the windows of rewritten plans share partial results, as in the checkpoint of ``options`` if there is one."""
     windows: list[GridPartials] = []
     chosen: dict[str, PartialSet] = {}
-    for is_final, shared in _sets(_windows(plan, options), options.placement.windows):
+    every = _windows(plan, options)
+    for is_final, shared in _sets(every, options.placement.windows):
         readers = tuple(shared.readers)
         partials = readers[0].input
         if len(readers) > 1 or not shared.equals(partials):
@@ -118,20 +123,35 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
                 windows=tuple(dict.fromkeys(hashes)),
             )
         )
-    return SharedPlan(_over_shared(plan, chosen), tuple(windows))
+    together = {reader.digest for one in windows if one.saves for reader in one.readers}
+    alone = [one for one in every if one.node.digest not in together]
+    return SharedPlan(_over_shared(plan, chosen), tuple(windows), tuple(_apart(alone, every)))
+
+
+def _apart(alone: Sequence[_Windows], every: Sequence[_Windows]) -> Iterator[str]:
+    """Yield for each of the windows that share with none why they do not share with the first others over their stream."""
+    pairs: set[frozenset[str]] = set()
+    for one in alone:
+        others = (other for other in every if other is not one and _grid_key(one.node, other.window) == other.key)
+        other = next(others, None)
+        pair = frozenset({one.node.digest, other.node.digest if other else ""})
+        if other is not None and pair not in pairs:
+            pairs.add(pair)
+            axis = one.node.schema.axis
+            yield f"{one.window.shown(axis)} apart from {other.window.shown(axis)}: {one.reason_apart_from(other)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Windows:
     """Windows of a plan: ``key`` is that of their grid. ``is_final``: only results with final rows read them.
 
-    ``may_be_shorter``: they may read the basic windows of longer ones.
+    ``own_basic_windows``: why they may not read the basic windows of longer ones, "" if they may.
     """
 
     node: MergePartials
     key: str
     is_final: bool
-    may_be_shorter: bool
+    own_basic_windows: str
 
     @property
     def window(self) -> Window:
@@ -147,7 +167,18 @@ class _Windows:
         """Return True if these windows may read the basic windows of others, which are longer, or come more often."""
         reads_same_stream = _grid_key(self.node, longest.window) == longest.key
         fits = reads_same_stream and longest.is_final and consists_of_basic(self.window, longest.window)
-        return fits and self.may_be_shorter and _by_length(self) < _by_length(longest)
+        return fits and not self.own_basic_windows and _by_length(self) < _by_length(longest)
+
+    def reason_apart_from(self, other: _Windows) -> str:
+        """Return why these windows do not share with others over the same stream, group and stamp."""
+        if any(_calls_code(one.node.input) or _text(one.node.input) is None for one in (self, other)):
+            return "windows that call a user's code have partial results of their own"
+        if self.is_final != other.is_final:
+            return "one sends final rows, the other rows that may be taken back"
+        shorter, longest = sorted((self, other), key=_by_length)
+        if not consists_of_basic(shorter.window, longest.window):
+            return "the shorter ones do not consist of the basic windows of the longer ones"
+        return shorter.own_basic_windows or "the checkpoint has them apart"
 
 
 def _by_length(windows: _Windows) -> tuple[int, int, int]:
@@ -168,13 +199,18 @@ def _windows(plan: Results, options: Options) -> list[_Windows]:
     for node in nodes(plan):
         if isinstance(node, MergePartials):
             is_final, part = node.digest not in unsettled, node.input
-            are_points = part.input.schema.shape == POINT and not part.input.traits.retracts
+            reasons = {
+                "rows of windows of several sizes are final": not is_final,
+                "their events are no points, or may be taken back": part.input.schema.shape != POINT
+                or part.input.traits.retracts,
+                "what reads the shorter ones needs their CTI": node.digest in below,
+            }
             windows.append(
                 _Windows(
                     node=node,
                     key=_grid_key(node, part.window),
                     is_final=is_final,
-                    may_be_shorter=is_final and are_points and node.digest not in below,
+                    own_basic_windows=next((reason for reason, holds in reasons.items() if holds), ""),
                 )
             )
     return windows
@@ -189,6 +225,10 @@ def _stateless(top: Node) -> list[Node]:
             reached[node.digest] = node
             todo += () if isinstance(node, Operator) and node.keeps_state else node.children
     return list(reached.values())
+
+
+def _counted(values: int) -> str:
+    return f"{values} value{'s' * (values > 1)}"
 
 
 def _values(part: PartialAggregate) -> int:

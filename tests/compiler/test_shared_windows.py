@@ -9,8 +9,12 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results, rewritten
+from streamq.compiler.shared_windows import share_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CheckpointError
+from streamq.plan.node import number_sources
 from streamq.runtime.identity import read_identity
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
@@ -113,6 +117,24 @@ def test_what_calls_a_users_code_is_not_shared(code: Any) -> None:
     own = windows().select(n=sq.sum(code("v")))
     other = windows().select(n=sq.count("v"), least=sq.min("w"))
     assert held(program_of([own, other], [FINAL, FINAL]))[1:] == held(program_of([other], [FINAL]))
+
+
+@pytest.mark.parametrize(
+    ("others", "outputs", "reason"),
+    [
+        ([windows(hop=10).select(n=sq.sum("v"))], (FINAL, FINAL), "their events are no points"),
+        ([summed()], (FINAL, CHANGELOG), "one sends final rows, the other rows that may be taken back"),
+        ([windows().select(n=sq.sum(OWN[0]("v")))], (FINAL, FINAL), "windows that call a user's code"),
+        ([S.hopping_window(10, 5).select(n=sq.sum("v")), summed()], (FINAL,) * 3, None),
+    ],
+    ids=["sizes", "outputs", "code", "another group"],
+)
+def test_windows_over_one_stream_that_do_not_share_say_why(
+    others: list[sq.Stream], outputs: Sequence[Any], reason: str | None
+) -> None:
+    root = number_sources(Results(tuple(query.plan for query in [counted(), *others])))[0]
+    apart = share_windows(rewritten(root), Options(egresses=tuple(outputs))).apart
+    assert (not apart) if reason is None else (len(apart) == 1 and reason in apart[0])
 
 
 def changed(before: Sequence[sq.Stream], *later: Sequence[sq.Stream], **how: Any) -> tuple[ChangingRun, list[pa.Table]]:
