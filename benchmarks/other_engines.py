@@ -1,6 +1,6 @@
 """Hopping windows by streamq, Flink SQL, Polars and DuckDB over the same files, in turn.
 
-    python -m benchmarks.other_engines [--rows 10000000] [--only flink polars duckdb] [--repeat 3] [--json FILE]
+    python -m benchmarks.other_engines [--rows 10000000] [--only flink polars duckdb] [--hops 60] [--repeat 3] [--json FILE]
 
 Points in time order, 1,000 keys, 60 events a key and hop; count, sum and maximum a key and window of n hops. All have two cores.
 
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -43,8 +43,7 @@ KEYS, DENSITY = 1_000, 60
 """The keys, and the events of each in a minute."""
 
 SCHEMA = "k bigint, ts timestamp, v double"
-HOPS = (1, 16, 60, 512)
-FLINK_HOPS = (60, 512)
+HOPS, FLINK_HOPS = (1, 16, 60, 512), (60, 512)
 FILES = 4
 JAVA = Path(__file__).parent / "flink" / "HoppingWindows.java"
 OPENED = ["--add-opens=java.base/java.util=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
@@ -213,26 +212,26 @@ def in_turn(ours: Way, other: Way, repeat: int) -> tuple[list[Seconds], list[Sec
     return [mine for mine, _ in pairs], [theirs for _, theirs in pairs]
 
 
-def against_polars(folder: Path, rows: int, repeat: int) -> Iterator[Cell]:
+def against_polars(folder: Path, rows: int, all_hops: Sequence[int], repeat: int) -> Iterator[Cell]:
     spark = session()
-    for hops in HOPS:
+    for hops in all_hops:
         check(counted_by_streamq(spark, folder, hops), counted_by_polars(folder, hops))
         ours, theirs = partial(batch, spark, folder, hops), partial(polars, folder, hops)
         yield Cell("Polars", "batch, Parquet", hops, rows, *in_turn(ours, theirs, repeat))
 
 
-def against_duckdb(folder: Path, rows: int, repeat: int) -> Iterator[Cell]:
+def against_duckdb(folder: Path, rows: int, all_hops: Sequence[int], repeat: int) -> Iterator[Cell]:
     spark, connection = session(), duckdb_connection()
-    for hops in HOPS:
+    for hops in all_hops:
         check(counted_by_streamq(spark, folder, hops), counted_by_duckdb(folder, hops))
         ours, theirs = partial(batch, spark, folder, hops), partial(duckdb, connection, folder, hops)
         yield Cell("DuckDB", "batch, Parquet", hops, rows, *in_turn(ours, theirs, repeat))
 
 
-def against_flink(folder: Path, rows: int, repeat: int) -> Iterator[Cell]:
+def against_flink(folder: Path, rows: int, all_hops: Sequence[int], repeat: int) -> Iterator[Cell]:
     spark = session()
     ways = {"batch": batch, "stream": stream}
-    for hops in FLINK_HOPS:
+    for hops in all_hops:
         check(counted_by_streamq(spark, folder, hops), counted_by_flink(folder, hops))
         for name, way in ways.items():
             ours = [way(spark, folder, hops) for _ in range(repeat)]
@@ -262,18 +261,19 @@ def check(ours: tuple[int, int], theirs: tuple[int, int]) -> None:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine to measure against: the package that it needs, its files, and the fraction of the rows that it has."""
+    """An engine to measure against: the package that it needs, its files, the fraction of the rows that it has, and the hops."""
 
     package: str
     files: str
     share: float
-    cells: Callable[[Path, int, int], Iterator[Cell]]
+    hops: Sequence[int]
+    cells: Callable[[Path, int, Sequence[int], int], Iterator[Cell]]
 
 
 ENGINES = {
-    "polars": Engine("polars", "parquet", 1, against_polars),
-    "duckdb": Engine("duckdb", "parquet", 1, against_duckdb),
-    "flink": Engine("pyflink", "csv", 0.2, against_flink),
+    "polars": Engine("polars", "parquet", 1, HOPS, against_polars),
+    "duckdb": Engine("duckdb", "parquet", 1, HOPS, against_duckdb),
+    "flink": Engine("pyflink", "csv", 0.2, FLINK_HOPS, against_flink),
 }
 
 
@@ -282,6 +282,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--hops", type=int, nargs="*", help="the hops of a window, instead of those of each engine")
     parser.add_argument("--json", type=Path, default=Path("other_engines.json"))
     parser.add_argument("--job", nargs=3, metavar=("WAY", "FOLDER", "HOPS"), help="run one of streamq's jobs and end")
     options = parser.parse_args(arguments)
@@ -299,7 +300,7 @@ def main(arguments: list[str] | None = None) -> None:
         rows = int(options.rows * engine.share)
         with tempfile.TemporaryDirectory() as folder:
             generate(Path(folder), rows)
-            for cell in engine.cells(Path(folder) / engine.files, rows, options.repeat):
+            for cell in engine.cells(Path(folder) / engine.files, rows, options.hops or engine.hops, options.repeat):
                 print(cell.shown, flush=True)
                 cells.append({**asdict(cell), "ratio": cell.ratio})
     options.json.write_text(json.dumps({"rows": options.rows, "cells": cells}, indent=2))

@@ -4,7 +4,8 @@ Settings, each with points in time order, a micro-batch a file, ``sum, count, ma
 
 * dense: 2 M events a micro-batch, 1,000 keys, 60 events a key and hop, n = size / hop = 60, random doubles, against Spark's
   own hopping windows; cents: the same with amounts in cents (bigint), whose partial results compress;
-* keys: 200 k events a micro-batch, 20,000 keys, tumbling and n = 60, against Spark's own *tumbling* windows.
+* keys: 200 k events a micro-batch, 20,000 keys, tumbling and n = 60, against Spark's own *tumbling* windows;
+* matrix: 1,000 keys, by events a key and hop and by n, as many events a micro-batch as Spark copies in seconds; if named.
 
 Prints a table and writes JSON. ``python -m benchmarks.streaming_hopping --help``.
 """
@@ -16,6 +17,7 @@ import json
 import shutil
 import statistics
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +33,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import streamq as sq
 
 HOP_US = 60_000_000
+DENSITIES, HOPS = (100, 10, 1, 0.1), (1, 4, 16, 60)
+"""The cells of the matrix."""
+
+COPIES = 2_000_000
+"""The events of a micro-batch in the matrix, counted once for each window that they lie in; and at most ``MOST`` events."""
+
+MOST = 200_000
 AXIS = pa.timestamp("us", tz="UTC")
 RANDOM = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.float64())])
 """``v`` is a random double, which does not compress."""
@@ -150,6 +159,21 @@ def measure(setting: str, label: str, ran: Ran) -> Measured:
     )
 
 
+def matrix(spark: SparkSession, folder: Path, args: argparse.Namespace) -> Iterator[Measured]:
+    """Yield the measures of both sides by density and hops, and print their ratios."""
+    for density in DENSITIES:
+        for n in HOPS:
+            rows = int(min(MOST, COPIES / n) * args.scale)
+            files = folder / f"matrix-{density}-{n}"
+            generate(files, RANDOM, args.batches, rows, 1_000, density)
+            cell = f"{density} events, n={n}"
+            mine = measure(cell, "streamq", ours(spark, files, n))
+            other = measure(cell, "spark", native(spark, files, n))
+            print(f"{cell:20} {rows:9,} rows {other.batch_ms / mine.batch_ms:6.2f}", flush=True)
+            shutil.rmtree(files)
+            yield from (mine, other)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=6)
@@ -173,6 +197,8 @@ def main() -> None:
             results.append(measure("keys", "streamq n=60", ours(spark, folder / "keys", 60)))
             results.append(measure("keys", "spark tumbling", native(spark, folder / "keys", 1)))
             results.append(measure("keys", "streamq tumbling", ours(spark, folder / "keys", 1)))
+        if "matrix" in args.settings:
+            results += matrix(spark, folder, args)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
