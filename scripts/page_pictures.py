@@ -1,4 +1,4 @@
-"""Write the pictures of docs/pictures.md and docs/gallery.md: SVG files in docs/images, each drawn by the block above it.
+"""Write the pictures of pages: SVG files in docs/images, each drawn by the block above it.
 
 python scripts/page_pictures.py
 
@@ -8,13 +8,15 @@ A line ``![...](images/NAME.svg)`` below a block shows the value of the block's 
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (DOCS / "pictures.md", DOCS / "gallery.md")
+PAGES = (DOCS / "pictures.md", DOCS / "gallery.md", DOCS / "tutorial.md")
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n!\[[^]]*\]\((images/\w+\.svg)\))?", re.MULTILINE | re.DOTALL)
 
@@ -36,7 +38,8 @@ def drawings() -> Iterator[tuple[Path, str]]:
                 if all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in (*statements, last)):
                     exec(compile(code, str(page), "exec"), names)
                 continue
-            exec(compile(ast.Module(statements, []), str(page), "exec"), names)
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(ast.Module(statements, []), str(page), "exec"), names)
             assert isinstance(last, ast.Expr), f"a block without a picture: {code}"
             picture = eval(compile(ast.Expression(last.value), str(page), "eval"), names)
             yield page.parent / file, picture.svg.replace("><", ">\n<") + "\n"

@@ -1,4 +1,4 @@
-"""First queries: what a user of a feature writes first, as it stands in first_steps, language, patterns and modules of docs/.
+"""First queries: what a user of a feature writes first, as it stands in tutorial, language, patterns and modules of docs/.
 
 Faults in rooms drawn at random are verified with them. Data are left open, and no query is made for a fault to be seen.
 """
