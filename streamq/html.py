@@ -18,6 +18,7 @@ STYLE = """
   .streamq caption { text-align: left; font-weight: 600; padding: .2em .7em .2em 0; }
   .streamq th, .streamq td { text-align: left; vertical-align: top; padding: .15em .7em;
     border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
+  .streamq .view th, .streamq .view td.short { white-space: nowrap; }
   .streamq td.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
 
@@ -104,10 +105,14 @@ class Readout(dict[str, Any]):
         return fragment(values(self))
 
 
+def ipython_shell() -> Any:
+    """Return the IPython that runs this program, in a notebook or a terminal; None if there is none."""
+    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+
+
 def print_or_display(text: str, html: Callable[[], str], *, rich: bool = True) -> None:
     """Print a text or, in a notebook and if ``rich``, display its HTML; a terminal of IPython prints the text, too."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if shell is None or not rich:
+    if ipython_shell() is None or not rich:
         print(text)
         return
     from IPython.display import display
@@ -115,4 +120,15 @@ def print_or_display(text: str, html: Callable[[], str], *, rich: bool = True) -
     display({"text/plain": text, "text/html": html()}, raw=True)
 
 
-__all__ = ["LONGEST", "MOST_ROWS", "Readout", "fragment", "heading", "lines", "print_or_display", "tabulated", "values"]
+__all__ = [
+    "LONGEST",
+    "MOST_ROWS",
+    "Readout",
+    "fragment",
+    "heading",
+    "ipython_shell",
+    "lines",
+    "print_or_display",
+    "tabulated",
+    "values",
+]

@@ -117,10 +117,17 @@ def exists(code: str, page: Path) -> bool:
     if re.fullmatch(r"[\w-]+\.(py|pyi|md|ipynb|toml|txt|sh|properties)", code):
         return code in files()
     if match := re.fullmatch(r"([A-Za-z_][\w.]*)(\(.*\))?", code):
-        return name_exists(match[1].split("."))
+        return name_exists(match[1].split(".")) or code in extras()
     if match := re.fullmatch(r"([a-z_]\w*)=.*", code):
         return match[1] in arguments() | symbols()
     return True
+
+
+@functools.cache
+def extras() -> frozenset[str]:
+    """The names of the optional dependencies."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return frozenset(project["optional-dependencies"])
 
 
 def command_exists(command: str) -> bool:
@@ -137,10 +144,7 @@ def command_exists(command: str) -> bool:
             words = [word for word in rest if re.fullmatch("[a-z]+", word)]
             return any(path.exists() for path in there) and set(words) <= symbols()
         case ["pip", "install", wanted]:
-            extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-                "optional-dependencies"
-            ]
-            return set(re.findall(r"\[(.*)\]", wanted)) <= set(extras)
+            return set(re.findall(r"\[(.*)\]", wanted)) <= extras()
     return True
 
 

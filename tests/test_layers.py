@@ -12,7 +12,16 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "streamq"
 
 LAYERS = (
-    ("streamq.errors", "streamq.choices", "streamq.html", "streamq.keywords", "streamq.markup", "streamq.time"),
+    (
+        "streamq.errors",
+        "streamq.choices",
+        "streamq.html",
+        "streamq.keywords",
+        "streamq.markup",
+        "streamq.screens",
+        "streamq.time",
+        "streamq.views",
+    ),
     ("streamq.grid", "streamq.policies"),
     ("streamq.plan",),
     ("streamq.runtime",),

@@ -44,8 +44,8 @@ class RunHistory:
 
     ``last_with_results`` is the last micro-batch that wrote or took back rows. ``readings`` are the latest ones of the stages,
     ``inserted_before`` the number of rows that each kernel had returned before this run. ``late`` are totals by
-    ``source|reason``, ``late_before`` those before the last micro-batch. ``unseen`` counts micro-batches whose report Spark no
-    longer had.
+    ``source|reason``, ``late_before`` those before the last micro-batch. ``rows``, ``inserted`` and ``retracted`` count those of
+    this run. ``unseen`` counts micro-batches whose report Spark no longer had.
     """
 
     last: MicroBatch | None = None
@@ -54,6 +54,7 @@ class RunHistory:
     inserted_before: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     late_before: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
     inserted: int = 0
     retracted: int = 0
     unseen: int = 0
@@ -81,6 +82,7 @@ class RunHistory:
             inserted_before=self.inserted_before if self.readings else _inserted_before(micro_batch.readings),
             late=micro_batch.late or self.late,
             late_before=self.late,
+            rows=self.rows + micro_batch.rows,
             inserted=self.inserted + micro_batch.inserted,
             retracted=self.retracted + micro_batch.retracted,
             unseen=self.unseen + unseen,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import time
 import weakref
 from contextlib import nullcontext
@@ -30,14 +31,17 @@ from streamq.run.prepared_stream import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
 from streamq.run.recording import LOOK_EVERY, check_limits, record
 from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
+from streamq.run.run_view import RunLook
 from streamq.run.sinks.sink import folder_name
 from streamq.run.source_status import allowed_silence
 from streamq.run.temporary import temporary_folder
 from streamq.run.trigger import Trigger, trigger_of
 from streamq.run.watcher import Watcher
+from streamq.run.watching import Interrupt, NewestRows, watch_run
 from streamq.run.why import Why
 from streamq.runtime.identity import Identity
 from streamq.runtime.state_fit import MIGRATE
+from streamq.screens import screen_for_lines
 from streamq.time import instant_ticks
 
 if TYPE_CHECKING:
@@ -279,12 +283,51 @@ class Run:
             # Rows are held back, waiting for a row of trips at or after 2024-05-01 12:15:00 (delay 5 minutes).
             # ...
         """
-        status = self._status()
-        history = self._watcher.all_micro_batches(self.query)
+        return self._why(self._watcher.all_micro_batches(self.query), self._status())
+
+    def _why(self, history: RunHistory, status: _Status) -> Why:
+        """Return why there is no output, from a history and the status that it belongs to."""
         spark = self.query.status
         is_busy = status.state is RunState.RUNNING and spark["isTriggerActive"] and spark["isDataAvailable"]
         busy_since = self._began_at if is_busy and history.last is None else None
         return why(self._program, history, status.state, reason=status.reason, busy_since=busy_since)
+
+    @spark_errors("watch")
+    def watch(self, every: float = 1.0) -> None:
+        """Show what the run does, updated in place every ``every`` seconds, until it ends or has failed; an error is shown.
+
+        In a notebook it is the output of the cell, in a terminal rich redraws the last lines (``pip install
+        "streamq[terminal]"``), elsewhere it is a line whenever something has changed. It shows the rows a second, progress and
+        lag of each source, late and invalid rows, state, retractions, the phases of the last micro-batch, and the newest rows of
+        sinks that can be read back cheaply: the memory sink, and local folders of Parquet files. While nothing comes out it shows
+        why. An interrupt, Ctrl-C or the notebook's, stops watching, never the run. Raises PlanError for an ``every`` that is not
+        positive.
+
+        ::
+
+            run = query.run(sink="out", checkpoint="checkpoint")
+            run.watch()
+        """
+        if not every > 0:
+            raise PlanError(sentence("watch", "every is a positive number of seconds", f"found {every!r}"))
+        newest = NewestRows(self._spark, self._launch.arguments)
+        with Interrupt() as interrupt:
+            watch_run(lambda: self._run_look(newest), screen_for_lines(sys.stdout), lambda: interrupt.wait(every))
+
+    def _run_look(self, newest: NewestRows) -> RunLook:
+        """Return one look at the run; all its parts are of one micro-batch."""
+        # the state first: of a run that ends in between, the next look has the last micro-batch
+        status, history = self._status(), self._watcher.all_micro_batches(self.query)
+        return RunLook(
+            seconds=time.monotonic(),
+            name=self.name or "query",
+            line=progress_line(self._program, history, self.name),
+            metrics=self._with_pace(metrics(self._program, history, status.state)),
+            progress=progress_record(self._program, history),
+            why=self._why(history, status),
+            rows=history.rows,
+            newest=newest.after(history),
+        )
 
     def explain(self, mode: str | None = None, format: str = "text") -> None:
         """Print the plans of the queries and how they run, as :meth:`Stream.explain` does for one query.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
+import signal
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +15,8 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import LateEvent, PlanError
+from streamq.run.watching import GOES_ON, Interrupt, NewestRows, watch_run
+from streamq.screens import LineScreen
 from tests.spark.replay import land, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
@@ -40,7 +44,16 @@ def test_a_join_with_an_idle_input_says_which(
         assert run.why().verdict == "no_rows"
         assert run.progress["rows"] == 0 and run.metrics["sources"]["zones"]["rows"] == 0
         land(tmp_path / "trips", [stays(10, 11), stays(20, 1)])
-        run.process_all_available()
+        with Interrupt() as interrupt:
+            signal.raise_signal(signal.SIGINT)
+            run.process_all_available()
+            watch_run(
+                lambda: run._run_look(NewestRows(spark, run._launch.arguments)),
+                LineScreen(sys.stdout),
+                lambda: interrupt.wait(60),
+            )
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 2 and "idle_after" in lines[0] and lines[1].endswith(GOES_ON)
 
         why = run.why()
         assert (why.state, why.verdict) == ("running", "idle_input")
@@ -90,14 +103,21 @@ def test_an_instalment_holds_its_last_windows(spark: SparkSession, plain: None, 
 
 
 def test_a_line_a_micro_batch_and_the_end_of_it(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     land(tmp_path / "stays", [stays(1, 3), stays(15), stays(2)])
     query = source(spark, tmp_path / "stays", late="fail").tumbling_window(10).select(n=sq.count())
-    with caplog.at_level(logging.INFO, "streamq"), query.run(buckets=2, name="rooms", progress_log=True) as run:
+    arguments = {"buckets": 2, "name": "rooms", "sink": "memory", "progress_log": True}
+    with caplog.at_level(logging.INFO, "streamq"), query.run(**arguments) as run:
         with pytest.raises(LateEvent):
             run.process_all_available()
         why = run.why()
+        run.watch()
+        look = run._run_look(NewestRows(spark, run._launch.arguments))
+    assert re.fullmatch(
+        r"rooms: batch 1, 1 rows.*; The query has failed: .*behind the CTI.*\n", capsys.readouterr().out
+    )
+    assert look.newest == [[{"n": 2, "start": 0, "end": 10}]] and look.progress["spark"]["durationMs"]["addBatch"] > 0
     lines = [r.getMessage().partition(" in ") for r in caplog.records if r.name == "streamq"]
     assert [first for first, _, _ in lines] == ["rooms: batch 0, 2 rows", "rooms: batch 1, 1 rows"]
     assert lines[-1][2].endswith("s, 1 results; stays at 13 (lag 2)")

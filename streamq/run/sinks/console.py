@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from streamq.errors import PlanError, sentence
-from streamq.run.sinks.sink import Sink
+from streamq.run.sinks.sink import Row, Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
@@ -45,6 +46,11 @@ class MemorySink(DisplaySink):
     """The sink "memory", which keeps rows in a table with the run's name."""
 
     format = "memory"
+
+    def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
+        """Return the last rows of the table, which are in the driver."""
+        del number
+        return None if name is None else [row.asDict() for row in spark.table(name).tail(most)]
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise PlanError for ``finish=True``, and for a run without a name, which the table would have."""

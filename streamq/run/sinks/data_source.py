@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq.plan.schema import MICRO_BATCH
-from streamq.run.sinks.sink import Sink
+from streamq.run.sinks.parquet_tail import last_parquet_rows
+from streamq.run.sinks.sink import Row, Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 FILES = ("parquet", "json", "csv", "orc", "text", "avro")
@@ -48,6 +49,11 @@ class DataSourceSink(Sink):
     @property
     def takes_micro_batches(self) -> bool:
         return "path" in self.options
+
+    def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
+        """Return rows of Parquet files that this computer has; None for other formats and places."""
+        del spark, name
+        return last_parquet_rows(self.options["path"], number, most) if self.format == "parquet" else None
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
         return writer.format(self.format).options(**self.options)

@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+Row = Mapping[str, Any]
+"""A row of a sink, by its columns."""
 
 Write = Callable[["DataFrame", int], None]
 """A function that writes the rows of the micro-batch with a number."""
@@ -44,6 +47,14 @@ class Sink(ABC):
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise PlanError if a run with this name and this ``finish`` cannot write into the sink."""
         del verb, name, finish
+
+    def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
+        """Return rows of the micro-batch with a number, ``most`` at most, from the end of what the sink holds.
+
+        ``name`` is the run's. None if the rows cannot be read back cheaply.
+        """
+        del spark, name, number, most
+        return None
 
     @abstractmethod
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:

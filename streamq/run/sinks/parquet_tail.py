@@ -1,0 +1,73 @@
+"""Read the last rows of a micro-batch from a folder of Parquet files on this computer, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from streamq.plan.schema import MICRO_BATCH
+
+MOST_FILES = 4
+"""The greatest number of files that are read: a micro-batch writes one for each task, and some are empty."""
+
+
+LARGEST = 16_000_000
+"""The size in bytes of the largest file that is read."""
+
+
+def last_parquet_rows(folder: str, number: int, most: int) -> list[dict[str, Any]] | None:
+    """Return up to ``most`` rows of a micro-batch, from its last files; None if this program cannot read them there.
+
+    Files that Spark is writing, or that somebody has deleted, cannot be read either.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = _local_path(folder)
+    files = None if path is None else _files(path, number)
+    if files is None:
+        return None
+    rows: list[dict[str, Any]] = []
+    try:
+        for file in reversed(files[-MOST_FILES:]):
+            if file.stat().st_size > LARGEST:
+                return None
+            with pq.ParquetFile(file) as parquet:
+                missing, groups = most - len(rows), parquet.num_row_groups
+                if groups and missing:
+                    last = parquet.read_row_group(groups - 1)
+                    rows = last.slice(max(0, last.num_rows - missing)).to_pylist() + rows
+    except (OSError, pa.ArrowInvalid):
+        return None
+    return rows
+
+
+def _files(folder: Path, number: int) -> Sequence[Path] | None:
+    """Return the files of a micro-batch: those of its own folder, or those at the end of Spark's log of the whole folder.
+
+    None if there is neither.
+    """
+    own = folder / f"{MICRO_BATCH}={number}"
+    if own.is_dir():
+        return sorted(own.glob("*.parquet"))
+    log = folder / "_spark_metadata"
+    logged = next((file for file in (log / str(number), log / f"{number}.compact") if file.is_file()), None)
+    if logged is None:
+        return None
+    lines = logged.read_text(encoding="utf-8").splitlines()[1:]
+    paths = [_local_path(json.loads(line)["path"]) for line in lines[-MOST_FILES:]]
+    return [path for path in paths if path is not None]
+
+
+def _local_path(path: str) -> Path | None:
+    """Return the path of a file or folder on this computer; None for one of another file system."""
+    if "://" not in path and not path.startswith("file:"):
+        return Path(path)
+    parts = urlsplit(path)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+__all__ = ["last_parquet_rows"]

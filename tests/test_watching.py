@@ -1,0 +1,230 @@
+"""``run.watch()`` without Spark: what the view says of a rehearsed run, on which screen it stands, and when watching ends."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+import streamq as sq
+from streamq.choices import RunState, Verdict
+from streamq.run.diagnosis import why
+from streamq.run.metrics import progress_line
+from streamq.run.rehearsal import Rehearsal
+from streamq.run.run_view import RunLook, Trail, run_view
+from streamq.run.sinks.parquet_tail import last_parquet_rows
+from streamq.run.watching import GOES_ON, Interrupt, watch_run
+from streamq.screens import LineScreen, NotebookScreen, Screen, live_screen
+from streamq.views import BarSection, TableSection, View
+
+NASTY = "<script>\x1b[31m & 日本" + "x" * 10_000
+
+
+def rehearsal(name: str = "cars", output: str = "changelog") -> Rehearsal:
+    # the row at 9 is in a window that has been reported by then
+    starts = (*range(9), 10, 11, 9, *range(12, 40))
+    rows = [(s, s + 3, {"v": NASTY}) for s in starts] + [(1, 2, {"v": "late"})]
+    query = sq.events(rows, name=name, progress=sq.generate(2)).tumbling_window(10).select(n=sq.count())
+    return Rehearsal(query, output, clock=lambda: dt.datetime(2024, 5, 1, tzinfo=dt.UTC))
+
+
+def look_at(run: Rehearsal, seconds: float = 0.0, newest: Any = (), **spark: Any) -> RunLook:
+    progress = {**run.progress, "spark": spark}
+    line = progress_line(run.program, run.history, "busy")
+    return RunLook(seconds=seconds, name="busy", line=line, metrics=run.metrics, progress=progress, why=run.why(),
+                   rows=run.history.rows, newest=newest)  # fmt: skip
+
+
+def tables(view: View) -> dict[str, dict[Any, dict[str, Any]]]:
+    """The rows of the view's tables: by the table's name, the row's name and the column."""
+    return {
+        section.headings[0]: {row[0]: dict(zip(section.headings[1:], row[1:], strict=True)) for row in section.rows}
+        for section in view.sections
+        if isinstance(section, TableSection)
+    }
+
+
+def test_the_view_says_what_the_reports_say() -> None:
+    run = rehearsal()
+    run.arrive(cars=11)
+    rows = run.arrive(cars=29).to_pylist()
+    run.arrive()
+    durations = {"addBatch": 320, "queryPlanning": 40, "latestOffset": 9, "walCommit": 11, "triggerExecution": 400}
+    look = look_at(run, newest=[rows, None, []], durationMs=durations)
+    view = run_view(look, Trail().after(look.totals))
+    shown, metrics = tables(view), run.metrics
+    assert shown["Rows"]["in this run"] == {"read": 41, "results": 4, "taken back": 1, "share of them": "25.0%"}
+    assert shown["Sources"]["cars"] == {
+        "rows": 41, "CTI": "37", "greatest start": "39", "lag": "2", "behind the clock": "",
+        "late": 1, "invalid": 0, "repeated": 0,
+    }  # fmt: skip
+    ((name, operator),) = shown["Operators"].items()
+    (measured,) = metrics["stages"][0]["operators"]
+    assert (name, operator["state rows"]) == (measured["operator"], measured["state_rows"])
+    phases = {"reading offsets": 9, "planning": 40, "processing": 320, "writing logs": 11, "other": 20}
+    assert shown["The last micro-batch"]["ms"] == phases
+    assert list(shown["Newest rows of result 1"][""]) == list(rows[0])
+    assert "not read back" in view.text() and "result 3: none yet" in view.text()
+
+
+@pytest.mark.parametrize("output", ["changelog", "final"])
+def test_rates_are_those_of_the_last_micro_batches(output: str) -> None:
+    """Four rows every second for a minute, then silence: the rate is four, and halves when as much time has passed again."""
+    trail, run = Trail(), rehearsal(output=output)
+    for second in range(9):
+        run.arrive(cars=4)
+        totals = look_at(run, 5.0 * second).totals
+        trail = trail.after(totals)
+        assert trail.after(totals) is trail and len(trail.totals) <= 5
+        if second:
+            read, inserted, retracted = trail.a_second(totals) or (0, 0, 0)
+            first = trail.totals[0]
+            assert read == 4 / 5
+            assert inserted * (totals.seconds - first.seconds) == pytest.approx(totals.inserted - first.inserted)
+            assert retracted >= 0 and (output == "changelog" or not retracted)
+    idle = look_at(run, totals.seconds + (totals.seconds - trail.totals[0].seconds)).totals
+    assert trail.a_second(idle) == (4 / 10, inserted / 2, retracted / 2)
+    assert Trail().after(totals).a_second(totals) is None
+
+
+def test_without_output_the_view_says_why_and_of_a_failed_run_the_error() -> None:
+    run = rehearsal(output="final")
+    run.arrive(cars=3)
+    look = look_at(run)
+    assert look.why.verdict == Verdict.WAITING
+    view = run_view(look, Trail().after(look.totals))
+    assert str(look.why) in view.text() and view.line.endswith(look.why.summary)
+    failed = why(run.program, run.history, RunState.FAILED, reason=f"no such column {NASTY[:20]}")
+    view = run_view(RunLook(**{**vars(look), "why": failed}), Trail().after(look.totals))
+    assert "<strong>Error</strong>" in view.html() and "no such column &lt;script&gt;" in view.html()
+    run.arrive()
+    flowing = look_at(run)
+    assert "waiting" not in run_view(flowing, Trail().after(flowing.totals)).line
+
+
+def test_nasty_texts_are_escaped_cut_and_control_no_terminal() -> None:
+    run = rehearsal(name=NASTY[:20])
+    run.arrive()
+    look = look_at(run, newest=[[{"v": NASTY, "w": None, "x": float("nan")}]])
+    view = run_view(look, Trail().after(look.totals))
+    view = View([*view.sections, BarSection(NASTY[:20], 1, 4, "note"), BarSection("b", 0, None)], view.line)
+    root = ElementTree.fromstring(view.html())
+    assert not list(root.iter("script")) and [bar.get("value") for bar in root.iter("progress")] == ["1", None]
+    cells = ["".join(cell.itertext()) for cell in root.iter("td")]
+    assert {"NULL", "nan"} <= set(cells) and max(map(len, cells)) < 400
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    console.print(view.rich())
+    for text in (console.file.getvalue(), view.text()):
+        assert "\x1b" not in text and "日本" in text and "25%" in text and "10,0" in text
+
+
+class RecordingScreen(Screen):
+    """A screen that keeps what it shows; it is interrupted when it shows the view with a number."""
+
+    def __init__(self, interrupted_at: int = -1):
+        self.views: list[View] = []
+        self.interrupted_at = interrupted_at
+        self.closed = 0
+
+    def show(self, view: View) -> None:
+        self.views.append(view)
+        if len(self.views) == self.interrupted_at:
+            signal.raise_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_watching_ends_with_the_run_and_looks_no_more() -> None:
+    run, screen = rehearsal(), RecordingScreen()
+    steps: Iterator[Any] = iter([lambda: run.arrive(cars=5), run.arrive, run.finish])
+
+    def step() -> bool:
+        next(steps)()
+        return False
+
+    watch_run(lambda: look_at(run), screen, step)
+    batches = [view.line.replace(";", ",").partition(",")[0] for view in screen.views]
+    assert batches == ["busy: no micro-batch yet", "busy: batch 0", "busy: batch 1", "busy: batch 2"]
+    assert "The run is over" in screen.views[-1].text() and screen.closed == 1
+    with pytest.raises(ZeroDivisionError):
+        watch_run(lambda: look_at(run, seconds=1 / 0), screen, step)
+    assert screen.closed == 2
+
+
+def test_an_interrupt_stops_watching_and_reaches_nobody_else() -> None:
+    """Spark's own handler would cancel the jobs of the query; it is there again afterwards."""
+    others: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: others.append(number))
+    try:
+        run, screen = rehearsal(), RecordingScreen(interrupted_at=2)
+        with Interrupt() as interrupt:
+            watch_run(lambda: look_at(run), screen, lambda: interrupt.wait(0 if len(screen.views) < 2 else 60))
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert [GOES_ON in view.text() for view in screen.views] == [False, False, True]
+        assert others == [] and screen.closed == 1
+        signal.raise_signal(signal.SIGINT)
+        assert others == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_notebook_updates_one_output_and_other_streams_get_a_line_for_each_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[tuple[str, str]] = []
+
+    def display(data: dict[str, str], raw: bool, display_id: bool) -> Any:
+        calls.append(("display", data["text/html"]))
+        return SimpleNamespace(update=lambda data, raw: calls.append(("update", data["text/html"])))
+
+    stream = io.StringIO()
+    assert live_screen(stream) is None, "neither a notebook nor a terminal"
+    ipython = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1), display=SimpleNamespace(display=display))
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
+    screen, lines = live_screen(stream), LineScreen(stream, "first")
+    assert isinstance(screen, NotebookScreen)
+    for line in ("a", "a", "b"):
+        view = View([BarSection(line, 1, 2)], line)
+        screen.show(view)
+        lines.show(view)
+    assert [how for how, _ in calls] == ["display", "update", "update"] and "b <progress" in calls[-1][1]
+    assert stream.getvalue() == "first\na\nb\n"
+
+
+def test_the_last_rows_of_a_micro_batch_are_read_from_its_files(tmp_path: Path) -> None:
+    def write(name: str, *values: int) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"v": pa.array(values, pa.int64())}), path, row_group_size=2)
+        return path.as_uri()
+
+    def values(number: int) -> list[int] | None:
+        rows = last_parquet_rows(tmp_path.as_uri(), number, 3)
+        return None if rows is None else [row["v"] for row in rows]
+
+    assert values(0) is None and last_parquet_rows("s3://bucket/rows", 0, 3) is None
+    write("streamq_batch=7/part-0.parquet", 1, 2, 3, 4)
+    write("streamq_batch=7/part-1.parquet", 5)
+    write("streamq_batch=7/part-2.parquet")
+    assert values(7) == [3, 4, 5]
+    for name, paths in {"8": [write("c.parquet", 6, 7)], "9.compact": [write("d%20e.parquet", 8), "gone"]}.items():
+        log = tmp_path / "_spark_metadata" / name
+        log.parent.mkdir(exist_ok=True)
+        log.write_text("\n".join(["v1", *(json.dumps({"path": path}) for path in paths)]))
+    assert values(8) == [6, 7]
+    assert values(9) is None, "one of its files is no longer there"
