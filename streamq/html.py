@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Number
 from typing import Any
 
-from streamq.markup import markup_text
+from streamq.markup import element, markup_text
 
 STYLE = """
   .streamq { font: 14px/1.5 system-ui, sans-serif; color-scheme: light dark; }
@@ -30,8 +30,20 @@ MOST_ROWS = 100
 
 
 def fragment(*parts: str) -> str:
-    """Return parts that are HTML as one element in streamq's style, for a notebook's output or as a page of its own."""
+    """Return parts that are HTML as one element in streamq's style, for a notebook's output or a page."""
     return "\n".join(['<div class="streamq">', f"<style>{STYLE}</style>", *parts, "</div>"])
+
+
+def whole_page(title: str, *parts: str) -> str:
+    """Return parts that are HTML as a whole page, the text of a file that needs no other file and no network."""
+    head = element(
+        "head",
+        '<meta charset="utf-8"/>',
+        element("title", markup_text(title)),
+        '<meta name="viewport" content="width=device-width"/>',
+        '<meta name="color-scheme" content="light dark"/>',
+    )
+    return f'<!DOCTYPE html>\n<html lang="en">{head}{element("body", *parts)}</html>\n'
 
 
 def heading(text: str) -> str:
@@ -131,4 +143,5 @@ __all__ = [
     "print_or_display",
     "tabulated",
     "values",
+    "whole_page",
 ]

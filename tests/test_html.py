@@ -121,7 +121,15 @@ def test_a_notebook_shows_the_page_and_elsewhere_the_text_is_printed(
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     getattr(stream, verb)()
     assert capsys.readouterr().out == "" and shown[0]["text/plain"] + "\n" == text
-    ElementTree.fromstring(shown[0]["text/html"])
+    root = ElementTree.fromstring(shown[0]["text/html"])
     if verb == "explain":
+        stream.explain()
+        ids, again = (
+            {e.get("id") for e in ElementTree.fromstring(data["text/html"]).iter()} - {None} for data in shown
+        )
+        assert len(ids) == len(again) > 0 and not ids & again, "two cells of a notebook share no id"
         stream.explain(format="html")
-        assert capsys.readouterr().out == shown[0]["text/html"] + "\n", "a format that is asked for is printed"
+        text = capsys.readouterr().out
+        assert text.startswith("<!DOCTYPE html>"), "a format that is asked for is printed"
+        body = ElementTree.fromstring(text).find("body/div")
+        assert body is not None and len(list(body.iter())) == len(list(root.iter()))

@@ -6,6 +6,7 @@ the order of a set, and sources without a name are numbered by place.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from streamq.compiler.batch_hint import check_hint
 from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.estimates import cost_line, expected_rates, rows_line
 from streamq.compiler.explain_graphs import plan_graph, rule_marks, stage_graph
-from streamq.compiler.explain_html import Section, page
+from streamq.compiler.explain_html import Section, sections_html
 from streamq.compiler.measured import UNMEASURED, Measured
 from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results, as_results
@@ -40,7 +41,10 @@ RUN = Options()
 """The options of a run, by default."""
 
 MODES = ("logical", "rules", "incremental", "physical")
-FORMATS = ("text", "json", "html", "mermaid")
+FORMATS = ("text", "json", "html", "fragment", "mermaid")
+"""The formats; "html" is a whole page, "fragment" an element for a page of the caller's own, such as a notebook."""
+
+_fragments = itertools.count(1)
 
 SHOWN = 2
 """The number of firings shown per rule; the others are counted."""
@@ -91,7 +95,9 @@ def explain(
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
-        return page(parts)
+        return html.whole_page("streamq explain", sections_html(parts))
+    if format == "fragment":
+        return sections_html(parts, next(_fragments))
     if format == "mermaid":
         graphs = [part.graph for part in parts if part.graph is not None]
         if len(graphs) != 1:
@@ -102,8 +108,8 @@ def explain(
 
 
 def print_explanation(written: Callable[[str], str], format: str) -> None:
-    """Print what ``written`` returns for a format; instead of text, a notebook shows the page."""
-    html.print_or_display(written(format), lambda: written("html"), rich=format == "text")
+    """Print what ``written`` returns for a format; instead of text, a notebook shows the HTML."""
+    html.print_or_display(written(format), lambda: written("fragment"), rich=format == "text")
 
 
 def explain_sections(

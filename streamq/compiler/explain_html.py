@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamq import html
@@ -29,26 +29,28 @@ class Section:
     graph: Callable[[], PlanGraph] | None = None
 
 
-def page(parts: Sequence[Section]) -> str:
-    """Return the sections as HTML, each under its heading, for a notebook's output or as a page of its own.
+def sections_html(parts: Sequence[Section], page: int = 0) -> str:
+    """Return the sections as HTML, each under its heading, for a notebook's output or a page.
 
     Plans before and after rewriting stand side by side, as far as there is room. A box of a graph is a link to its details.
+    ``page``: explanations on one page, as in a notebook, have different numbers, so that their graphs share no id.
     """
     plans = [part for part in parts if part.mode in BESIDE]
     bodies = [f"<style>{STYLE}</style>"] * any(part.graph is not None for part in parts)
     for part in parts:
         if part not in plans:
-            bodies.append(_section(part))
+            bodies.append(_section(part, page))
         elif part is plans[0]:
-            bodies.append(f'<div class="plans">{"".join(map(_section, plans))}</div>')
+            side_by_side = "".join(_section(plan, page) for plan in plans)
+            bodies.append(f'<div class="plans">{side_by_side}</div>')
     return html.fragment(*bodies)
 
 
-def _section(part: Section) -> str:
+def _section(part: Section, page: int) -> str:
     """Return a section: its heading, and its graph with the lines below it, its picture, or its lines."""
     lines = html.lines("\n".join(part.lines))
     if part.graph is None:
         return html.heading(part.heading) + (part.picture or lines)
-    graph = part.graph()
+    graph = replace(part.graph(), page=page)
     text = f"<details><summary>as text</summary>{lines}</details>"
     return f"<section>{html.heading(part.heading)}{graph.svg}{graph.details}{text}</section>"

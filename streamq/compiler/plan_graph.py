@@ -88,13 +88,14 @@ class OperatorBox:
 class PlanGraph:
     """A graph of boxes, each behind its inputs; an edge leads from a box to one that reads it.
 
-    ``frames``: the titles of bands that have a frame, by number.
+    ``frames``: the titles of bands that have a frame, by number. ``page``: graphs of different numbers share no id.
     """
 
     title: str
     boxes: tuple[OperatorBox, ...]
     edges: tuple[tuple[str, str], ...]
     frames: tuple[tuple[int, str], ...] = ()
+    page: int = 0
 
     @property
     def id(self) -> str:

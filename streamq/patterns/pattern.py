@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from streamq.compiler.explain_html import Section, page
+from streamq.compiler.explain_html import Section, sections_html
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.patterns.checks import advise, check_program
 from streamq.patterns.conditions import Variables
@@ -148,7 +148,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
 
     def _repr_html_(self) -> str:
         """The picture of the pattern, as a notebook shows it."""
-        return page(self._explained_first())
+        return sections_html(self._explained_first())
 
     @property
     def text(self) -> str:

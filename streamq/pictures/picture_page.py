@@ -89,11 +89,7 @@ class Picture:
             case ".svg":
                 text = f"{self.svg}\n"
             case ".html":
-                title = element("title", markup_text(self.title))
-                head = element(
-                    "head", '<meta charset="utf-8">', title, '<meta name="color-scheme" content="light dark">'
-                )
-                text = f'<!DOCTYPE html>\n<html lang="en">{head}{element("body", self.html)}</html>\n'
+                text = html.whole_page(self.title, self.html)
             case _:
                 hint = "Save .svg, and convert it with any program for images."
                 raise PlanError(sentence("save", "a picture is saved as .svg or .html", f"found {file.name!r}", hint))

@@ -264,7 +264,9 @@ def test_json_is_the_same_as_data() -> None:
 
 def test_html_is_one_page_and_escaped() -> None:
     html = delays().explanation("logical", format="html")
-    assert html.startswith('<div class="streamq">')
+    assert html.startswith(
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>streamq explain</title>'
+    )
     assert "fare &gt; 0" in html
     assert "http" not in html.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert "<script" not in html
@@ -288,5 +290,5 @@ def test_what_does_not_exist_is_refused_by_name() -> None:
         match="mode is 'logical', .* or 'physical'; found 'phsyical'. Did you mean 'physical'",
     ):
         delays().explanation("phsyical")
-    with pytest.raises(PlanError, match="format is 'text', 'json', 'html' or 'mermaid'; found 'pdf'.$"):
+    with pytest.raises(PlanError, match="format is 'text', 'json', 'html', 'fragment' or 'mermaid'; found 'pdf'.$"):
         delays().explanation(format="pdf")

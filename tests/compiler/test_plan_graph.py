@@ -98,7 +98,7 @@ def test_places_are_the_nearest_that_are_far_enough_apart(wished: list[int], apa
 
 def test_the_page_draws_both_plans_side_by_side_and_the_stages_in_frames() -> None:
     page = ElementTree.fromstring(query().explanation(format="html"))
-    (beside,) = page.findall("div[@class='plans']")
+    (beside,) = page.findall(".//div[@class='plans']")
     headings = [section.findtext("h2") for section in beside.findall("section")]
     assert headings == ["logical plan", "incremental plan (CTI: c, unless said otherwise)"]
     logical, incremental, stages = page.iter(f"{SVG}svg")
