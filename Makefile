@@ -52,8 +52,8 @@ fuzz: java
 demo: java
 	$(PY) -m streamq.demo $(if $(EVENT_LOG),"$(EVENT_LOG)")
 
-# docs/language.md from the docstrings, the tables of docs/expressions.md from the functions, the pictures of docs/pictures.md,
-# docs/gallery.md and docs/tutorial.md, and the site in site/
+# docs/language.md from the docstrings, the tables of docs/expressions.md from the functions, the pictures of pages, and
+# the site in site/
 docs: $(STAMP)
 	$(PY) scripts/language_page.py
 	$(PY) scripts/expressions_page.py

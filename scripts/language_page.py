@@ -92,6 +92,7 @@ def sections() -> dict[str, list[Entry]]:
         "Progress and consistency": [
             *(Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(PROGRESS)),
             *(Entry(f"sq.{n}", f) for n, f in public(policies) if hasattr(sq, n)),
+            Entry("sq.compare_levels", sq.compare_levels),
             Entry("sq.Expected", sq.Expected, given="(*, rows, every, distinct={})"),
         ],
         "Verbs": [e for room in rooms if room not in (WindowVerbs, GroupVerbs) for e in verbs_of(room)],

@@ -1,8 +1,8 @@
-"""Write the pictures of pages: SVG files in docs/images, each drawn by the block above it.
+"""Write the pictures of the pages in ``PAGES``: SVG files in docs/images, each drawn by the block above it.
 
 python scripts/page_pictures.py
 
-A line ``![...](images/NAME.svg)`` below a block shows the value of the block's last expression, a picture of histories.
+A line ``![...](images/NAME.svg)`` below a block shows the value of the block's last expression, a picture.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (DOCS / "pictures.md", DOCS / "gallery.md", DOCS / "tutorial.md")
+PAGES = tuple(DOCS / page for page in ("pictures.md", "gallery.md", "consistency.md", "tutorial.md"))
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n!\[[^]]*\]\((images/\w+\.svg)\))?", re.MULTILINE | re.DOTALL)
 

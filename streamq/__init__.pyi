@@ -46,6 +46,7 @@ from .expressions import (
     window_start as window_start,
 )
 from .json_reading import from_json as from_json
+from .levels.compare_levels import compare_levels as compare_levels
 from .patterns.operators.at_least import all_of as all_of
 from .patterns.operators.at_least import any_of as any_of
 from .patterns.operators.at_least import at_least as at_least

@@ -57,6 +57,15 @@ class Consistency:
             hint = "In level(B, M) B is how long items are blocked, M how long history is remembered."
             raise PlanError(sentence(verb, "items blocked for longer than history is remembered", durations, hint))
 
+    @property
+    def name(self) -> str:
+        """The level as users write it, without ``sq.``: "strong", "weak(10)"."""
+        if self in LEVELS.values():
+            return next(str(name) for name, level in LEVELS.items() if level == self)
+        if self.block == 0:
+            return f"weak({self.remember!r})"
+        return f"level({self.block!r})" if self.remember is None else f"level({self.block!r}, {self.remember!r})"
+
     def level(self, axis: str) -> Level:
         """Return the level in ticks of an axis; raise TimeError if a duration does not fit the axis."""
         block, remember = (None if d is None else ticks(d, axis, "consistency") for d in (self.block, self.remember))
@@ -96,10 +105,15 @@ def consistency_of(consistency: str | Consistency, axis: str, verb: str) -> Leve
 
     Raises PlanError for anything else, and TimeError for durations that do not fit the axis.
     """
+    return written_level(consistency, verb).level(axis)
+
+
+def written_level(consistency: str | Consistency, verb: str) -> Consistency:
+    """Return the level of a name, or the result of :func:`weak` or :func:`level`; raise PlanError for anything else."""
     if isinstance(consistency, str) and consistency in LEVELS:
         consistency = LEVELS[LevelName(consistency)]
     if not isinstance(consistency, Consistency):
         hint = nearest(consistency, list(LEVELS)) if isinstance(consistency, str) else ""
         hint = hint or "There are: 'strong', 'middle', sq.weak(...) or sq.level(...)."
         raise PlanError(sentence(verb, "no level of consistency", f"found {consistency!r}", hint))
-    return consistency.level(axis)
+    return consistency

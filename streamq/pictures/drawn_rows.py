@@ -1,4 +1,4 @@
-"""The rows that a picture is drawn from: tables in memory, a query's own or those that a user passes in their place."""
+"""The rows that pictures and traces read: tables in memory, a query's own or those that a user passes in their place."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ from streamq.run.tables import is_dataframe
 from streamq.runtime.arrow_types import arrow_type
 
 
-def tables_in_memory(plan: Node, tables: Mapping[str, Any], rows: Any) -> dict[str, pa.Table]:
+def tables_in_memory(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: str) -> dict[str, pa.Table]:
     """Return the tables of a plan as Arrow tables; those of ``rows`` replace the query's own.
 
     ``rows``: a table for the only source, or tables by the sources' names. Raises PlanError if rows are left that only Spark
-    can read, and for names that no source has; UnknownColumn for rows without a column of their source.
+    can read, and for names that no source has; UnknownColumn for rows without a column of their source. Errors name ``verb``.
     """
     readers = {table: node for node in nodes(plan) if (table := getattr(node, "table", None)) is not None}
     names = {node.shown_name() if isinstance(node, Source) else table: table for table, node in readers.items()}
     drawn = {table: tables[table] for table in readers}
-    for name, passed in _rows_by_name(list(names), rows).items():
-        drawn[names[name]] = _rows_of_reader(readers[names[name]], name, passed)
+    for name, passed in _rows_by_name(list(names), rows, verb).items():
+        drawn[names[name]] = _rows_of_reader(readers[names[name]], name, passed, verb)
     for name, table in names.items():
         if not isinstance(drawn[table], pa.Table):
             example = "df.limit(1000)" if len(names) == 1 else f"{{{name!r}: df.limit(1000)}}"
-            hint = f"Pass the rows to draw, as query.plot({example}); they are read into memory."
-            raise PlanError(
-                sentence("plot", f"source {name} is a DataFrame", "a picture is drawn from rows in memory", hint)
-            )
+            hint = f"Pass some rows, as query.{verb}({example}); they are read into memory."
+            raise PlanError(sentence(verb, f"source {name} is a DataFrame", f"{verb} reads rows in memory", hint))
     return drawn
 
 
-def _rows_by_name(names: list[str], rows: Any) -> Mapping[str, Any]:
+def _rows_by_name(names: list[str], rows: Any, verb: str) -> Mapping[str, Any]:
     """Return the rows that a user passes by the name of the source that they replace."""
     if rows is None:
         return {}
@@ -45,34 +43,34 @@ def _rows_by_name(names: list[str], rows: Any) -> Mapping[str, Any]:
         if len(names) == 1:
             return {names[0]: rows}
         hint = f"Write {{{names[0]!r}: rows, ...}}."
-        raise PlanError(sentence("plot", "rows for one of several sources", f"there are: {', '.join(names)}", hint))
+        raise PlanError(sentence(verb, "rows for one of several sources", f"there are: {', '.join(names)}", hint))
     for name in rows:
         if name not in names:
-            raise PlanError(sentence("plot", f"no source {name!r}", f"there are: {', '.join(names)}"))
+            raise PlanError(sentence(verb, f"no source {name!r}", f"there are: {', '.join(names)}"))
     return rows
 
 
-def _rows_of_reader(reader: Node, name: str, rows: Any) -> pa.Table:
+def _rows_of_reader(reader: Node, name: str, rows: Any, verb: str) -> pa.Table:
     """Return rows in memory, with the columns that a source reads, of their types; those of a static table as they are."""
     if isinstance(rows, pd.DataFrame):
         rows = pa.Table.from_pandas(rows, preserve_index=False)
     if is_dataframe(rows):
         if rows.isStreaming:
             hint = "Pass rows that were read as a batch: spark.read instead of spark.readStream."
-            raise PlanError(sentence("plot", "a streaming DataFrame has no rows to draw", f"source {name}", hint))
+            raise PlanError(sentence(verb, "a streaming DataFrame has no rows yet", f"source {name}", hint))
         rows = rows.toArrow()
-    table: pa.Table = input_table(rows, "plot").rows
+    table: pa.Table = input_table(rows, verb).rows
     if not isinstance(reader, Source):
         return table
     for column in reader.columns:
         if column.name not in table.column_names:
-            unknown_column("plot", column.name, table.column_names, lifetime=False)
+            unknown_column(verb, column.name, table.column_names, lifetime=False)
     types = pa.schema([(column.name, arrow_type(column.type)) for column in reader.columns])
     try:
         return table.select(types.names).cast(types)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         wrong = f"rows that do not fit source {name}"
-        raise SourceError(sentence("plot", wrong, str(error).splitlines()[0])) from error
+        raise SourceError(sentence(verb, wrong, str(error).splitlines()[0])) from error
 
 
 __all__ = ["tables_in_memory"]

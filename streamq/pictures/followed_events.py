@@ -59,7 +59,7 @@ def rehearse_changes(plans: Sequence[Node], tables: Mapping[str, pa.Table], unti
     run = LocalRun(compile_stages(rewritten(root), options, root), static=static)
     arriving = {r.source.table: static[r.source.table] for r in run.program.sources if r.source is not None}
     changes = [Changes() for _ in plans]
-    for batch in _micro_batches(arriving):
+    for batch in micro_batches(arriving):
         run.batch(batch)
         _record(run.deltas, run.ctis, changes)
     run.finish(until)
@@ -68,8 +68,8 @@ def rehearse_changes(plans: Sequence[Node], tables: Mapping[str, pa.Table], unti
     return Rehearsed(changes, {reason: count for reason, count in left_out.items() if count})
 
 
-def _micro_batches(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
-    """Yield the rows of each micro-batch, by table."""
+def micro_batches(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
+    """Yield tables in micro-batches: a row of each table, or as many as make MOST_STEPS of the longest."""
     longest = max((table.num_rows for table in tables.values()), default=0)
     at_once = -(-longest // MOST_STEPS) or 1
     for first in range(0, longest, at_once):
@@ -193,4 +193,4 @@ class _Follower:
         return best if best != DELETED and likeness(best) else DELETED
 
 
-__all__ = ["MOST_ROWS", "Changes", "Rehearsed", "history_of_changes", "rehearse_changes"]
+__all__ = ["MOST_ROWS", "Changes", "Rehearsed", "history_of_changes", "micro_batches", "rehearse_changes"]

@@ -1,31 +1,24 @@
-"""Pictures of histories: panels under one another on one axis of time, as SVG, as HTML with a table, and in words."""
+"""Pictures of histories: panels under one another on one axis of time, in words and with a table."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
-from streamq import html
-from streamq.errors import PlanError, sentence
 from streamq.markup import element, markup_text, text_width
 from streamq.pictures.bar_panel import BarPanel
 from streamq.pictures.bars import LABEL_SIZE, bar_chart
 from streamq.pictures.bin_panel import BinPanel
 from streamq.pictures.density import MOST_KEYS, density_chart, keys_with_rows
-from streamq.pictures.palette import style_sheet
 from streamq.pictures.panel import MARGIN, KeyColours, Panel
 from streamq.pictures.panel_history import PanelHistory
 from streamq.pictures.picture_text import describe, table_of
+from streamq.pictures.svg_picture import WIDTH, SvgPicture
 from streamq.pictures.time_axis import TimeAxis, section
 from streamq.time import TIMESTAMP
 
-WIDTH = 960.0
 GUTTER = (16.0, 150.0)
 """The least and the most room at the left of the axis, for keys."""
 PANEL_GAP = 14.0
@@ -34,76 +27,21 @@ MOST_BANDS = 60
 """The most windows that are drawn as bands behind the events."""
 
 
-class Picture:
-    """A picture of histories: panels of events as bars on one axis of time.
-
-    A notebook shows it; ``svg`` and ``html`` are its texts, :meth:`save` writes them, and printed it describes itself in words.
-    Equal histories have equal pictures.
-    """
+class Picture(SvgPicture):
+    """A picture of histories: panels of events as bars on one axis of time. Equal histories have equal pictures."""
 
     def __init__(self, title: str, histories: Sequence[PanelHistory], between: tuple[int, int] | None = None):
         """Draw ``histories`` from top to bottom; ``between``: the first and last instant of the axis, in ticks, None: all."""
-        self.title = title
         instants = np.concatenate([np.concatenate([h.starts, h.ends, np.array(h.ctis, np.int64)]) for h in histories])
         low, high = section(instants) if between is None else between
         axis = TimeAxis(low, high, histories[0].axis, _gutter(histories), WIDTH - MARGIN)
         self._panels = [_panel(history, axis, histories) for history in histories]
-        self.description = describe(self._panels)
+        super().__init__(title, describe(self._panels))
 
-    @cached_property
-    def svg(self) -> str:
-        """The picture as an SVG element, which is also a file of its own: it needs no other file, script or network."""
-        body, height = self._body()
-        words = " ".join(self.description)
-        scope = f"streamq-{hashlib.sha256(f'{self.title}{words}{body}'.encode()).hexdigest()[:10]}"
-        return element(
-            "svg",
-            element("title", markup_text(self.title), id=f"{scope}-title"),
-            element("desc", markup_text(words), id=f"{scope}-desc"),
-            element("style", f"\n{style_sheet(scope)}\n"),
-            body,
-            xmlns="http://www.w3.org/2000/svg",
-            id=scope,
-            role="img",
-            aria_labelledby=f"{scope}-title {scope}-desc",
-            viewBox=f"0 0 {WIDTH:g} {height:g}",
-            width="100%",
-            style=f"max-width:{WIDTH:g}px",
-        )
-
-    @cached_property
-    def html(self) -> str:
-        """The picture as an element of a page: the SVG, and below it tables of all that it shows, folded."""
-        words = "".join(element("p", markup_text(text)) for text in self.description)
-        tables = "\n".join(table_of(panel) for panel in self._panels)
-        details = element("details", element("summary", "In words and as a table"), words, tables)
-        return html.fragment(self.svg, details)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the picture to a file, SVG or an HTML page by the ending of its name, and return its path.
-
-        Raises PlanError for any other ending.
-        """
-        file = Path(path)
-        match file.suffix.lower():
-            case ".svg":
-                text = f"{self.svg}\n"
-            case ".html":
-                text = html.whole_page(self.title, self.html)
-            case _:
-                hint = "Save .svg, and convert it with any program for images."
-                raise PlanError(sentence("save", "a picture is saved as .svg or .html", f"found {file.name!r}", hint))
-        file.write_text(text, encoding="utf-8")
-        return file
-
-    def _repr_html_(self) -> str:
-        return self.html
-
-    def __repr__(self) -> str:
-        return "\n".join([self.title, *(f"  {text}" for text in self.description)])
+    def _tables(self) -> str:
+        return "\n".join(table_of(panel) for panel in self._panels)
 
     def _body(self) -> tuple[str, float]:
-        """Return the elements of the picture, from back to front, and its height."""
         tops: list[float] = []
         y = 8.0
         for one in self._panels:

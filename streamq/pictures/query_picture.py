@@ -50,7 +50,8 @@ def draw_query(
         raise PlanError(sentence("plot", "title is a text", f"found {title!r}"))
     # equal queries have equal pictures, whatever numbers their unnamed sources have
     plan, names = number_sources(plan)
-    in_memory = tables_in_memory(plan, {names[name]: table for name, table in tables.items() if name in names}, rows)
+    numbered = {names[name]: table for name, table in tables.items() if name in names}
+    in_memory = tables_in_memory(plan, numbered, rows, verb="plot")
     drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.of(plan, key, "plot"))
     histories = drawing.changelog() if output == OutputForm.CHANGELOG else drawing.final()
     return Picture(title or drawing.title, histories, _section(between, plan.schema.axis))

@@ -97,7 +97,7 @@ ERRORS: dict[str, tuple[Any, type[StreamqError], str]] = {
     "no event": (lambda: sq.events([(7, 5, {})]).plot(), InvalidEvent, "a row is no event: end not after start"),
     "failed": (lambda: one(v=1).select(x=inverse_of_zero("v")).plot(), ModuleFailed, "ZeroDivisionError"),
     "no rows": (lambda: one(v=1).plot(5), SourceError, "plot: not a DataFrame; found int."),
-    "streaming": (lambda: one(v=1).plot(Frame()), PlanError, "plot: a streaming DataFrame has no rows to draw; source s"),
+    "streaming": (lambda: one(v=1).plot(Frame()), PlanError, "plot: a streaming DataFrame has no rows yet; source s"),
     "column": (lambda: one(v=1).plot(ROWS.drop_columns("v")), UnknownColumn, "plot: no column 'v'; there are: start, end."),
     "type": (lambda: one(v=1).plot(ROWS.set_column(2, "v", [["x"]])), SourceError, "plot: rows that do not fit source s"),
     "name": (lambda: one(v=1).plot({"r": ROWS}), PlanError, "plot: no source 'r'; there are: s."),
@@ -125,7 +125,7 @@ def test_rows_replace_those_of_a_source_and_a_dataframe_needs_them() -> None:
     assert picture.description[:2] == ["s: 1 event, from 1 to 2.", "answer: 1 event, from 1 to 2."]
     on_spark = Stream(stream.plan, {"s": Frame()})
     assert on_spark.plot({"s": ROWS}).svg == picture.svg
-    with pytest.raises(PlanError, match="plot: source s is a DataFrame; a picture is drawn from rows in memory. Pass"):
+    with pytest.raises(PlanError, match="plot: source s is a DataFrame; plot reads rows in memory. Pass"):
         on_spark.plot()
 
 

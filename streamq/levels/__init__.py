@@ -1,0 +1,1 @@
+"""Levels of consistency compared over recorded input."""

@@ -1,0 +1,200 @@
+"""Compare levels of consistency over recorded input, as tables, in words and as a picture."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from streamq import html
+from streamq.choices import LevelName, OutputForm
+from streamq.errors import PlanError, kind_of, sentence
+from streamq.keywords import check_keywords
+from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.policies import Consistency, written_level
+from streamq.time import TIMESTAMP, instant_ticks, show_duration
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from streamq.levels.level_costs import LevelCosts, RecordedInput
+    from streamq.pictures.level_bars import LevelBars
+
+HEADINGS = (
+    "level",
+    "a row waits: mean",
+    "most",
+    "micro-batches: mean",
+    "most",
+    "rows written: inserts",
+    "retractions",
+    "rows of state: mean",
+    "most",
+    "right",
+)
+
+LEVEL_NAMES = (LevelName.STRONG, LevelName.MIDDLE)
+
+
+class LevelComparison:
+    """The costs of a query at several levels of consistency, as :func:`compare_levels` returns them.
+
+    A notebook shows them as a table; printed they are text.
+    """
+
+    def __init__(self, costs: Sequence[LevelCosts], axis: str):
+        self.costs, self.axis = tuple(costs), axis
+
+    def to_arrow(self) -> pa.Table:
+        """The costs as an Arrow table, a row for each level; on a timestamp axis waits are durations, else ticks."""
+        import pyarrow as pa
+
+        table = pa.Table.from_pylist([asdict(cost) for cost in self.costs])
+        if self.axis != TIMESTAMP:
+            return table
+        waits = {
+            name: pa.array([round(wait) for wait in table.column(name).to_pylist()]).cast(pa.duration("us"))
+            for name in ("wait_mean", "wait_most")
+        }
+        return pa.table({name: waits.get(name, table.column(name)) for name in table.column_names})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The costs as a pandas frame, a row for each level."""
+        return self.to_arrow().to_pandas()
+
+    def plot(self, title: str = "Levels of consistency") -> LevelBars:
+        """Return a picture of the costs: bars for each level."""
+        from streamq.pictures.level_bars import LevelBars
+
+        return LevelBars(title, self.costs, self.table(), lambda wait: show_wait(wait, self.axis))
+
+    def rows(self) -> list[list[Any]]:
+        """Return the costs as they are shown, a list for each level."""
+        return [
+            [
+                cost.level,
+                show_wait(cost.wait_mean, self.axis),
+                show_wait(cost.wait_most, self.axis),
+                round(cost.batches_mean, 1),
+                cost.batches_most,
+                cost.inserts,
+                cost.retractions,
+                round(cost.state_mean),
+                cost.state_most,
+                f"{cost.right:.1%}",
+            ]
+            for cost in self.costs
+        ]
+
+    def table(self) -> str:
+        """Return the costs as a table of HTML."""
+        return html.tabulated(HEADINGS, self.rows(), named=True)
+
+    def __repr__(self) -> str:
+        lines = [list(HEADINGS), *([str(value) for value in row] for row in self.rows())]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        first, *others = widths
+        return "\n".join(
+            "  ".join([line[0].ljust(first), *(cell.rjust(w) for cell, w in zip(line[1:], others, strict=True))])
+            for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.table())
+
+
+def show_wait(wait: float, axis: str) -> str:
+    """Return a mean or a whole number of ticks as text; a time of more than twenty of a unit is rounded to it.
+
+    >>> show_wait(98_765_432.1, "timestamp"), show_wait(7.25, "integer")
+    ('99 seconds', '7.2')
+    """
+    if axis != TIMESTAMP:
+        return f"{wait:,}" if isinstance(wait, int) else f"{wait:,.1f}"
+    units = (3_600_000_000, 60_000_000, 1_000_000, 1_000, 1)
+    unit = next((unit for unit in units if wait >= 20 * unit), 1)
+    return show_duration(round(wait / unit) * unit, axis)
+
+
+@check_keywords
+def compare_levels(
+    query: Verbs,
+    rows: Any = None,
+    *,
+    levels: Sequence[str | Consistency] = LEVEL_NAMES,
+    until: int | dt.datetime | None = None,
+) -> LevelComparison:
+    """Return what a query costs at several levels of consistency over recorded input: what it blocks, writes and keeps.
+
+    The query runs in-process as a stream, once for each level; its result is a changelog. ``rows`` are its input: None for
+    its own tables; a table (Arrow, pandas, or a batch DataFrame, which is read into memory), or for several sources tables by
+    name; or a list of micro-batches, each a mapping of names to tables, as :meth:`Run.sample` records them. A table arrives
+    row by row, in its order, beside the other tables' rows; of one with more than 200 rows several arrive at once. ``levels``:
+    those of :meth:`Stream.run`, by default strong and middle. ``until``: that of :meth:`Stream.to_df`.
+
+    A row of the answer waits from the micro-batch in which middle writes it for good, which is as soon as its input is there,
+    to the one in which the level does: as application time, by which the greatest start has grown in between, and in
+    micro-batches. State is counted in rows after each micro-batch, with those that the level holds back. *Right*: of the rows
+    in the result at the end or in the answer over the same input with nothing late, the part that is in both. CTIs are those
+    that the sources' ``progress`` makes of the rows; there is no clock. Raises PlanError, UnknownColumn, and the query's own
+    errors. (docs/consistency.md; CEDR's table of levels.)
+
+    >>> import streamq as sq
+    >>> cars = sq.events([(t, t + 1, {}) for t in (1, 12, 4, 31, 17, 60)], name="cars", progress=sq.generate(20))
+    >>> costs = sq.compare_levels(cars.tumbling_window(10).select(n=sq.count())).to_pandas()
+    >>> print(costs[["level", "wait_most", "inserts", "retractions"]].to_string(index=False))
+     level  wait_most  inserts  retractions
+    strong         29        4            0
+    middle          0        6            2
+    """
+    verb = "compare_levels"
+    if not isinstance(query, Verbs):
+        not_a_stream(verb, query)
+    if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
+        hint = "Give a list: levels=['strong', 'middle', sq.weak(...)]."
+        raise PlanError(sentence(verb, "levels is a list of levels", f"found {kind_of(levels)}", hint))
+    axis = query.plan.schema.axis
+    written = [written_level(level, verb) for level in levels]
+    recorded = _recorded(query, rows, instant_ticks(until, axis, verb), verb)
+    return LevelComparison(recorded.costs({level.name: level.level(axis) for level in written}), axis)
+
+
+def _recorded(query: Verbs, rows: Any, until: int | None, verb: str) -> RecordedInput:
+    """Return the input of a query in micro-batches; its errors are worded for ``verb``."""
+    import pyarrow as pa
+
+    from streamq.compiler.egress import choose_egress
+    from streamq.compiler.results import Results
+    from streamq.levels.level_costs import RecordedInput
+    from streamq.operators import Source
+    from streamq.pictures.drawn_rows import tables_in_memory
+    from streamq.pictures.followed_events import micro_batches
+    from streamq.plan.node import nodes, number_sources
+    from streamq.runtime.arrow_types import arrow_type
+    from streamq.runtime.columnar import concat
+
+    choose_egress(query.plan, OutputForm.CHANGELOG, verb=verb)
+    plan, names = number_sources(Results((query.plan,)))
+    own = {names[name]: table for name, table in query.tables.items() if name in names}
+    sources = {
+        node.table: pa.schema([(column.name, arrow_type(column.type)) for column in node.columns]).empty_table()
+        for node in nodes(plan)
+        if isinstance(node, Source)
+    }
+    if not isinstance(rows, list | tuple):
+        tables = tables_in_memory(plan, own, rows, verb=verb)
+        batches = list(micro_batches({name: tables[name] for name in sources}))
+        return RecordedInput(plan, tables, batches or [{}], until)
+    for batch in rows:
+        if not isinstance(batch, Mapping):
+            hint = "A micro-batch is a mapping of sources to their rows, as {'trips': table}."
+            raise PlanError(sentence(verb, "not a micro-batch", f"found {kind_of(batch)}", hint))
+    # a source that a micro-batch does not name has no rows in it
+    batches = [tables_in_memory(plan, own | sources, batch, verb=verb) for batch in rows or [{}]]
+    brought = {name: concat([batch[name] for batch in batches]) for name in sources}
+    return RecordedInput(plan, batches[0] | brought, batches, until)
+
+
+__all__ = ["LevelComparison", "compare_levels"]

@@ -1,0 +1,181 @@
+"""Measure a query at levels of consistency, in-process: how long its rows wait, what it writes, keeps and gets right."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.choices import OutputForm
+from streamq.compiler.egress import Egress
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results, rewritten
+from streamq.compiler.staged_plan import StagedPlan
+from streamq.compiler.stages import compile_stages
+from streamq.policies import MIDDLE, Level
+from streamq.runtime.columnar import concat, ints
+from streamq.runtime.event import INSERT, WEIGHT
+from streamq.runtime.result_rows import changelog_rows
+from streamq.runtime.values import Ints, combine_numbers, number_values
+from streamq.time import INFINITY, MINUS_INFINITY
+
+MicroBatch = Mapping[str, pa.Table]
+"""The rows that the sources bring in a micro-batch, by table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelCosts:
+    """The costs of a query at a level of consistency.
+
+    A row of the answer waits from the micro-batch in which middle writes it for good to the one in which the level does: in
+    ticks, by which the greatest start has grown, and in micro-batches. ``inserts`` and ``retractions`` are the changelog's,
+    ``state`` are the rows in state after a micro-batch, with those that the level holds back. ``right``: of the rows in the
+    answer or in the result at the end, the part that is in both.
+    """
+
+    level: str
+    wait_mean: float
+    wait_most: int
+    batches_mean: float
+    batches_most: int
+    inserts: int
+    retractions: int
+    state_mean: float
+    state_most: int
+    right: float
+
+
+@dataclass(frozen=True)
+class LevelRun:
+    """A run at a level: the deltas of each micro-batch, and the rows in state after it."""
+
+    deltas: Sequence[pa.Table]
+    state: Sequence[int]
+
+
+@dataclass(frozen=True)
+class RecordedInput:
+    """A plan and its recorded input: all rows of its sources and static tables, and those of the sources in micro-batches.
+
+    ``until``, in ticks, bounds windows over endless lifetimes. The last micro-batch ends the input.
+    """
+
+    plan: Results
+    tables: MicroBatch
+    batches: Sequence[MicroBatch]
+    until: int | None
+
+    def costs(self, levels: Mapping[str, Level]) -> list[LevelCosts]:
+        """Return the costs of each level, by its name. The answer is that of a run whose input all comes at once."""
+        runs = {level: self.run(level, self.batches) for level in (MIDDLE, *levels.values())}
+        at_once = self.run(MIDDLE, [self.tables])
+        rows = _WrittenRows.of_runs([at_once, *runs.values()])
+        answer, standing = rows[0], dict(zip(runs, rows[1:], strict=True))
+        reached = self.greatest_starts()
+        return [
+            _costs(name, runs[level], standing[level], standing[MIDDLE], answer, reached)
+            for name, level in levels.items()
+        ]
+
+    def run(self, level: Level, batches: Sequence[MicroBatch]) -> LevelRun:
+        """Return a run of the plan as a stream over some micro-batches."""
+        live = LocalRun(self._program(level), static=self.tables)
+        deltas, state = [], []
+        for number, batch in enumerate(batches, 1):
+            is_last = number == len(batches)
+            deltas.append(live.batch(batch, [(None, INFINITY)] * is_last, self.until if is_last else None))
+            state.append(sum(kernel.state_rows or 0 for kernel in live.readings.of_kernels.values()))
+        return LevelRun(deltas, state)
+
+    def greatest_starts(self) -> list[int]:
+        """Return the greatest start of all rows up to each micro-batch."""
+        program, starts = self._program(MIDDLE), [MINUS_INFINITY]
+        for batch in self.batches:
+            greatest = starts[-1]
+            for relation in program.sources:
+                assert relation.source is not None
+                if relation.source.table in batch:
+                    rows = relation.source.rows_in_arrow(batch[relation.source.table], True)
+                    _, message, _ = program.packer([relation]).read_source([rows])
+                    greatest = greatest if message is None else max(greatest, message.w)
+            starts.append(greatest)
+        return starts[1:]
+
+    def _program(self, level: Level) -> StagedPlan:
+        options = Options(egresses=(Egress(OutputForm.CHANGELOG),), buckets=1, level=level)
+        return compile_stages(rewritten(self.plan), options, self.plan)
+
+
+@dataclass(frozen=True)
+class _WrittenRows:
+    """The rows of a result at the end by number, and for each of their copies the micro-batch that wrote it for good."""
+
+    batches: Mapping[int, list[int]]
+
+    @classmethod
+    def of_runs(cls, runs: Sequence[LevelRun]) -> list[_WrittenRows]:
+        """Return the rows of several runs; equal rows have equal numbers."""
+        deltas = concat([table for run in runs for table in run.deltas])
+        numbers, _ = combine_numbers([number_values(c) for c in deltas.drop_columns([WEIGHT]).columns])
+        results, first = [], 0
+        for run in runs:
+            counts = [table.num_rows for table in run.deltas]
+            own = slice(first, first + sum(counts))
+            batches = np.repeat(np.arange(len(counts)), counts)
+            results.append(cls.of_deltas(numbers[own], ints(deltas, WEIGHT)[own], batches))
+            first = own.stop
+        return results
+
+    @classmethod
+    def of_deltas(cls, numbers: Ints, weights: Ints, batches: Ints) -> _WrittenRows:
+        """Return the rows that deltas leave; within a micro-batch, their order does not count."""
+        net = Counter[tuple[int, int]]()
+        for batch, number, weight in zip(batches.tolist(), numbers.tolist(), weights.tolist(), strict=True):
+            net[batch, number] += weight
+        rows: dict[int, list[int]] = {}
+        for (batch, number), weight in net.items():
+            copies = rows.setdefault(number, [])
+            if weight < 0:
+                del copies[weight:]
+            copies += [batch] * weight
+        return cls(rows)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.batches.values()))
+
+
+def _costs(
+    name: str, run: LevelRun, rows: _WrittenRows, ready: _WrittenRows, answer: _WrittenRows, reached: Sequence[int]
+) -> LevelCosts:
+    """Return the costs of a level; ``reached``: the greatest start after each micro-batch."""
+    right = 0
+    ticks, batches = [0], [0]
+    for number, copies in answer.batches.items():
+        written = rows.batches.get(number, [])[: len(copies)]
+        right += len(written)
+        # a level that forgets may be early: it drops an item, and later what takes the item back
+        for since, until in zip(ready.batches.get(number, []), written, strict=False):
+            ticks.append(reached[max(since, until)] - reached[since])
+            batches.append(max(0, until - since))
+    kinds = Counter(kind for table in run.deltas for kind in changelog_rows(table).column("kind").to_pylist())
+    return LevelCosts(
+        level=name,
+        wait_mean=statistics.fmean(ticks[1:] or ticks),
+        wait_most=max(ticks),
+        batches_mean=statistics.fmean(batches[1:] or batches),
+        batches_most=max(batches),
+        inserts=kinds[INSERT],
+        retractions=kinds.total() - kinds[INSERT],
+        state_mean=statistics.fmean(run.state),
+        state_most=max(run.state),
+        right=right / (answer.count + rows.count - right) if answer.count + rows.count else 1.0,
+    )
+
+
+__all__ = ["LevelCosts", "MicroBatch", "RecordedInput"]

@@ -1,0 +1,88 @@
+"""Pictures of our own: SVG without a browser, a script or the network, as a file, as HTML with a table, and in words."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from streamq import html
+from streamq.errors import PlanError, sentence
+from streamq.markup import element, markup_text
+from streamq.pictures.palette import style_sheet
+
+WIDTH = 960.0
+
+
+class SvgPicture(ABC):
+    """A picture that a notebook shows; ``svg`` and ``html`` are its texts, :meth:`save` writes them, and printed it is words."""
+
+    def __init__(self, title: str, description: Sequence[str]):
+        """Draw under a title; ``description``: the picture in words, in sentences."""
+        self.title = title
+        self.description = list(description)
+
+    @abstractmethod
+    def _body(self) -> tuple[str, float]:
+        """Return the elements of the picture, from back to front, and its height."""
+
+    @abstractmethod
+    def _tables(self) -> str:
+        """Return tables of all that the picture shows, as HTML."""
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture as an SVG element, which is also a file of its own: it needs no other file, script or network."""
+        body, height = self._body()
+        words = " ".join(self.description)
+        scope = f"streamq-{hashlib.sha256(f'{self.title}{words}{body}'.encode()).hexdigest()[:10]}"
+        return element(
+            "svg",
+            element("title", markup_text(self.title), id=f"{scope}-title"),
+            element("desc", markup_text(words), id=f"{scope}-desc"),
+            element("style", f"\n{style_sheet(scope)}\n"),
+            body,
+            xmlns="http://www.w3.org/2000/svg",
+            id=scope,
+            role="img",
+            aria_labelledby=f"{scope}-title {scope}-desc",
+            viewBox=f"0 0 {WIDTH:g} {height:g}",
+            width="100%",
+            style=f"max-width:{WIDTH:g}px",
+        )
+
+    @cached_property
+    def html(self) -> str:
+        """The picture as an element of a page: the SVG, and below it tables of all that it shows, folded."""
+        words = "".join(element("p", markup_text(text)) for text in self.description)
+        details = element("details", element("summary", "In words and as a table"), words, self._tables())
+        return html.fragment(self.svg, details)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the picture to a file, SVG or an HTML page by the ending of its name, and return its path.
+
+        Raises PlanError for any other ending.
+        """
+        file = Path(path)
+        match file.suffix.lower():
+            case ".svg":
+                text = f"{self.svg}\n"
+            case ".html":
+                text = html.whole_page(self.title, self.html)
+            case _:
+                hint = "Save .svg, and convert it with any program for images."
+                raise PlanError(sentence("save", "a picture is saved as .svg or .html", f"found {file.name!r}", hint))
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, *(f"  {text}" for text in self.description)])
+
+
+__all__ = ["WIDTH", "SvgPicture"]
