@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 # Compiled files are kept: hundreds of processes of a run import the same ones.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: test java lint format types fast slow soak fuzz demo docs bench clean
+.PHONY: test java lint format types fast slow browser soak fuzz demo docs bench clean
 .NOTPARALLEL:
 
-test: java lint types fast slow
+test: java lint types fast slow browser
 
 $(STAMP): pyproject.toml requirements/test.txt scripts/bootstrap.sh
 	@bash scripts/bootstrap.sh $(VENV)
@@ -32,7 +32,7 @@ types: $(STAMP)
 	$(PY) -m mypy streamq benchmarks
 
 fast: $(STAMP)
-	$(PY) -m pytest -q -m "not spark and not slow" -n auto --dist worksteal
+	$(PY) -m pytest -q -m "not spark and not slow and not browser" -n auto --dist worksteal
 
 # On Spark, and what takes seconds without. A JVM that lives for minutes compiles no more than it must; what is compiled
 # has room: in the 48 MB that it would get, a ninth of the time went into making room and compiling again. Two processes, a Spark each:
@@ -40,6 +40,10 @@ fast: $(STAMP)
 slow: java
 	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC \
 	    -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote" $(PY) -m pytest -q -m "spark or slow" -n 2 --dist worksteal --durations=10
+
+# Pages in a headless Chromium, with a screenshot of each in screenshots/
+browser: $(STAMP)
+	@bash scripts/browser.sh $(PY)
 
 # The same tests with many more random examples: make soak SOAK=tests/laws
 soak: java

@@ -10,16 +10,18 @@ from typing import Any
 from streamq.markup import element, markup_text
 
 STYLE = """
-  .streamq { font: 14px/1.5 system-ui, sans-serif; color-scheme: light dark; }
-  .streamq h2 { font-size: 1em; margin: 1.2em 0 .3em; }
+  .streamq { font: 14px/1.5 system-ui, sans-serif; color-scheme: light dark; overflow-x: auto; }
+  .streamq h2, .streamq p, .streamq caption { overflow-wrap: anywhere; }
+  .streamq.streamq td, .streamq.streamq th { max-width: 40em; overflow-wrap: break-word; }
+  .streamq h2 { font-size: 1em; font-weight: 600; margin: 1.2em 0 .3em; }
   .streamq pre { font: 13px/1.45 ui-monospace, monospace; margin: 0; padding: .7em 1em; overflow-x: auto;
     border-left: 3px solid #4a8; background: color-mix(in srgb, currentColor 6%, transparent); }
   .streamq table { border-collapse: collapse; margin: .3em 0; }
   .streamq caption { text-align: left; font-weight: 600; padding: .2em .7em .2em 0; }
-  .streamq th, .streamq td { text-align: left; vertical-align: top; padding: .15em .7em;
+  .streamq.streamq th, .streamq.streamq td { text-align: left; vertical-align: top; padding: .15em .7em;
     border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
   .streamq .view th, .streamq .view td.short { white-space: nowrap; }
-  .streamq td.number { text-align: right; font-variant-numeric: tabular-nums; }
+  .streamq.streamq td.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
 
 LONGEST = 300

@@ -21,8 +21,8 @@ PADDING, MARGIN, FRAME, FRAME_TITLE = 10.0, 12.0, 12.0, 16.0
 LAYER_GAP, FRAMED_GAP = 34.0, 56.0
 """The room between two layers, without frames and with them."""
 
-WIDEST, MOST_LINES = 44, 3
-"""The greatest number of characters in a line of a box, and of lines below its title; what is cut is in its details."""
+WIDEST, WIDEST_MARK, MOST_LINES = 44, 50, 3
+"""The greatest number of characters in a line of a box and of its mark, and of lines of each; what is cut is in its details."""
 
 STYLE = """
   .streamq svg.plan { max-width: 100%; height: auto; }
@@ -37,8 +37,10 @@ STYLE = """
   .streamq .plan .edge { fill: none; stroke: currentColor; opacity: .55; }
   .streamq .plan .tip { fill: currentColor; opacity: .55; }
   .streamq .plan rect.frame { fill: none; stroke: currentColor; stroke-dasharray: 5 4; opacity: .5; }
+  .streamq .plan a { color: inherit; }
   .streamq .plan a:focus rect, .streamq .plan a:hover rect { stroke-width: 3; }
   .streamq .plans { display: flex; flex-wrap: wrap; gap: 1.5em; align-items: flex-start; }
+  .streamq .plans > section { min-width: 0; max-width: 100%; }
   .streamq .about { display: none; }
   .streamq .about:target { display: block; }
   @media (prefers-color-scheme: dark) { .streamq .plan .mark { fill: #f0a562; } }
@@ -72,15 +74,17 @@ class OperatorBox:
     @property
     def lines(self) -> list[str]:
         """The lines below the title, cut to what a box has room for."""
-        shown = wrap(self.text, WIDEST, break_long_words=True)
-        return (
-            shown if len(shown) <= MOST_LINES else [*shown[: MOST_LINES - 1], f"{shown[MOST_LINES - 1][: WIDEST - 1]}…"]
-        )
+        return _wrapped(self.text, WIDEST)
+
+    @property
+    def mark_lines(self) -> list[str]:
+        """The lines of the mark, cut likewise."""
+        return _wrapped(self.mark, WIDEST_MARK)
 
     @property
     def size(self) -> tuple[float, float]:
         """The width and height in pixels."""
-        texts = [self.title, *self.lines, *([self.mark] if self.mark else [])]
+        texts = [self.title, *self.lines, *self.mark_lines]
         return max(text_width(text, SIZE) for text in texts) * 1.06 + 2 * PADDING, LINE * len(texts) + PADDING
 
 
@@ -176,7 +180,7 @@ class PlanGraph:
         rows = [
             (box.title, "title"),
             *((line, "line") for line in box.lines),
-            *([(box.mark, "mark")] if box.mark else []),
+            *((line, "mark") for line in box.mark_lines),
         ]
         first = y + PADDING / 2 + LINE * 0.75
         texts = [
@@ -187,6 +191,12 @@ class PlanGraph:
         rectangle = element("rect", x=x, y=y, width=width, height=height, rx=6)
         kind = f"{box.kind} marked" if box.mark else str(box.kind)
         return element("a", whole, rectangle, *texts, href=f"#{self.id}-{box.name}", class_=kind)
+
+
+def _wrapped(text: str, widest: int) -> list[str]:
+    """Return a text in lines, the last of which is cut if they are too many."""
+    shown = wrap(text, widest, break_long_words=True)
+    return shown if len(shown) <= MOST_LINES else [*shown[: MOST_LINES - 1], f"{shown[MOST_LINES - 1][: widest - 1]}…"]
 
 
 def _edge(route: Sequence[tuple[float, float]], left: float, top: float) -> str:

@@ -1,0 +1,1 @@
+"""What streamq renders, in a headless Chromium of the system."""
