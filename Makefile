@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # Compiled files are kept: hundreds of processes of a run import the same ones.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: test java lint format types fast slow browser soak fuzz demo docs bench clean
+.PHONY: test java lint format types fast slow browser soak fuzz demo docs notebooks bench clean
 .NOTPARALLEL:
 
 test: java lint types fast slow browser
@@ -63,6 +63,11 @@ docs: $(STAMP)
 	$(PY) scripts/expressions_page.py
 	$(PY) scripts/page_pictures.py
 	$(PY) -m mkdocs build --quiet --strict
+
+# Execute the notebooks, and keep them with their outputs; make docs only shows them, because each starts a Spark of its own.
+# One of them: make notebooks NAMES=02_windows
+notebooks: java
+	$(PY) scripts/notebooks.py $(NAMES)
 
 bench: java
 	$(PY) -m benchmarks $(ARGS)

@@ -1,4 +1,4 @@
-"""What the documentation shows is true: its runnable blocks, the doctests, the names and the paths; no Spark, no notebooks."""
+"""What the documentation shows is true: its runnable blocks, the doctests, the names and the paths; no Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import importlib
 import inspect
 import io
 import itertools
-import json
 import re
 from pathlib import Path
 from types import FunctionType
@@ -29,7 +28,6 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONG = {"README.md", "testing.md", "verify.py"}
 """The pages and modules whose examples take seconds."""
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MODULES = [p for p in sorted((ROOT / "streamq").rglob("*.py")) if ">>> " in p.read_text(encoding="utf-8")]
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -48,19 +46,13 @@ def blocks(page: Path) -> list[Block]:
     return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in FENCED.finditer(text)]
 
 
-def cells(notebook: Path) -> list[dict[str, Any]]:
-    """The code cells of a notebook."""
-    return [c for c in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
-
-
 def trimmed(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
 
-def test_there_are_pages_notebooks_and_doctests() -> None:
+def test_there_are_pages_and_doctests() -> None:
     assert all(page.exists() for page in PAGES)
     assert len(PAGES) > 1
-    assert NOTEBOOKS
     assert MODULES
 
 
@@ -164,8 +156,3 @@ def test_docstrings_show_what_happens(path: Path) -> None:
     for test in doctest.DocTestFinder().find(module):
         runner.run(test, out=failures.append)
     assert not failures, "".join(failures)
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
-def test_notebooks_are_kept_without_outputs(path: Path) -> None:
-    assert [c for c in cells(path) if c["outputs"] or c["execution_count"] is not None] == []

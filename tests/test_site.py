@@ -32,5 +32,7 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(
     texts = {path: path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.html")}
     loaded = {str(path.relative_to(tmp_path)): LOADED.findall(text) for path, text in texts.items()}
     assert {name: found for name, found in loaded.items() if found} == {}
+    notebook = texts[tmp_path / "notebooks" / "02_windows" / "index.html"]
+    assert 'role="img"' in notebook and 'href="../../language/"' in notebook and 'href="../03_joins/"' in notebook
     assert "<table" in texts[tmp_path / "benchmarks" / "index.html"]
     assert "tutorial of ten minutes" in texts[tmp_path / "index.html"]
