@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,3 +60,21 @@ def opened(browser: Browser, file: Path, name: str, *, dark: bool = False, width
     context.close()
     assert wrong == []
     assert overflow <= 0, f"{overflow} pixels wider than the window"
+
+
+def why_not() -> str:
+    """Why there is no Chromium that starts; "" if there is one."""
+    if not find_chromium():
+        return "There is no Chromium: install one (Debian: apt-get install chromium)."
+    from playwright.sync_api import Error
+
+    try:
+        with launched() as browser:
+            browser.new_page().close()
+    except Error as error:
+        return f"Chromium does not start: {error.message.splitlines()[0]}"
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(why_not() or None)
