@@ -38,6 +38,7 @@ from streamq.runtime.consistency import HeldRows
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.stream import Stream
+from streamq.tracing.trace import Trace
 from streamq.user_code.repository import Repository
 from streamq.windows import KINDS, AllWindowVerbs
 
@@ -127,6 +128,7 @@ def sections() -> dict[str, list[Entry]]:
             *(Entry(f"sq.{name}", function) for room in (run_all, migrate) for name, function in public(room)),
         ],
         "A running query": [*methods("run", Run), *values("run", Run)],
+        "A trace": [*methods("trace", Trace), *values("trace", Trace)],
     }
 
 

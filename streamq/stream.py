@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from streamq.pictures.picture_page import Picture
     from streamq.pictures.step_chart import StepChart
     from streamq.run.quarantine import Quarantine
+    from streamq.tracing.trace import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -306,6 +307,31 @@ class Stream(
         return draw_query(
             self.plan, self.tables, rows, until=until, output=output, key=key, between=between, title=title
         )
+
+    def trace(self, rows: Any = None, *, until: int | dt.datetime | None = None) -> Trace:
+        """Return the flow of events through the query: what each operator receives and sends, and which events cause which rows.
+
+        The query runs in-process, micro-batch by micro-batch. ``rows``: a list of micro-batches, each a mapping of the sources'
+        names to Arrow tables, pandas frames or batch DataFrames, as ``run.sample()`` returns them; or tables by name, or one
+        table for the only source; None: the query's own tables. The rows of tables arrive one by one, of several tables by their
+        times. ``until`` as in :meth:`to_df`. A notebook shows the trace as a page with a slider, ``save("trace.html")`` writes
+        it; ``causes``, ``effects`` and ``prevented`` answer why a row is there, what an event changes, and why a row is missing.
+        Raises PlanError for more than 5,000 rows, and the query's own errors. (docs/debugging.md)
+
+        >>> import streamq as sq
+        >>> cars = sq.events([(1, 3, {"booth": "A"}), (2, 4, {"booth": "B"}), (2, 5, {"booth": "B"})], name="cars")
+        >>> busy = cars.group_by("booth").tumbling_window(5).select(n=sq.count()).where(sq.col("n") > 1)
+        >>> trace = busy.trace()
+        >>> trace.operators
+        ['cars', 'hopping', 'where']
+        >>> trace.causes({"booth": "B"})
+        event  together source  start  end  payload
+            1     False   cars      2    4  booth=B
+            2     False   cars      2    5  booth=B
+        """
+        from streamq.tracing.trace import trace_query
+
+        return trace_query(self.plan, self.tables, rows, until)
 
     def chart(
         self,

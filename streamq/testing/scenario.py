@@ -44,6 +44,7 @@ ENDS = (
     "explanation",
     "show",
     "plot",
+    "trace",
     "chart",
     "to_df",
     "to_pandas",

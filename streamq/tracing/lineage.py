@@ -1,0 +1,182 @@
+"""Lineage by counterfactuals: an event causes a row if the query, over all other events, gives that row less often.
+
+The definition is one for all operators, the user's own included: it asks what they answer, not how. Source: Lewis, *Causation*
+(1973); for queries Meliou, Gatterbauer, Moore, Suciu, *The Complexity of Causality and Responsibility for Query Answers and
+non-Answers* (VLDB 2010), whose counterfactual causes and contingency sets these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.compiler.egress import Egress
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results, rewritten
+from streamq.compiler.staged_plan import StagedPlan
+from streamq.compiler.stages import compile_stages
+from streamq.operators import Source
+from streamq.operators.operator import set_aside
+from streamq.plan.folding import fold
+from streamq.plan.node import Node
+from streamq.runtime.columnar import concat
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.tracing.history_source import EVENT_END, EVENT_START, HistorySource
+from streamq.tracing.recorded_run import Recording, net_rows, row_identities
+
+Row = tuple[int, int]
+"""A row of a history: the number of its operator, and its place among that operator's distinct rows."""
+
+
+@dataclass(frozen=True)
+class Effects:
+    """The effects of leaving some events out: the rows that are then there less often, and those that are there more often.
+
+    ``caused`` by operator: places among its distinct rows. ``prevented`` by operator: rows, with ``__le`` and ``__re``.
+    """
+
+    caused: dict[int, frozenset[int]] = field(default_factory=dict)
+    prevented: dict[int, pa.Table] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The effects of each event of a recorded run on the histories of all operators at the end.
+
+    An event is one that stands in the history of a source at the end, with all that later items did to it; ``events`` has its
+    source and its place in the history. Without it the query is run over the events that the sources gave, at once, in-process,
+    as far as the sources came in the recording, so that only the event itself is missing, not the progress that it made.
+    """
+
+    recording: Recording
+    computed: dict[frozenset[int], Effects] = field(default_factory=dict)
+
+    @cached_property
+    def events(self) -> list[tuple[int, int]]:
+        """The events: the number of a source among the operators, and a place in its history."""
+        sources = self.recording.sources
+        return [(one.number, place) for one in sources for place in range(self.recording.history(one.number).num_rows)]
+
+    def effects(self, events: Collection[int]) -> Effects:
+        """Return the effects of some events together, by their numbers in ``events``."""
+        chosen = frozenset(events)
+        if chosen not in self.computed:
+            self.computed[chosen] = self._compared(chosen)
+        return self.computed[chosen]
+
+    def causes(self, row: Row) -> list[int]:
+        """Return the events without each of which a row would be there less often; each is tried."""
+        return [event for event in range(len(self.events)) if self._changes(row, [event])]
+
+    def joint_causes(self, row: Row) -> list[int]:
+        """Return a least set of events without all of which a row would be there less often; [] if there is none.
+
+        It is for a row that no single event causes, because others would do as well. None of the set can be spared; other sets
+        may exist. It is searched by halving, in some log n runs for each event of the set.
+        """
+        left = list(range(len(self.events)))
+        if not self._changes(row, left):
+            return []
+        size = -(-len(left) // 2)
+        while size:
+            at = 0
+            while at < len(left):
+                fewer = left[:at] + left[at + size :]
+                if fewer and self._changes(row, fewer):
+                    left = fewer
+                else:
+                    at += size
+            size = size // 2
+        return left
+
+    def distinct(self, operator: int) -> pa.Table:
+        """Return the distinct rows of an operator's history, in order of arrival."""
+        return self._distinct[operator][0]
+
+    def place_of_row(self, operator: int) -> Sequence[int]:
+        """Return the place among the distinct rows of each row of an operator's history."""
+        return self._distinct[operator][1]
+
+    def _changes(self, row: Row, events: Sequence[int]) -> bool:
+        operator, place = row
+        return place in self.effects(events).caused.get(operator, ())
+
+    @cached_property
+    def _distinct(self) -> list[tuple[pa.Table, Sequence[int]]]:
+        """The distinct rows of each operator's history, and for each row its place among them."""
+        distinct = []
+        for one in self.recording.operators:
+            history = self.recording.history(one.number)
+            _, first, inverse = np.unique(row_identities(history), return_index=True, return_inverse=True)
+            order = np.argsort(first, kind="stable")
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            distinct.append((history.take(pa.array(first[order])), place[inverse].tolist()))
+        return distinct
+
+    # runs
+
+    @cached_property
+    def _program(self) -> StagedPlan:
+        """The query with its sources replaced by their histories; the result of every operator is one of its results."""
+        parts: dict[str, Node] = {}
+
+        def replaced(node: Node, inputs: list[Node]) -> Node:
+            parts[node.digest] = HistorySource.over(node) if isinstance(node, Source) else node.with_children(inputs)
+            return parts[node.digest]
+
+        fold(self.recording.plan, replaced)
+        results = rewritten(Results(tuple(parts[one.node.digest] for one in self.recording.operators)), ())
+        egresses = (Egress(),) * len(self.recording.operators)
+        return compile_stages(results, Options(egresses=egresses, buckets=1, late_output=bool(set_aside(results))))
+
+    def answers(self, without: Collection[int]) -> list[pa.Table]:
+        """Return the deltas of each operator over all events but some."""
+        absent = {self.events[event] for event in without}
+        tables = dict(self.recording.static)
+        for one in self.recording.sources:
+            assert isinstance(one.node, Source)
+            history = self.recording.history(one.number)
+            rest = [place for place in range(history.num_rows) if (one.number, place) not in absent]
+            named = [{LE: EVENT_START, RE: EVENT_END}.get(name, name) for name in history.column_names]
+            tables[one.node.table] = history.take(pa.array(rest, pa.int64())).rename_columns(named)
+        run = LocalRun(self._program, static=tables)
+        reached = [(table, t) for table, t in self.recording.reach.items() if t != MINUS_INFINITY]
+        run.batch(tables, [*reached, (None, INFINITY)], self.recording.until)
+        return run.deltas
+
+    def _compared(self, events: frozenset[int]) -> Effects:
+        """Return the effects of some events, from a run without them."""
+        effects = Effects()
+        for one, deltas in zip(self.recording.operators, self.answers(events), strict=True):
+            history = self.recording.history(one.number)
+            distinct = self.distinct(one.number)
+            less, more = _difference(history, deltas)
+            if less.num_rows:
+                numbers = row_identities(concat([distinct, less]))
+                place = {number: i for i, number in enumerate(numbers[: distinct.num_rows].tolist())}
+                effects.caused[one.number] = frozenset(place[n] for n in numbers[distinct.num_rows :].tolist())
+            if more.num_rows:
+                effects.prevented[one.number] = more
+        return effects
+
+
+def _difference(before: pa.Table, deltas: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of a history that deltas lack, and those that they have beyond it."""
+    after = net_rows(deltas).select(before.column_names)
+    less = net_rows(concat([_weighted(before, 1), _weighted(after, -1)]))
+    more = net_rows(concat([_weighted(before, -1), _weighted(after, 1)]))
+    return less, more
+
+
+def _weighted(rows: pa.Table, weight: int) -> pa.Table:
+    return rows.append_column(WEIGHT, pa.array([weight] * rows.num_rows, pa.int64()))
+
+
+__all__ = ["Effects", "Lineage", "Row"]

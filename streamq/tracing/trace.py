@@ -1,0 +1,314 @@
+"""Trace: the flow of events through a query, from a row back to the events that cause it, and from an event on to its effects."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from streamq import html
+from streamq.errors import PlanError, kind_of, nearest, sentence
+from streamq.operators import Source
+from streamq.pictures.panel_history import instant_label
+from streamq.plan.node import Node, number_sources
+from streamq.time import INFINITY, instant_ticks
+from streamq.tracing.lineage import Lineage
+from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
+from streamq.tracing.trace_input import trace_input
+from streamq.tracing.traced_rows import (
+    ShownRow,
+    TracedRows,
+    arrived_rows,
+    change_rows,
+    history_rows,
+    listed_rows,
+    shown_rows,
+    user_columns,
+)
+
+MOST_EVENTS = 500
+"""The most events of which each is left out in turn, to find the causes of a row."""
+
+Selector = Mapping[str, Any]
+"""Columns of a row, ``start`` and ``end`` among them, with their values."""
+
+
+def trace_query(plan: Node, tables: Mapping[str, Any], rows: Any, until: int | dt.datetime | None) -> Trace:
+    """Return the trace of a query over its tables; the arguments are those of ``Stream.trace``."""
+    plan, names = number_sources(plan)
+    numbered = {names[name]: table for name, table in tables.items() if name in names}
+    inputs = trace_input(plan, numbered, rows)
+    ticks = instant_ticks(until, plan.schema.axis, "trace")
+    return Trace(record_run(plan, inputs.static, inputs.batches, ticks))
+
+
+class Trace:
+    """The flow of events through a query that ran in-process: what every operator received and sent in each micro-batch.
+
+    ``operators`` names the operators, inputs first; the last one gives the answer, and is meant where a method gets no operator.
+    The last micro-batch is the end of the input. A notebook shows the trace as a page; printed it is a table.
+    """
+
+    def __init__(self, recording: Recording):
+        self.recording = recording
+        self.lineage = Lineage(recording)
+        self._axis = recording.plan.schema.axis
+
+    @property
+    def operators(self) -> list[str]:
+        """The names of the operators, inputs first: sources by their own names, others by their titles in ``explain``."""
+        return [one.name for one in self.recording.operators]
+
+    # plain tables
+
+    def table(self) -> TracedRows:
+        """Return a row for each micro-batch and operator: rows received, rows inserted and retracted, CTI, and rows of state."""
+        numbers = range(len(self.recording.operators))
+        changes = [self.recording.change_counts(number) for number in numbers]
+        received = [self.recording.received(number) for number in numbers]
+        rows = [
+            (at + 1, self.operators[number], received[number][at], *changes[number][at], batch.state[number])
+            for at, batch in enumerate(self.recording.batches)
+            for number in numbers
+        ]
+        names = ("micro_batch", "operator", "received", "inserted", "retracted", "state")
+        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        columns["cti"] = [instant_label(c, self._axis) for batch in self.recording.batches for c in batch.ctis]
+        return TracedRows(pa.table(columns))
+
+    def rows(self, operator: str | None = None) -> TracedRows:
+        """Return the rows that an operator sends, in order of arrival: inserts and retractions, each with its micro-batch."""
+        one = self._operator(operator, "rows")
+        return TracedRows(change_rows(self.recording.changes(one.number), one.node.schema))
+
+    def received(self, operator: str | None = None) -> dict[str, TracedRows]:
+        """Return the rows that an operator receives, by the operators that send them; for a source the rows of its table."""
+        one = self._operator(operator, "received")
+        if isinstance(one.node, Source):
+            return {
+                one.name: TracedRows(arrived_rows([batch.arrived for batch in self.recording.batches], one.node.table))
+            }
+        names = [self.recording.operators[below].name for below in one.inputs]
+        return {name: self.rows(name) for name in names}
+
+    def history(self, operator: str | None = None) -> TracedRows:
+        """Return the rows of an operator that stand at the end, in order of application time."""
+        one = self._operator(operator, "history")
+        table = history_rows(self.recording.history(one.number), one.node.schema)
+        return TracedRows(table.sort_by([("start", "ascending"), ("end", "ascending")]))
+
+    def state(self) -> dict[str, tuple[str, ...]]:
+        """Return what the state of each operator that has some consists of, in the words of ``explain``."""
+        return {one.name: one.state for one in self.recording.operators if one.state}
+
+    @property
+    def late(self) -> TracedRows:
+        """The rows that sources left out or changed, with the reason: late, invalid or repeated ones. Times are in ticks."""
+        return TracedRows(pa.concat_tables([batch.late for batch in self.recording.batches]))
+
+    def events(self) -> TracedRows:
+        """Return the events that stand at the end in the histories of the sources, with the numbers that ``effects`` takes."""
+        return self._listed_events(range(len(self.lineage.events)))
+
+    # lineage
+
+    def causes(self, row: Selector | None = None, operator: str | None = None) -> TracedRows:
+        """Return the events that cause some rows: without each of them the operator would give one of these rows less often.
+
+        ``row``: values of the rows' columns, ``start`` and ``end`` included, as ``{"booth": "1", "start": 3}``; None: all rows of
+        the operator's history. A row that no single event causes, because others would do as well, is caused by a least set of
+        events together: ``together`` is True for these. Raises PlanError if no row has these values, and for more than
+        500 events, each of which is left out in turn.
+        """
+        one = self._operator(operator, "causes")
+        self._check_events("causes")
+        single: set[int] = set()
+        joint: set[int] = set()
+        for place in self._places(one, row, "causes"):
+            causes = self.lineage.causes((one.number, place))
+            single.update(causes)
+            joint.update([] if causes else self.lineage.joint_causes((one.number, place)))
+        events = sorted(single | joint)
+        return self._listed_events(
+            events, {"together": pa.array([event not in single for event in events], pa.bool_())}
+        )
+
+    def effects(self, event: int | Selector, source: str | None = None) -> TracedRows:
+        """Return the rows of all operators that an event causes, and those that it prevents.
+
+        ``event``: its number in ``events()``, or values of its columns, of which all events that have them are left out together.
+        ``source``: the name of its source, if there are several. A row is "caused" if it would be there less often without the
+        event, "prevented" if it would be there more often; an event that changes a count does both.
+        """
+        chosen = [event] if isinstance(event, int) else self._selected_events(event, source)
+        if not all(0 <= number < len(self.lineage.events) for number in chosen):
+            there = f"there are {len(self.lineage.events)}, from 0"
+            raise PlanError(sentence("effects", f"no event {event}", there, "trace.events() has their numbers."))
+        effects = self.lineage.effects(chosen)
+        rows: list[ShownRow] = []
+        kinds: list[str] = []
+        for one in self.recording.operators:
+            caused = self.lineage.distinct(one.number).take(
+                pa.array(sorted(effects.caused.get(one.number, ())), pa.int64())
+            )
+            for kind, table in (("caused", caused), ("prevented", effects.prevented.get(one.number))):
+                shown = [] if table is None else shown_rows(one.name, table, one.node.schema)
+                rows += shown
+                kinds += [kind] * len(shown)
+        return TracedRows(listed_rows(rows, self._axis, {"effect": pa.array(kinds, pa.string())}))
+
+    def prevented(self, row: Selector | None = None, operator: str | None = None) -> TracedRows:
+        """Return rows that an operator would give without one event, each with that event: why is this row missing?
+
+        ``row`` and the errors are as in :meth:`causes`, but no row needs to have these values.
+        """
+        one = self._operator(operator, "prevented")
+        self._check_events("prevented")
+        wanted = self._values(one, row, "prevented")
+        events: list[int] = []
+        rows: list[ShownRow] = []
+        for event in range(len(self.lineage.events)):
+            missing = self.lineage.effects([event]).prevented.get(one.number)
+            shown = [] if missing is None else shown_rows(one.name, missing, one.node.schema)
+            fitting = [row for row in shown if _has_values(row, wanted)]
+            rows += fitting
+            events += [event] * len(fitting)
+        return TracedRows(listed_rows(rows, self._axis, {"event": pa.array(events, pa.int64())}))
+
+    # pages
+
+    def to_html(self) -> str:
+        """Return the trace as a page of its own, which needs no other file and no network."""
+        return html.whole_page("trace", self._repr_html_())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page to a file, whose name ends in .html, and return its path."""
+        file = Path(path)
+        if file.suffix.lower() != ".html":
+            raise PlanError(sentence("save", "a trace is saved as .html", f"found {file.name!r}"))
+        file.write_text(self.to_html(), encoding="utf-8")
+        return file
+
+    def _repr_html_(self) -> str:
+        from streamq.tracing.trace_page import page_fragment
+
+        return page_fragment(self)
+
+    def __repr__(self) -> str:
+        batches = self.recording.batches
+        counts = [sum(table.num_rows for table in batch.arrived.values()) for batch in batches]
+        lines = [f"trace of {sum(counts):,} rows in {len(batches) - 1:,} micro-batches, and the end of the input"]
+        for one in self.recording.operators:
+            changes = self.recording.change_counts(one.number)
+            below = ", ".join(self.recording.operators[number].name for number in one.inputs)
+            of = f" of {below}" if below else ""
+            inserted, retracted = (sum(numbers) for numbers in zip(*changes, strict=True))
+            state = max(batch.state[one.number] for batch in batches)
+            lines.append(
+                f"  {one.name}{of}: {inserted:,} inserted, {retracted:,} retracted, at most {state:,} rows of state"
+            )
+        late = Counter((row["source"], row["reason"]) for row in self.late)
+        lines += [f"  left out or changed at {source}: {count:,} {reason}" for (source, reason), count in late.items()]
+        return "\n".join(lines)
+
+    # parts
+
+    @cached_property
+    def _shown_events(self) -> list[ShownRow]:
+        """The events of the sources, in the order of their numbers, as text."""
+        rows: list[ShownRow] = []
+        for one in self.recording.sources:
+            rows += shown_rows(one.name, self.recording.history(one.number), one.node.schema)
+        return rows
+
+    def _operator(self, name: str | None, verb: str) -> TracedOperator:
+        """Return the operator of a name, the last one for None; raise PlanError if there is none."""
+        if name is None:
+            return self.recording.operators[-1]
+        for one in self.recording.operators:
+            if one.name == name:
+                return one
+        there = f"there are: {', '.join(self.operators)}"
+        raise PlanError(sentence(verb, f"no operator {name!r}", there, nearest(str(name), self.operators)))
+
+    def _check_events(self, verb: str) -> None:
+        """Raise PlanError if there are more events than can be left out in turn."""
+        count = len(self.lineage.events)
+        if count > MOST_EVENTS:
+            hint = "Trace fewer rows, or ask for effects, which leave out one event."
+            raise PlanError(
+                sentence(verb, f"more than {MOST_EVENTS:,} events, each to be left out", f"found {count:,}", hint)
+            )
+
+    def _values(self, one: TracedOperator, row: Any, verb: str) -> dict[str, Any]:
+        """Return the values that a row is to have, lifetimes in ticks; raise PlanError for other than a mapping of columns."""
+        if row is None:
+            return {}
+        if not isinstance(row, Mapping):
+            hint = "Write its columns: {'k': 1, 'start': 3}."
+            raise PlanError(sentence(verb, "a row is chosen by values of its columns", f"found {kind_of(row)}", hint))
+        names = [*user_columns(one.node.schema).values(), "start", "end"]
+        values: dict[str, Any] = {}
+        for name, value in row.items():
+            if name not in names:
+                hint = nearest(str(name), names)
+                raise PlanError(
+                    sentence(verb, f"{one.name} has no column {name!r}", f"there are: {', '.join(names)}", hint)
+                )
+            is_instant = name in ("start", "end")
+            values[name] = _ticks(value, one.node.schema.axis, verb) if is_instant else value
+        return values
+
+    def _places(self, one: TracedOperator, row: Selector | None, verb: str) -> list[int]:
+        """Return the places of the distinct rows of an operator that have some values; raise PlanError if none has them."""
+        values = self._values(one, row, verb)
+        shown = shown_rows(one.name, self.lineage.distinct(one.number), one.node.schema)
+        places = [place for place, other in enumerate(shown) if _has_values(other, values)]
+        if row is not None and not places:
+            wrong = f"no row of {one.name} with {dict(row)}"
+            hint = "trace.prevented(...) has the rows that events prevent."
+            raise PlanError(sentence(verb, wrong, f"it has {len(shown):,} distinct rows at the end", hint))
+        return places
+
+    def _selected_events(self, event: Selector, source: str | None) -> list[int]:
+        """Return the numbers of the events with some values; raise PlanError if there are several sources or no such event."""
+        names = [one.name for one in self.recording.sources]
+        if source is None and len(names) > 1:
+            raise PlanError(
+                sentence(
+                    "effects", "an event of one of several sources", f"there are: {', '.join(names)}", "Say source=."
+                )
+            )
+        one = self._operator(names[0] if source is None else source, "effects")
+        places = set(self._places(one, event, "effects"))
+        distinct = self.lineage.place_of_row(one.number)
+        numbers = enumerate(self.lineage.events)
+        return [number for number, (owner, at) in numbers if owner == one.number and distinct[at] in places]
+
+    def _listed_events(self, numbers: Iterable[int], more: Mapping[str, Any] | None = None) -> TracedRows:
+        """Return events as a table, with their numbers."""
+        chosen = list(numbers)
+        columns = {"event": pa.array(chosen, pa.int64()), **(more or {})}
+        table = listed_rows([self._shown_events[number] for number in chosen], self._axis, columns)
+        return TracedRows(table.rename_columns(["source" if n == "operator" else n for n in table.column_names]))
+
+
+def _has_values(row: ShownRow, values: Mapping[str, Any]) -> bool:
+    """Return True if a row has all these values; NaN equals NaN."""
+    own = {"start": row.start, "end": row.end, **row.payload}
+    return all(own[name] == value or (own[name] != own[name] and value != value) for name, value in values.items())
+
+
+def _ticks(value: Any, axis: str, verb: str) -> int:
+    """Return an instant of a selector in ticks, INFINITY for None."""
+    ticks = instant_ticks(value, axis, verb)
+    return INFINITY if ticks is None else ticks
+
+
+__all__ = ["MOST_EVENTS", "Trace", "trace_query"]

@@ -1,0 +1,93 @@
+"""The micro-batches of a trace: those that a user passes, or the rows of tables one by one, interleaved by their times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.errors import PlanError, sentence
+from streamq.operators import Source
+from streamq.pictures.drawn_rows import tables_in_memory
+from streamq.plan.node import Node, nodes
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.event import LE
+from streamq.time import MINUS_INFINITY
+from streamq.tracing.recorded_run import MicroBatch
+
+MOST_ROWS = 5_000
+"""The most rows of all sources that a trace follows."""
+
+MOST_STEPS = 200
+"""The most micro-batches into which tables are cut: of longer ones several rows arrive at once."""
+
+
+@dataclass(frozen=True)
+class TraceInput:
+    """The micro-batches of a trace, and its static tables, both by table."""
+
+    batches: list[MicroBatch]
+    static: Mapping[str, pa.Table]
+
+
+def trace_input(plan: Node, tables: Mapping[str, Any], rows: Any) -> TraceInput:
+    """Return the input of a trace; raise PlanError for more than MOST_ROWS rows.
+
+    ``rows``: None for the query's own ``tables``; a table for the only source, or tables by the sources' names, in place of them;
+    or a list of micro-batches, each of one of these forms.
+    """
+    sources = [node for node in nodes(plan) if isinstance(node, Source)]
+    if isinstance(rows, list | tuple):
+        bare = {**tables, **{source.table: _empty(source) for source in sources}}
+        passed = [tables_in_memory(plan, bare, batch, verb="trace") for batch in rows or [{}]]
+        static = passed[0]
+        batches: list[MicroBatch] = [{source.table: batch[source.table] for source in sources} for batch in passed]
+    else:
+        static = tables_in_memory(plan, tables, rows, verb="trace")
+        batches = _one_by_one(sources, static)
+    count = sum(table.num_rows for batch in batches for table in batch.values())
+    if count > MOST_ROWS:
+        hint = "Pass fewer rows: q.trace(table.slice(0, 1000))."
+        raise PlanError(sentence("trace", f"more than {MOST_ROWS:,} rows", f"found {count:,}", hint))
+    fed = {source.table for source in sources}
+    return TraceInput(batches, {name: table for name, table in static.items() if name not in fed})
+
+
+def _empty(source: Source) -> pa.Table:
+    return pa.schema([(column.name, arrow_type(column.type)) for column in source.columns]).empty_table()
+
+
+def _one_by_one(sources: list[Source], tables: Mapping[str, pa.Table]) -> list[MicroBatch]:
+    """Return micro-batches of a row each, or of some rows if there are many.
+
+    The rows of a table stay in their order. Of several tables the row that comes next is the one whose start, or that of an
+    earlier row of its table, is the least.
+    """
+    counts = [tables[source.table].num_rows for source in sources]
+    latest = [np.maximum.accumulate(_starts(source, tables[source.table])) for source in sources]
+    owner = np.repeat(np.arange(len(sources)), counts)
+    order = np.argsort(np.concatenate(latest), kind="stable")
+    at_once = -(-len(order) // MOST_STEPS) or 1
+    batches: list[MicroBatch] = []
+    begun = [0] * len(sources)
+    for first in range(0, max(1, len(order)), at_once):
+        batch = {}
+        here = np.bincount(owner[order[first : first + at_once]], minlength=len(sources)).tolist()
+        for number, source in enumerate(sources):
+            batch[source.table] = tables[source.table].slice(begun[number], here[number])
+            begun[number] += here[number]
+        batches.append(batch)
+    return batches
+
+
+def _starts(source: Source, table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the start of each row, in ticks; MINUS_INFINITY for a row without one."""
+    starts = pc.fill_null(source.rows_in_arrow(table, True).column(LE), MINUS_INFINITY)
+    return starts.to_numpy().astype(np.int64)
+
+
+__all__ = ["MOST_ROWS", "TraceInput", "trace_input"]

@@ -1,0 +1,202 @@
+"""A trace as HTML: the plan as a graph, a slider over arrival, and a panel of rows for each operator; without other files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from streamq import html
+from streamq.compiler.explain_graphs import plan_graph
+from streamq.compiler.plan_graph import STYLE as GRAPH_STYLE
+from streamq.markup import element, markup_text
+from streamq.pictures.panel_history import instant_label
+from streamq.tracing.page_rows import PageRow, ancestors, headings, page_rows
+from streamq.tracing.page_script import SCRIPT
+from streamq.tracing.recorded_run import TracedOperator
+from streamq.tracing.traced_rows import shown_rows
+
+if TYPE_CHECKING:
+    from streamq.tracing.trace import Trace
+
+MOST_LINKED = 200
+"""The most events of a page whose rows are links to causes and effects."""
+
+MOST_PANEL_ROWS = 1_000
+"""The most rows of an operator that a page shows."""
+
+STYLE = """
+  .trace .flow { display: flex; flex-wrap: wrap; gap: 1.2em; align-items: flex-start; }
+  .trace .plan-column { flex: 0 1 22em; max-width: 100%; overflow-x: auto; }
+  .trace .panels { flex: 1 1 34em; min-width: 0; display: grid; gap: .9em;
+    grid-template-columns: repeat(auto-fit, minmax(min(26em, 100%), 1fr)); }
+  .trace section { border: 1px solid color-mix(in srgb, currentColor 22%, transparent); border-radius: 6px;
+    padding: .4em .7em; min-width: 0; }
+  .trace section p { margin: .1em 0; font-size: 12px; opacity: .85; }
+  .trace .scroll { max-height: 19em; overflow: auto; }
+  .trace h2 { margin: .1em 0; }
+  .trace table { margin: 0; font-size: 13px; }
+  .trace th, .trace td { padding: .1em .5em; white-space: nowrap; max-width: 22em; overflow: hidden; text-overflow: ellipsis; }
+  .trace thead th { position: sticky; top: 0; background: Canvas; font-weight: 600; }
+  .trace tr[data-op] { cursor: pointer; }
+  .trace tr[hidden], .trace p[hidden] { display: none; }
+  .trace tr.new td:first-child { box-shadow: inset 3px 0 #4a8; }
+  .trace tr.gone td { text-decoration: line-through; opacity: .6; }
+  .trace tr.gone td.role { text-decoration: none; }
+  .trace tr.chosen { background: color-mix(in srgb, #4a8 34%, transparent); }
+  .trace tr.cause { background: color-mix(in srgb, #d97a1f 30%, transparent); }
+  .trace tr.effect { background: color-mix(in srgb, #47a 34%, transparent); }
+  .trace tr.way { background: color-mix(in srgb, #a6a 24%, transparent); }
+  .trace td.role { font-weight: 600; min-width: 4.6em; }
+  .trace .bar { display: flex; flex-wrap: wrap; gap: .4em 1em; align-items: center; margin: .5em 0; }
+  .trace .bar label:first-child { flex: 0 1 34em; display: flex; gap: .6em; }
+  .trace .bar input { flex: 1 1 12em; }
+  .trace .bar output { min-width: 11em; }
+  .trace .says { min-height: 1.5em; border-left: 3px solid #4a8; padding: .2em .8em; overflow-wrap: anywhere; }
+  .streamq.trace .plan a.here rect { fill: color-mix(in srgb, #4a8 34%, transparent); }
+  .streamq.trace .plan a.cause rect { stroke: #d97a1f; stroke-width: 3; }
+  .streamq.trace .plan a.effect rect { stroke: #47a; stroke-width: 3; }
+"""
+
+HINT = (
+    "Choose a row (click, or arrow keys and Enter): its causes and effects are marked. "
+    "Left and right arrow, Home and End move in time."
+)
+
+
+def page_fragment(trace: Trace) -> str:
+    """Return the trace as an element, for a notebook's output or for a page."""
+    operators = trace.recording.operators
+    rows = [page_rows(trace, one) for one in operators]
+    graph = plan_graph("the plan", trace.recording.plan, lambda node: (), {})
+    steps = _step_texts(trace)
+    data = {
+        "boxes": [f"#{graph.id}-n{one.number + 1}" for one in operators],
+        "names": [one.name for one in operators],
+        "reads": list(ancestors(trace)),
+        "sources": [one.number for one in trace.recording.sources],
+        "steps": steps,
+        **_links(trace),
+    }
+    panels = "".join(_panel(trace, one, own) for one, own in zip(operators, rows, strict=True))
+    text = json.dumps(data).replace("<", "\\u003c")
+    id = f"trace-{hashlib.sha256(f'{text}{panels}'.encode()).hexdigest()[:10]}"
+    last = len(steps) - 1
+    slider = element("input", type="range", min=0, max=last, value=last, aria_label="micro-batch")
+    options = '<option value="arrival">arrival</option><option value="rank">application time</option>'
+    bar = element(
+        "div",
+        element("label", "Arrival ", slider),
+        element("output", markup_text(steps[-1]), class_="now"),
+        element("label", "Rows in order of ", element("select", options)),
+        class_="bar",
+    )
+    flow = element(
+        "div",
+        element("div", graph.svg, class_="plan-column"),
+        element("div", panels, class_="panels"),
+        class_="flow",
+    )
+    table = trace.table().to_pylist()
+    summary = html.tabulated(tuple(table[0]), [tuple(row.values()) for row in table], most=MOST_PANEL_ROWS)
+    return element(
+        "div",
+        f"<style>{html.STYLE}{GRAPH_STYLE}{STYLE}</style>",
+        html.heading(repr(trace).splitlines()[0]),
+        bar,
+        element("div", markup_text(data["hint"]), class_="says", role="status", aria_live="polite"),
+        flow,
+        element("details", "<summary>Every operator in every micro-batch, as a table</summary>", summary),
+        f'<script type="application/json" class="links">{text}</script>',
+        f"<script>{SCRIPT.replace('ID', id)}</script>",
+        class_="streamq trace",
+        id=id,
+    )
+
+
+def _step_texts(trace: Trace) -> list[str]:
+    """Return the name of each place of the slider: before anything arrives, each micro-batch, and the end of the input."""
+    last = len(trace.recording.batches)
+    named = [f"micro-batch {number} of {last - 1}" for number in range(1, last)]
+    return ["before anything arrives", *named, "the end of the input"]
+
+
+def _links(trace: Trace) -> dict[str, Any]:
+    """Return the causes of all rows and what events prevent, for the script; without links, a hint that says why."""
+    events = range(len(trace.lineage.events))
+    if len(events) > MOST_LINKED:
+        why = f"These are {len(events):,} events; causes and effects of up to {MOST_LINKED} are marked here."
+        return {"hint": f"{why} trace.causes(...) and trace.effects(...) have them.", "caused": None}
+    caused, prevented = {}, {}
+    for event in events:
+        effects = trace.lineage.effects([event])
+        caused[event] = {operator: sorted(places) for operator, places in effects.caused.items()}
+        texts = []
+        for operator, rows in effects.prevented.items():
+            one = trace.recording.operators[operator]
+            axis = one.node.schema.axis
+            texts += [
+                f"{one.name} [{instant_label(row.start, axis)}, {instant_label(row.end, axis)}) {row.text}"
+                for row in shown_rows(one.name, rows, one.node.schema)
+            ]
+        prevented[event] = texts
+    none = "no single event causes it, because others would do as well; trace.causes(...) has a least set."
+    return {"hint": HINT, "caused": caused, "prevented": prevented, "none": none}
+
+
+def _panel(trace: Trace, one: TracedOperator, rows: list[PageRow]) -> str:
+    """Return the panel of an operator: what it reads, its CTI and state in each micro-batch, and its rows."""
+    below = ", ".join(trace.recording.operators[number].name for number in one.inputs)
+    lines = [
+        element("p", markup_text(f"{one.node.line}" if not below else f"{one.node.line}; receives the rows of {below}"))
+    ]
+    if one.state:
+        lines.append(element("p", markup_text(f"state: {'; '.join(one.state)}")))
+    counts, received = trace.recording.change_counts(one.number), trace.recording.received(one.number)
+    for number, batch in enumerate(trace.recording.batches):
+        inserted, retracted = counts[number]
+        cti = instant_label(batch.ctis[one.number], one.node.schema.axis)
+        text = f"{received[number]:,} received, {inserted:,} inserted, {retracted:,} retracted; CTI {cti}"
+        text += f"; {batch.state[one.number]:,} rows of state" if one.state else ""
+        lines.append(element("p", markup_text(text), data_step=number + 1, hidden="hidden"))
+    head = "".join(f'<th scope="col">{markup_text(name)}</th>' for name in ["role", *headings(one)])
+    body = "".join(_row(one, number, row) for number, row in enumerate(rows[:MOST_PANEL_ROWS]))
+    more = f"... {len(rows) - MOST_PANEL_ROWS:,} more changes; trace.rows({one.name!r}) has all"
+    table = element(
+        "table",
+        element("thead", f"<tr>{head}</tr>"),
+        element("tbody", body, class_="rows"),
+        role="grid",
+        aria_label=f"rows of {one.name}",
+    )
+    return element(
+        "section",
+        html.heading(one.name),
+        *lines,
+        element("div", table, class_="scroll"),
+        *([element("p", markup_text(more))] if len(rows) > MOST_PANEL_ROWS else []),
+        data_op=one.number,
+        tabindex=-1,
+        aria_label=one.name,
+    )
+
+
+def _row(one: TracedOperator, number: int, row: PageRow) -> str:
+    """Return a change as a row of a table."""
+    places = {"gone": row.gone, "row": row.place, "event": row.event}
+    data = {f"data_{name}": value for name, value in places.items() if value is not None}
+    cells = [str(row.step), row.kind, row.lifetime, *row.cells]
+    return element(
+        "tr",
+        '<td class="role"></td>',
+        *(element("td", markup_text(cell)) for cell in cells),
+        data_op=one.number,
+        data_step=row.step,
+        data_arrival=number,
+        data_rank=row.rank,
+        tabindex=-1 if number else 0,
+        **data,
+    )
+
+
+__all__ = ["MOST_LINKED", "page_fragment"]
