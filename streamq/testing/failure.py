@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from streamq import html
+from streamq.errors import StreamqError
 from streamq.testing.case import Case
 from streamq.testing.difference import Difference
 from streamq.testing.execution import Execution
 from streamq.user_code.repository import called_modules
+
+if TYPE_CHECKING:
+    from streamq.tracing.trace import Trace
 
 
 class VerificationFailed(AssertionError):
@@ -44,16 +50,30 @@ class VerificationFailed(AssertionError):
         unsteady = "" if self.is_steady else "their results differ from call to call, in the oracle alone too; "
         return f"the query calls {', '.join(names)}: {unsteady}to see if a law of modules is broken, run {checks}\n"
 
+    def trace(self) -> Trace:
+        """Return the flow of the case's events through the query, in its micro-batches; raise the query's error if it fails.
+
+        The query runs in-process; what fails on Spark alone is right here.
+        """
+        return self.case.query.trace(self.case.batches, until=self.case.instant)
+
+    def _repr_html_(self) -> str:
+        """The difference, or the error, above the page of the trace, as a notebook shows them."""
+        above = html.fragment(html.lines(self.says)) if self.difference is None else self.difference._repr_html_()
+        try:
+            return above + self.trace()._repr_html_()
+        except StreamqError as error:
+            # the query fails over the case, which is what was found
+            return above + html.fragment(html.lines(str(error)))
+
     def __str__(self) -> str:
         """Return the difference or error, the items along the time axis, the case's program, and, if saved, how to run it again.
 
         If shrinking was stopped, the text says so.
         """
-        again = (
-            []
-            if self.saved is None
-            else [f"saved; to run it again: t.replay({str(self.saved)!r}), or pytest {self.saved}"]
-        )
+        again = ["the flow of its events: error.trace(), a page in a notebook; error.trace().save('trace.html')"]
+        if self.saved is not None:
+            again.append(f"saved; to run it again: t.replay({str(self.saved)!r}), or pytest {self.saved}")
         if self.shrinking:
             more = "for a smaller one allow more time: profile=t.Profile(shrinking=...)"
             again.append(f"the smallest case found in {self.shrinking:g} s; {more}")

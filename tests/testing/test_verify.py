@@ -132,6 +132,8 @@ def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
             f"to run it again: t.replay('{failed.saved}')",
         ):
             assert part in text
+        page = failed._repr_html_()
+        assert "1 missing" in page and 'class="streamq trace"' in page
         assert failed.saved is not None
         with pytest.raises(t.VerificationFailed):
             replay(failed.saved)
