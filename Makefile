@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # Compiled files are kept: hundreds of processes of a run import the same ones.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: test java lint format types fast slow browser soak fuzz demo docs notebooks bench clean
+.PHONY: test java lint format types fast slow browser lab soak fuzz demo docs notebooks bench clean
 .NOTPARALLEL:
 
 test: java lint types fast slow browser
@@ -44,6 +44,11 @@ slow: java
 # Pages in a headless Chromium, with a screenshot of each in screenshots/
 browser: $(STAMP)
 	@bash scripts/browser.sh $(PY)
+
+# These, and a live view in JupyterLab, whose 240 MB are not for every run of the tests
+lab: java
+	$(PY) -m pip install --quiet "jupyterlab>=4.4"
+	STREAMQ_LAB=1 bash scripts/browser.sh $(PY)
 
 # The same tests with many more random examples: make soak SOAK=tests/laws
 soak: java

@@ -16,6 +16,7 @@ STYLE = """
   .streamq h2 { font-size: 1em; font-weight: 600; margin: 1.2em 0 .3em; }
   .streamq pre { font: 13px/1.45 ui-monospace, monospace; margin: 0; padding: .7em 1em; overflow-x: auto;
     border-left: 3px solid #4a8; background: color-mix(in srgb, currentColor 6%, transparent); }
+  .streamq.streamq pre { word-break: normal; overflow-wrap: anywhere; }
   .streamq table { border-collapse: collapse; margin: .3em 0; }
   .streamq caption { text-align: left; font-weight: 600; padding: .2em .7em .2em 0; }
   .streamq.streamq th, .streamq.streamq td { text-align: left; vertical-align: top; padding: .15em .7em;
