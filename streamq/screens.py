@@ -11,6 +11,7 @@ from streamq.views import View
 
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle
+    from rich.console import Console
     from rich.live import Live
 
 NO_RICH = "The lines below follow each other; for a view in place: pip install 'streamq[terminal]'"
@@ -47,16 +48,15 @@ class NotebookScreen(Screen):
 class TerminalScreen(Screen):
     """A terminal, whose last lines rich draws again for each view."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._live: Live | None = None
 
     def show(self, view: View) -> None:
-        from rich.console import Console
         from rich.live import Live
 
         if self._live is None:
-            self._live = Live(console=Console(file=self._stream), auto_refresh=False)
+            self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
         self._live.update(view.rich(), refresh=True)
 
@@ -86,7 +86,11 @@ def live_screen(stream: TextIO) -> Screen | None:
     # only the shell of a kernel displays HTML; that of a terminal does not
     if getattr(ipython_shell(), "kernel", None) is not None:
         return NotebookScreen()
-    return TerminalScreen(stream) if stream.isatty() and find_spec("rich") else None
+    if not (stream.isatty() and find_spec("rich")):
+        return None
+    from rich.console import Console
+
+    return TerminalScreen(Console(file=stream))
 
 
 def screen_for_lines(stream: TextIO) -> Screen:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STYLES = {"title": "bold", "text": "", "warning": "yellow", "error": "bold red"}
 """The kinds of texts, each with its style on a terminal."""
 
-BAR_WIDTH = 30
+BAR_WIDTH = 20
 """The number of characters of a bar on a terminal."""
 
 
@@ -146,7 +146,8 @@ class View:
         """Return the view as what rich prints."""
         from rich.console import Group
 
-        return Group(*(part for section in self.sections for part in (section.rich(), "")))
+        spaced = [part for section in self.sections for part in ("", section.rich())]
+        return Group(*spaced[1:])
 
     def text(self) -> str:
         """Return the view as plain text."""

@@ -18,6 +18,7 @@ LAYERS = (
         "streamq.html",
         "streamq.keywords",
         "streamq.markup",
+        "streamq.progress_bar",
         "streamq.screens",
         "streamq.time",
         "streamq.views",

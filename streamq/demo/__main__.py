@@ -7,7 +7,6 @@ import functools
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,10 +19,11 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from streamq.demo import agreement, eventlog, job
-from streamq.demo.chart import ProgressBar, chart, table
+from streamq.demo.chart import chart, table
 from streamq.demo.land import ddl, land
 from streamq.demo.task_edges import disorder, task_edges
 from streamq.errors import SourceError, StreamqError, sentence
+from streamq.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,8 +141,8 @@ def _own_log(folder: Path) -> Path:
     """Run a Spark job below ``folder``, with a progress bar, and return the path of its event log."""
     print("Running a Spark job with event logging on (about half a minute) ...")
     logs = folder / "job" / "events"
-    with ProgressBar(None, "job") as bar:
-        return job.run_job(folder / "job", each=lambda: bar.update(0, _written(logs)))
+    with ProgressBar("job") as bar:
+        return job.run_job(folder / "job", each=lambda: bar.update(0, None, _written(logs)))
 
 
 def _written(logs: Path) -> str:
@@ -196,7 +196,7 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
         rows = question.query.to_df().toArrow().to_pylist()  # collect() would give instants without a zone
         batch_took = time.monotonic() - began
         began = time.monotonic()
-        streamed_rows = _stream(spark, streamed.query, folder / f"answer-{number}", batches)
+        streamed_rows = _stream(spark, streamed.query, folder / f"answer-{number}")
         stream_took = time.monotonic() - began
         _show(question, rows, labels)
         columns = list(rows[0]) if rows else list(question.query.columns)
@@ -211,24 +211,10 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
     return 0 if agreed else 1
 
 
-def _stream(spark: SparkSession, query: Any, folder: Path, batches: int) -> list[dict[str, Any]]:
-    """Replay the log through a query, with a progress bar to ``batches``, and return the rows it wrote."""
+def _stream(spark: SparkSession, query: Any, folder: Path) -> list[dict[str, Any]]:
+    """Replay the log through a query, which shows its progress, and return the rows it wrote."""
     sink, checkpoint = folder / "rows", folder / "checkpoint"
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.3):
-            bar.update(min(_committed(checkpoint), batches))
-
-    with ProgressBar(batches, "streaming") as bar:
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            query.run(output="final", sink=str(sink), checkpoint=str(checkpoint), trigger="available_now", finish=True)
-        finally:
-            done.set()
-            watcher.join()
-        bar.update(batches)
+    query.run(output="final", sink=str(sink), checkpoint=str(checkpoint), trigger="available_now", finish=True)
     # through Spark, which honours the sink's commit log
     return spark.read.parquet(str(sink)).toArrow().to_pylist()
 
@@ -244,11 +230,6 @@ def _child_output_to(path: Path) -> Iterator[None]:
         finally:
             os.dup2(own_stderr, 2)
             os.close(own_stderr)
-
-
-def _committed(checkpoint: Path) -> int:
-    """Return the number of micro-batches that a checkpoint has committed."""
-    return max((int(file.name) + 1 for file in checkpoint.rglob("commits/*") if file.name.isdigit()), default=0)
 
 
 def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> None:

@@ -1,4 +1,4 @@
-"""Tables, charts and progress bars of the demo, printed by rich on a terminal, into a file, or in plain ASCII."""
+"""Tables and charts of the demo, printed by rich on a terminal, into a file, or in plain ASCII."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -74,42 +72,6 @@ def chart(series: Mapping[str, Sequence[Point]], height: int = 2, unit: str = ""
             drawn.add_row(Text(label if is_lowest else ""), strip, greatest if is_lowest else "")
     drawn.add_row("", _FullWidth(partial(_ends, _axis(series, scale.low), _axis(series, scale.high))))
     return drawn
-
-
-class ProgressBar:
-    """A progress bar, redrawn in place on a terminal; elsewhere it prints a line for each tenth of the work.
-
-    If ``total`` is None or 0, it shows the time passed and a note, elsewhere every five seconds. It is a context manager, which
-    closes it, also after an error.
-    """
-
-    def __init__(self, total: int | None, label: str = "", console: Console | None = None) -> None:
-        self.total = total or None
-        console = console or Console(stderr=True)
-        parts = (BarColumn(30), TaskProgressColumn(), MofNCompleteColumn()) if self.total else ()
-        columns = (TextColumn("{task.description}"), *parts, TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
-        self._progress = Progress(*columns, console=console, disable=not console.is_terminal)
-        self._task = self._progress.add_task(label, total=self.total, note="")
-        self._step = -1
-
-    def update(self, done: int, note: str = "") -> None:
-        """Show that ``done`` of ``total`` parts are done, and a note behind them."""
-        self._progress.update(self._task, completed=max(done, 0), note=note, refresh=True)
-        seconds = self._progress.tasks[0].elapsed or 0
-        step = min(done, self.total) * 10 // self.total if self.total else int(seconds / 5)
-        if self._progress.disable and step != self._step:
-            self._progress.console.print(self._progress.get_renderable())
-        self._step = step
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        self.update(0)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
 
 
 @dataclass

@@ -124,7 +124,7 @@ def _title(look: RunLook) -> str:
     duration = look.progress["duration_ms"]
     took = "" if duration is None else f", the last in {duration / 1000:.1f} s"
     pace = f", {look.metrics['pace']['chunks']} in a hop" if "pace" in look.metrics else ""
-    return f"{look.name}: {look.why.state}, {batches:,} micro-batches{took}{pace}"
+    return f"{look.name}: {look.why.state}, {batches:,} micro-batch{'es' * (batches != 1)}{took}{pace}"
 
 
 def _reasons(look: RunLook) -> Iterator[ViewSection]:

@@ -17,6 +17,8 @@ from streamq.choices import RunState
 from streamq.errors import CheckpointError, PlanError, sentence, users_line, warn
 from streamq.html import Readout
 from streamq.plan.verbs import named_after
+from streamq.progress_bar import ProgressBar
+from streamq.run.backlog import Backlog
 from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
 from streamq.run.diagnosis import why
@@ -156,6 +158,7 @@ class Run:
         self.query: StreamingQuery = launch.start()
         self._log = ProgressLog(self._spark, self._look) if launch.arguments.progress_log else None
         self._idle = self._idle_watch()
+        self._backlog = Backlog(self.checkpoint)
 
     def _earlier_runs(self, claim: Claim) -> EarlierRuns | None:
         """Return the counts of earlier runs: none on a new checkpoint; None if they are to be read only when asked for."""
@@ -177,16 +180,23 @@ class Run:
         In these two cases the checkpoint is marked as ended. With ``finish`` the query is started a second time for that, unless
         its first micro-batch has brought the whole input, and its end.
         """
-        self.await_termination()
         is_finishing = self._launch.arguments.finish and not claim.is_ending
-        if is_finishing:
-            self._look()
-            self._send(END_OF_INPUT)
-            self.query = self._launch.start()
-            self.await_termination()
+        with ProgressBar(self.name or "run") as bar:
+            self._await_end(bar)
+            if is_finishing:
+                self._look()
+                self._send(END_OF_INPUT)
+                self.query = self._launch.start()
+                self._await_end(bar)
         if is_finishing or claim.is_ending:
             self._mark_ended()
         self._close_log()
+
+    def _await_end(self, bar: ProgressBar) -> None:
+        """Wait until the query ends, and show the work done; raise the error that it failed with."""
+        while bar.is_live and not self.await_termination(1):
+            bar.update(*self._backlog.work(self._look()))
+        self.await_termination()
 
     @spark_errors("finish")
     def finish(self, until: int | dt.datetime | None = None) -> None:

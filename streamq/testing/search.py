@@ -48,7 +48,7 @@ class Search:
     """A search for the smallest failing trial within the time of a profile; it counts the trials in a report.
 
     ``misread``: what the query is built of and means something else, with which every trial fails; None if there is nothing.
-    ``claims``: the claims of expressions that have been tried.
+    ``claims``: the claims of expressions that have been tried. ``each`` is called before each trial.
     ``failures`` holds the failures by their trials' texts, the first one first; ``number`` counts the trials until it, and
     ``searches`` the runs of Hypothesis. ``redraws``: how often an empty answer may still be replaced. ``give_up``: the monotonic
     time after which no smaller trial is run, which the first failure sets.
@@ -61,10 +61,11 @@ class Search:
         begun: float,
         expressions: str = TRANSLATED,
         misread: str | None = None,
+        each: Callable[[], None] = lambda: None,
     ):
         """Begin with no failure; ``begun`` is the monotonic time at which it all began, ``expressions`` as for the oracle."""
         self.profile, self.report = profile, report
-        self.begun, self.expressions = begun, expressions
+        self.begun, self.expressions, self.each = begun, expressions, each
         self.misread, self.claims = misread or wrong_notation(), Claims()
         self.failures: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
@@ -134,6 +135,7 @@ class Search:
         A trial that has failed before is not run again; its failure is raised. That time begins with the first failure. An error
         other than VerificationFailed is raised and not recorded.
         """
+        self.each()
         if time.monotonic() > self.give_up:
             raise _TimeIsOver
         key = repr(trial)

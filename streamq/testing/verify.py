@@ -17,6 +17,7 @@ from streamq.errors import NeedsSpark, PlanError, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable
 from streamq.plan.node import nodes, number_sources
+from streamq.progress_bar import ProgressBar
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.drawn_executions import in_process, on_spark
@@ -83,7 +84,13 @@ def verify(
     # a user's query may have expressions that the oracle does not define
     expressions = TRANSLATED if isinstance(query, Scenario) else EVALUATED
     misread = wrong_table(query) if isinstance(query, Scenario) else None
-    search = Search(chosen, report, begun, expressions, misread)
+    bar, planned = ProgressBar("verify"), chosen.examples + chosen.batch + chosen.streams
+
+    def show_cases() -> None:
+        smaller = ", one fails: looking for a smaller one" if search.failures else ""
+        bar.update(report.cases, planned, f"{report.cases:,} of {planned:,} cases{smaller}")
+
+    search = Search(chosen, report, begun, expressions, misread, show_cases)
     # a job on Spark takes as long over many rows as over few, so cases there have more events
     words = [word for word in intent.choices("late") if not fails(word)]
     many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)
@@ -107,17 +114,18 @@ def verify(
             vars(report).update(vars(Verified(left_out=left_out)))
 
     try:
-        without_spark(min(chosen.examples, FIRST))
-        if chosen.batch or chosen.streams:
-            spark = session_of({} if isinstance(query, Scenario) else query.tables)
-            several = st.lists(crowded, min_size=CANDIDATES, max_size=CANDIDATES)
-            richest = several.map(lambda candidates: max(candidates, key=Case.variety))
-            # a DataFrame is mostly computed without ``until``
-            open_ended = richest.map(lambda case: replace(case, until=None))
-            search.run([st.tuples(one, on_spark(BATCH)) for one in (open_ended, richest)], chosen.batch, spark)
-            streams = st.tuples(richest.map(Case.coarser), on_spark(SPARK)).map(with_late_sinks)
-            search.run([streams], chosen.streams, spark)
-        without_spark(chosen.examples - min(chosen.examples, FIRST))
+        with bar:
+            without_spark(min(chosen.examples, FIRST))
+            if chosen.batch or chosen.streams:
+                spark = session_of({} if isinstance(query, Scenario) else query.tables)
+                several = st.lists(crowded, min_size=CANDIDATES, max_size=CANDIDATES)
+                richest = several.map(lambda candidates: max(candidates, key=Case.variety))
+                # a DataFrame is mostly computed without ``until``
+                open_ended = richest.map(lambda case: replace(case, until=None))
+                search.run([st.tuples(one, on_spark(BATCH)) for one in (open_ended, richest)], chosen.batch, spark)
+                streams = st.tuples(richest.map(Case.coarser), on_spark(SPARK)).map(with_late_sinks)
+                search.run([streams], chosen.streams, spark)
+            without_spark(chosen.examples - min(chosen.examples, FIRST))
     except VerificationFailed as failed:
         failed.first, failed.number = next(iter(search.failures.values())), search.number
         folder = chosen.failures or loaded_profile().failures

@@ -1,4 +1,4 @@
-"""Tables, charts and progress bars as characters."""
+"""Tables and charts as characters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console, RenderableType
 
-from streamq.demo.chart import ProgressBar, chart, table
+from streamq.demo.chart import chart, table
 
 
 def printed(shape: RenderableType, width: int = 80, encoding: str = "utf-8") -> str:
@@ -92,36 +92,3 @@ def test_values_that_cannot_be_drawn_are_left_out() -> None:
 
 def test_a_small_value_is_seen() -> None:
     assert "▁" in printed(chart({"a": [(0, 1000), (1, 1)]}, height=1), 40)
-
-
-def test_a_bar_on_a_terminal_is_redrawn_in_place() -> None:
-    stream = io.StringIO()
-    terminal = Console(file=stream, width=80, force_terminal=True, no_color=True, color_system=None)
-    with ProgressBar(4, "replay", terminal) as bar:
-        bar.update(2, "note")
-        bar.update(9)
-    text = stream.getvalue()
-    assert text.count("\n") == 1
-    assert " 50% 2/4" in text
-    assert "note" in text
-    assert "100% 9/4" in text
-
-
-def test_elsewhere_a_bar_is_a_few_plain_lines() -> None:
-    stream = io.StringIO()
-    with ProgressBar(1000, "replay", Console(file=stream, width=80)) as bar:
-        for n in range(1001):
-            bar.update(n)
-    lines = stream.getvalue().splitlines()
-    assert len(lines) == 11
-    assert "\r" not in stream.getvalue()
-    assert "100% 1000/1000" in lines[-1]
-
-
-def test_a_bar_without_a_total_shows_the_time_and_a_note() -> None:
-    stream = io.StringIO()
-    with ProgressBar(None, "job", Console(file=stream, width=80, force_terminal=True, color_system=None)) as bar:
-        bar.update(0, "12 kB")
-    assert "job 0:00:00 12 kB" in stream.getvalue()
-    with ProgressBar(0, "nothing", Console(file=stream)):
-        pass

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from streamq.plan.schema import MICRO_BATCH
+from streamq.run.sinks.sink import local_path
 
 MOST_FILES = 4
 """The greatest number of files that are read: a micro-batch writes one for each task, and some are empty."""
@@ -26,7 +26,7 @@ def last_parquet_rows(folder: str, number: int, most: int) -> list[dict[str, Any
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = _local_path(folder)
+    path = local_path(folder)
     files = None if path is None else _files(path, number)
     if files is None:
         return None
@@ -58,16 +58,8 @@ def _files(folder: Path, number: int) -> Sequence[Path] | None:
     if logged is None:
         return None
     lines = logged.read_text(encoding="utf-8").splitlines()[1:]
-    paths = [_local_path(json.loads(line)["path"]) for line in lines[-MOST_FILES:]]
+    paths = [local_path(json.loads(line)["path"]) for line in lines[-MOST_FILES:]]
     return [path for path in paths if path is not None]
-
-
-def _local_path(path: str) -> Path | None:
-    """Return the path of a file or folder on this computer; None for one of another file system."""
-    if "://" not in path and not path.startswith("file:"):
-        return Path(path)
-    parts = urlsplit(path)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 __all__ = ["last_parquet_rows"]

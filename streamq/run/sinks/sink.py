@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,6 +72,14 @@ def folder_name(path: str) -> str:
     return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 
+def local_path(path: str) -> Path | None:
+    """Return the path of a file or folder on this computer; None for one of another file system."""
+    if "://" not in path and not path.startswith("file:"):
+        return Path(path)
+    parts = urlsplit(path)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
 def computed_once(write: Write) -> Write:
     """Return ``write`` with rows persisted, so that Spark computes them once however often they are read."""
 
@@ -88,4 +98,4 @@ def throw_away(rows: DataFrame) -> None:
     rows.write.mode("append").format("noop").save()
 
 
-__all__ = ["Sink", "SinkArgument", "Write", "computed_once", "folder_name", "throw_away"]
+__all__ = ["Sink", "SinkArgument", "Write", "computed_once", "folder_name", "local_path", "throw_away"]

@@ -1,0 +1,110 @@
+"""Progress bars: drawn after two seconds, where somebody looks, and what they say of a run's backlog."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from streamq import testing as t
+from streamq.progress_bar import ProgressBar
+from streamq.run.backlog import Backlog
+from streamq.run.micro_batches import MicroBatch, RunHistory
+from streamq.screens import TerminalScreen
+from tests.test_watching import RecordingScreen
+
+
+def drawn_by(screen: RecordingScreen | None, seconds: list[float], work: Callable[[ProgressBar], Any]) -> list[str]:
+    """The lines that a bar draws while it does work, at the given times: first that of its beginning."""
+    times = iter(seconds)
+    with ProgressBar("job", screen=lambda: screen, clock=lambda: next(times)) as bar:
+        work(bar)
+    return [view.line for view in screen.views] if screen else []
+
+
+def test_a_bar_is_drawn_after_two_seconds_ten_times_a_second_and_at_the_end() -> None:
+    def work(bar: ProgressBar) -> None:
+        for done in (1, 2, 3, 4, 9):
+            bar.update(done, 8, "files")
+
+    screen = RecordingScreen()
+    lines = drawn_by(screen, [5.0, 6.9, 7.0, 7.05, 8.0, 8.01], work)
+    assert lines == ["job: 25%  files  2 s", "job: 50%  files  3 s", "job: 100%  files  3 s"] and screen.closed == 1
+    assert drawn_by(RecordingScreen(), [0, 0.1, 0.2, 0.3, 1.0, 1.9], work) == [], "no longer than two seconds"
+    assert drawn_by(None, [0], work) == [], "nobody looks"
+    assert drawn_by(RecordingScreen(), [0, 3], lambda bar: bar.update(1, None)) == ["job: 3 s"]
+
+
+def test_of_two_bars_the_inner_one_is_silent_and_an_error_closes_both() -> None:
+    outer, inner = RecordingScreen(), RecordingScreen()
+
+    def work(bar: ProgressBar) -> None:
+        drawn_by(inner, [0, 9], lambda within: within.update(1, 2))
+        bar.update(1, 2)
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        drawn_by(outer, [0, 9], work)
+    assert (len(outer.views), outer.closed, inner.views) == (1, 1, [])
+    assert len(drawn_by(inner, [0, 9], lambda bar: bar.update(1, 2))) == 1
+
+
+def test_a_terminal_draws_the_bar_in_place() -> None:
+    stream, times = io.StringIO(), iter([0, 3, 4])
+    screen = TerminalScreen(Console(file=stream, width=80, force_terminal=True, color_system=None))
+    with ProgressBar("job", lambda: screen, lambda: next(times)) as bar:
+        bar.update(1, 4, "a")
+        bar.update(2, 4, "b\x1b[31m")
+    text = stream.getvalue()
+    assert text.count("\n") == 1 and "25%  a" in text and "50%  b [31m" in text
+
+
+def test_verify_tells_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[tuple[float, float | None, str]] = []
+    monkeypatch.setattr(ProgressBar, "update", lambda self, *work: notes.append(work))
+    t.verify(t.stream("a"), profile="fast", examples=3)
+    assert [note for note in notes if note[0] == 2][-1] == (2, 3, "2 of 3 cases")
+
+
+def test_the_backlog_counts_files_and_bytes_of_the_folders_that_a_run_reads(tmp_path: Path) -> None:
+    checkpoint, folder = tmp_path / "checkpoint", tmp_path / "data in"
+    for inner in ("day=1", "out"):
+        (folder / inner).mkdir(parents=True)
+    names = ["day=1/a.json", "b.json", "c.json", "d.json"]
+    for size, name in enumerate([*names, "other.txt", "_hidden.json", "out/rows.json"], start=1):
+        (folder / name).write_bytes(b"x" * size * 1_000_000)
+
+    def log(number: str, **positions: int) -> None:
+        path = checkpoint / "sources" / "1" / number
+        path.parent.mkdir(parents=True, exist_ok=True)
+        entries = [{"path": (folder / name).as_uri(), "batchId": n} for name, n in positions.items()]
+        path.write_text("\n".join(["v1", *map(json.dumps, entries)]))
+
+    def report(number: int, start: int | None, end: int) -> MicroBatch:
+        offsets = {"startOffset": None if start is None else {"logOffset": start}, "endOffset": {"logOffset": end}}
+        control = {"description": f"FileStreamSource[{checkpoint.as_uri()}/streamq/control]", **offsets}
+        source = {"description": f"FileStreamSource[{folder.as_uri()}]", **offsets}
+        return MicroBatch(number=number, rows=10, spark={"sources": [control, source]})
+
+    backlog, history = Backlog(str(checkpoint)), RunHistory()
+    assert backlog.work(history) == (0, None, "first micro-batch")
+    log("7", **{"day=1/a.json": 7})
+    log("8", **{"b.json": 8})
+    counts = []
+    for number in (8, 10):
+        if number == 10:
+            log("9.compact", **{"day=1/a.json": 7, "b.json": 8, "c.json": 9})
+            log("10", **{"d.json": 10})
+        history = history.after(report(number, number - 1, number))
+        counts.append(backlog.work(history))
+    assert counts[0] == (2_000_000, 9_000_000, "1 of 3 files, 2.0 of 9.0 MB, 10 rows")
+    assert counts[1][:2] == (9_000_000, 9_000_000) and counts[1][2].startswith("3 of 3 files")
+    later = Backlog(str(checkpoint)).work(RunHistory().after(report(10, 9, 10)))
+    assert later[:2] == (4_000_000, 4_000_000), "those of earlier runs are no backlog"
+    elsewhere = Backlog("s3://bucket/checkpoint").work(history)
+    assert elsewhere == (0, None, "20 rows, 11 micro-batches")
