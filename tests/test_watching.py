@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import io
 import json
@@ -13,9 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import nbformat
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from nbclient import NotebookClient
 from rich.console import Console
 
 import streamq as sq
@@ -28,6 +31,8 @@ from streamq.run.sinks.parquet_tail import last_parquet_rows
 from streamq.run.watching import GOES_ON, Interrupt, watch_run
 from streamq.screens import LineScreen, NotebookScreen, Screen, live_screen
 from streamq.views import BarSection, TableSection, View
+
+ROOT = Path(__file__).parents[1]
 
 NASTY = "<script>\x1b[31m & 日本" + "x" * 10_000
 
@@ -228,3 +233,43 @@ def test_the_last_rows_of_a_micro_batch_are_read_from_its_files(tmp_path: Path) 
         log.write_text("\n".join(["v1", *(json.dumps({"path": path}) for path in paths)]))
     assert values(8) == [6, 7]
     assert values(9) is None, "one of its files is no longer there"
+
+
+WATCHING = """
+import signal, sys
+from streamq.run.watching import Interrupt, watch_run
+from streamq.screens import screen_for_lines
+from tests.test_watching import look_at, rehearsal
+
+run, others = rehearsal(), []
+signal.signal(signal.SIGINT, lambda number, frame: others.append(number))
+run.arrive(cars=9)
+with Interrupt() as interrupt:
+    watch_run(lambda: look_at(run), screen_for_lines(sys.stdout), lambda: (run.arrive(), interrupt.wait(0.05))[1])
+print("went on,", len(others), "interrupts for others")
+"""
+"""A cell that watches a rehearsed run, in a process in which somebody else handles interrupts, as Spark does."""
+
+
+class InterruptingClient(NotebookClient):
+    """A client of a kernel that interrupts it at the third update of an output."""
+
+    updates = 0
+
+    def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
+        self.updates += msg["msg_type"] == "update_display_data"
+        if self.updates == 3:
+            self.interrupting = asyncio.ensure_future(self.km.interrupt_kernel())
+        return super().process_message(msg, cell, cell_index)
+
+
+@pytest.mark.slow
+def test_in_a_kernel_one_output_is_updated_until_an_interrupt_and_the_cell_goes_on() -> None:
+    cell = nbformat.v4.new_code_cell(WATCHING)
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    client = InterruptingClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}})
+    client.execute()
+    view, printed = cell.outputs
+    assert client.updates > 3 and view.output_type == "display_data"
+    assert GOES_ON in view.data["text/plain"] and "41" in view.data["text/html"]
+    assert printed.text == "went on, 0 interrupts for others\n"
