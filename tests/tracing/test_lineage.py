@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from streamq import testing as t
 from streamq.errors import PlanError, StreamqError
 from streamq.operators import Source
-from streamq.runtime.columnar import concat
 from streamq.runtime.event import LE, RE
 from streamq.testing import Difference, assert_same_history, same_history
 from streamq.testing.case import Case
@@ -54,8 +53,9 @@ def oracle_history(recording: Recording, source: int, place: int) -> pa.Table:
     for one in recording.sources:
         assert isinstance(one.node, Source)
         table = recording.history(one.number)
-        if one.number == source:
-            table = concat([table.slice(0, place), table.slice(place + 1)])
+        # copied: DuckDB refuses structs of a table that begins inside another one
+        rest = [row for row in range(table.num_rows) if (one.number, row) != (source, place)]
+        table = table.take(pa.array(rest, pa.int64()))
         # the columns of times by their names in the table: a start, and of intervals an end
         times = dict(zip(("start", "end"), one.node.consumed, strict=False))
         shown = history_rows(table, one.node.schema)
