@@ -24,8 +24,8 @@ from streamq.run.offsets import Offsets, spark_sources
 from streamq.run.prepared_stream import PreparedStream, StreamRequest, prepare
 from streamq.run.raw_files import RawFolder
 from streamq.run.run_arguments import BY_MICRO_BATCH, ResultRequest
-from streamq.run.running import refuse_second_run
 from streamq.run.sinks.sink import folder_name
+from streamq.run.starting import refuse_second_run
 from streamq.runtime.identity import Identity
 
 if TYPE_CHECKING:

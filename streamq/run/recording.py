@@ -44,6 +44,12 @@ def record(
     return list(_micro_batches(table, list(sources)))
 
 
+def small_tables(tables: Mapping[str, DataFrame], rows: int) -> dict[str, pa.Table]:
+    """Return those of some tables that have at most so many rows."""
+    read = {name: df.limit(rows + 1).toArrow() for name, df in tables.items()}
+    return {name: table for name, table in read.items() if table.num_rows <= rows}
+
+
 def check_limits(rows: object, seconds: object) -> None:
     """Raise PlanError unless the limits of a recording are a positive number of rows, and of seconds."""
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:

@@ -65,7 +65,7 @@ def run_all(
             checkpoint="checkpoint",
         )
     """
-    from streamq.run.running import start_run
+    from streamq.run.starting import start_run
 
     _check_results(results, "run_all")
     arguments = RunArguments(

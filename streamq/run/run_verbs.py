@@ -132,7 +132,7 @@ class RunVerbs(Verbs):
                 print(run.late)
         """
         from streamq.run.run_arguments import ResultRequest, RunArguments
-        from streamq.run.running import start_run
+        from streamq.run.starting import start_run
 
         arguments = RunArguments(
             verb="run",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import sys
 import time
-import weakref
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -14,35 +13,26 @@ from uuid import uuid4
 
 from streamq import html
 from streamq.choices import RunState
-from streamq.errors import CheckpointError, PlanError, sentence, users_line, warn
+from streamq.errors import PlanError, sentence, users_line
 from streamq.html import Readout
 from streamq.plan.verbs import named_after
 from streamq.progress_bar import ProgressBar
 from streamq.run.backlog import Backlog
-from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
-from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
+from streamq.run.checkpoint import Claim, EarlierRuns
+from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import why
 from streamq.run.failure import spark_errors, translated
 from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
 from streamq.run.metrics import metrics, progress_line, progress_record
 from streamq.run.micro_batches import RunHistory
-from streamq.run.moving import move_state
-from streamq.run.pacing import Pacer, hops_of
-from streamq.run.prepared_stream import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
-from streamq.run.recording import LOOK_EVERY, check_limits, record
-from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
+from streamq.run.recording import LOOK_EVERY, check_limits, record, small_tables
 from streamq.run.run_view import RunLook
-from streamq.run.sinks.sink import folder_name
 from streamq.run.source_status import allowed_silence
-from streamq.run.temporary import temporary_folder
-from streamq.run.trigger import Trigger, trigger_of
 from streamq.run.watcher import Watcher
 from streamq.run.watching import Interrupt, NewestRows, watch_run
 from streamq.run.why import Why
-from streamq.runtime.identity import Identity
-from streamq.runtime.state_fit import MIGRATE
 from streamq.screens import screen_for_lines
 from streamq.time import instant_ticks
 
@@ -50,91 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamq.run.recording import Recorded
-
-
-@spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
-def start_run(arguments: RunArguments) -> Run:
-    """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
-
-    A run without a checkpoint gets a temporary one. One whose input had ended before it was interrupted only writes the rest.
-    With ``finish`` the end of the input comes together with it if the first micro-batch reads all of it. This process remembers
-    the run by its checkpoint, and refuses a second one there while it is active. Raises PlanError, SessionError, CheckpointError,
-    and the error of a query that is run to its end.
-    """
-    arguments.check()
-    trigger = trigger_of(arguments.trigger)
-    path = arguments.checkpoint or temporary_folder("streamq-checkpoint-")
-    refuse_second_run(path)
-    launch, claim = _claimed(arguments, path, trigger)
-    run = Run(launch, claim)
-    _RUNNING[folder_name(path)] = run
-    if launch.trigger.available_now:
-        run._drain(claim)
-    return run
-
-
-def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Launch, Claim]:
-    """Prepare queries and claim the checkpoint for them; return what starts them, and the claim.
-
-    If their number of buckets is another one than that of the checkpoint, its state begins to move. A micro-batch that has been
-    planned is processed before that, in the buckets for which it was planned.
-    """
-    request = StreamRequest(
-        verb=arguments.verb,
-        results=arguments.results,
-        consistency=arguments.consistency,
-        late_output=arguments.late_sink is not None,
-        control=ControlFolder(f"{path}/streamq/control"),
-        buckets=arguments.buckets,
-        early=arguments.early,
-        checkpoint=path,
-    )
-    prepared = prepare(request)
-    checkpoint = Checkpoint(prepared.spark, path)
-    stored = prepared.stored
-    move = None if stored is None else checkpoint.planned_move()
-    is_planned = move is not None or (prepared.changes_buckets and checkpoint.last_planned() > checkpoint.last_commit())
-    if is_planned and isinstance(stored, Identity):
-        planned_in = stored.buckets if move is None else move.buckets
-        if planned_in != prepared.identity.buckets:
-            launch, _ = _claimed(replace(arguments, buckets=planned_in), path, Trigger(once=True))
-            launch.start().awaitTermination()
-            return _claimed(arguments, path, trigger)
-    forms = arguments.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
-    claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
-    _warn_of_new_results(claim)
-    if claim.is_ending:
-        if not (claim.has_begun or prepared.reads_all_at_once):
-            wrong, observed = (
-                "the checkpoint's input was to end in the first micro-batch",
-                "the sources may have several",
-            )
-            raise CheckpointError(sentence("run", wrong, observed, "Use a new checkpoint: nothing has been read here."))
-        # at most one micro-batch remains, with the rows that the end of the input makes final
-        trigger = Trigger(available_now=True)
-    elif claim.is_new and arguments.finish and prepared.program.stages and prepared.reads_all_at_once:
-        checkpoint.control.send(prepared.spark, END_OF_INPUT)
-        claim = replace(claim, is_ending=True)
-    if isinstance(stored, Identity) and prepared.changes_buckets and prepared.program.stages and claim.has_begun:
-        move = move or move_state(checkpoint, prepared.program, stored)
-        checkpoint.mark_moving(move)
-        prepared = replace(prepared, move=move)
-    launch = Launch(
-        prepared=prepared,
-        checkpoint=checkpoint,
-        arguments=arguments,
-        trigger=trigger,
-        is_split=arguments.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
-        pacer=Pacer(hops_of(arguments.plans, arguments.verb), prepared.program) if trigger.adaptive else None,
-    )
-    return launch, claim
-
-
-def _warn_of_new_results(claim: Claim) -> None:
-    """Warn of results that begin where the checkpoint stands: their operators with state have not seen the rows before."""
-    for number in claim.new_results:
-        wrong = f"result {number + 1} begins where the checkpoint stands"
-        warn(sentence("run", f"{wrong}: earlier rows are not in it", "", f"{MIGRATE}."))
 
 
 class Run:
@@ -355,10 +260,11 @@ class Run:
     def sample(self, rows: int = 1_000, seconds: float = 10.0) -> Recorded:
         """Return the first rows of the run's sources, as the micro-batches in which a second query reads them.
 
-        A micro-batch has a ``pyarrow.Table`` for each source that has rows in it, by the source's name; :meth:`Stream.trace`
-        takes them. The recording ends after ``rows`` rows of all sources, or ``seconds`` seconds; of a run that is over, also
-        when all that is there has been read. It begins where a new run would: files are read again from the first one, while a
-        source that counts from now on has other rows. The run goes on. Raises PlanError for a limit that is not positive.
+        A micro-batch has a ``pyarrow.Table`` for each source that has rows in it, by the source's name, the first one also the
+        static tables of at most ``rows`` rows; :meth:`Stream.trace` takes them. The recording ends after ``rows`` rows of all
+        sources, or ``seconds`` seconds; of a run that is over, also when all that is there has been read. It begins where a new
+        run would: files are read again from the first one, while a source that counts from now on has other rows. The run goes
+        on. Raises PlanError for a limit that is not positive.
 
         ::
 
@@ -369,7 +275,9 @@ class Run:
         named = {r.source.shown_name(): prepared.tables[r.source.table] for r in self._program.sources if r.source}
         folder = f"{self.checkpoint}/streamq/sample/{uuid4().hex}"
         is_over = not self.query.isActive
-        return record(self._spark, named, folder, rows=rows, seconds=seconds, to_end=is_over)
+        recorded = record(self._spark, named, folder, rows=rows, seconds=seconds, to_end=is_over)
+        static = small_tables({n: table for n, table in prepared.tables.items() if not table.isStreaming}, rows)
+        return [static | batch for batch in recorded[:1] or [{}]] + recorded[1:] if static else recorded
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -467,17 +375,6 @@ class _Status:
 
 _INPUT_ENDED = "its stream has ended"
 """The reason for the end of a run whose input has ended."""
-
-_RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
-"""The last run of this process on each checkpoint."""
-
-
-def refuse_second_run(checkpoint: str) -> None:
-    """Raise PlanError if another run of this process uses the checkpoint; Spark would stop that run silently."""
-    other = _RUNNING.get(folder_name(checkpoint))
-    if other is not None and other.query.isActive:
-        hint = "Call stop() on that run first."
-        raise PlanError(sentence("run", "another run is on this checkpoint", f"found {checkpoint}", hint))
 
 
 def _run_is_over(verb: str, reason: str) -> PlanError:

@@ -1,0 +1,121 @@
+"""Start queries as a run: prepare them, claim their checkpoint, and refuse a second run on it."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import replace
+
+from streamq.errors import CheckpointError, PlanError, sentence, warn
+from streamq.run.checkpoint import Checkpoint, Claim
+from streamq.run.control import END_OF_INPUT, ControlFolder
+from streamq.run.failure import spark_errors
+from streamq.run.launch import Launch
+from streamq.run.moving import move_state
+from streamq.run.pacing import Pacer, hops_of
+from streamq.run.prepared_stream import StreamRequest, prepare
+from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
+from streamq.run.running import Run
+from streamq.run.sinks.sink import folder_name
+from streamq.run.temporary import temporary_folder
+from streamq.run.trigger import Trigger, trigger_of
+from streamq.runtime.identity import Identity
+from streamq.runtime.state_fit import MIGRATE
+
+_RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+"""The last run of this process on each checkpoint."""
+
+
+@spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
+def start_run(arguments: RunArguments) -> Run:
+    """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
+
+    A run without a checkpoint gets a temporary one. One whose input had ended before it was interrupted only writes the rest.
+    With ``finish`` the end of the input comes together with it if the first micro-batch reads all of it. This process remembers
+    the run by its checkpoint, and refuses a second one there while it is active. Raises PlanError, SessionError, CheckpointError,
+    and the error of a query that is run to its end.
+    """
+    arguments.check()
+    trigger = trigger_of(arguments.trigger)
+    path = arguments.checkpoint or temporary_folder("streamq-checkpoint-")
+    refuse_second_run(path)
+    launch, claim = _claimed(arguments, path, trigger)
+    run = Run(launch, claim)
+    _RUNNING[folder_name(path)] = run
+    if launch.trigger.available_now:
+        run._drain(claim)
+    return run
+
+
+def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Launch, Claim]:
+    """Prepare queries and claim the checkpoint for them; return what starts them, and the claim.
+
+    If their number of buckets is another one than that of the checkpoint, its state begins to move. A micro-batch that has been
+    planned is processed before that, in the buckets for which it was planned.
+    """
+    request = StreamRequest(
+        verb=arguments.verb,
+        results=arguments.results,
+        consistency=arguments.consistency,
+        late_output=arguments.late_sink is not None,
+        control=ControlFolder(f"{path}/streamq/control"),
+        buckets=arguments.buckets,
+        early=arguments.early,
+        checkpoint=path,
+    )
+    prepared = prepare(request)
+    checkpoint = Checkpoint(prepared.spark, path)
+    stored = prepared.stored
+    move = None if stored is None else checkpoint.planned_move()
+    is_planned = move is not None or (prepared.changes_buckets and checkpoint.last_planned() > checkpoint.last_commit())
+    if is_planned and isinstance(stored, Identity):
+        planned_in = stored.buckets if move is None else move.buckets
+        if planned_in != prepared.identity.buckets:
+            launch, _ = _claimed(replace(arguments, buckets=planned_in), path, Trigger(once=True))
+            launch.start().awaitTermination()
+            return _claimed(arguments, path, trigger)
+    forms = arguments.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
+    claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
+    _warn_of_new_results(claim)
+    if claim.is_ending:
+        if not (claim.has_begun or prepared.reads_all_at_once):
+            wrong, observed = (
+                "the checkpoint's input was to end in the first micro-batch",
+                "the sources may have several",
+            )
+            raise CheckpointError(sentence("run", wrong, observed, "Use a new checkpoint: nothing has been read here."))
+        # at most one micro-batch remains, with the rows that the end of the input makes final
+        trigger = Trigger(available_now=True)
+    elif claim.is_new and arguments.finish and prepared.program.stages and prepared.reads_all_at_once:
+        checkpoint.control.send(prepared.spark, END_OF_INPUT)
+        claim = replace(claim, is_ending=True)
+    if isinstance(stored, Identity) and prepared.changes_buckets and prepared.program.stages and claim.has_begun:
+        move = move or move_state(checkpoint, prepared.program, stored)
+        checkpoint.mark_moving(move)
+        prepared = replace(prepared, move=move)
+    launch = Launch(
+        prepared=prepared,
+        checkpoint=checkpoint,
+        arguments=arguments,
+        trigger=trigger,
+        is_split=arguments.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
+        pacer=Pacer(hops_of(arguments.plans, arguments.verb), prepared.program) if trigger.adaptive else None,
+    )
+    return launch, claim
+
+
+def _warn_of_new_results(claim: Claim) -> None:
+    """Warn of results that begin where the checkpoint stands: their operators with state have not seen the rows before."""
+    for number in claim.new_results:
+        wrong = f"result {number + 1} begins where the checkpoint stands"
+        warn(sentence("run", f"{wrong}: earlier rows are not in it", "", f"{MIGRATE}."))
+
+
+def refuse_second_run(checkpoint: str) -> None:
+    """Raise PlanError if another run of this process uses the checkpoint; Spark would stop that run silently."""
+    other = _RUNNING.get(folder_name(checkpoint))
+    if other is not None and other.query.isActive:
+        hint = "Call stop() on that run first."
+        raise PlanError(sentence("run", "another run is on this checkpoint", f"found {checkpoint}", hint))
+
+
+__all__ = ["refuse_second_run", "start_run"]
