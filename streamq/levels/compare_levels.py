@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -130,8 +130,8 @@ def compare_levels(
 
     The query runs in-process as a stream, once for each level; its result is a changelog. ``rows`` are its input: None for
     its own tables; a table (Arrow, pandas, or a batch DataFrame, which is read into memory), or for several sources tables by
-    name; or a list of micro-batches, each a mapping of names to tables, as :meth:`Run.sample` records them. A table arrives
-    row by row, in its order, beside the other tables' rows; of one with more than 200 rows several arrive at once. ``levels``:
+    name; or a list of micro-batches, each a mapping of names to tables, as :meth:`Run.sample` records them. The rows of tables
+    arrive one by one, of several tables by their times; of more than 200 rows several arrive at once. ``levels``:
     those of :meth:`Stream.run`, by default strong and middle. ``until``: that of :meth:`Stream.to_df`.
 
     A row of the answer waits from the micro-batch in which middle writes it for good, which is as soon as its input is there,
@@ -163,38 +163,17 @@ def compare_levels(
 
 def _recorded(query: Verbs, rows: Any, until: int | None, verb: str) -> RecordedInput:
     """Return the input of a query in micro-batches; its errors are worded for ``verb``."""
-    import pyarrow as pa
-
     from streamq.compiler.egress import choose_egress
     from streamq.compiler.results import Results
     from streamq.levels.level_costs import RecordedInput
-    from streamq.operators import Source
-    from streamq.pictures.drawn_rows import tables_in_memory
-    from streamq.pictures.followed_events import micro_batches
-    from streamq.plan.node import nodes, number_sources
-    from streamq.runtime.arrow_types import arrow_type
-    from streamq.runtime.columnar import concat
+    from streamq.plan.node import number_sources
+    from streamq.run.passed_batches import passed_batches
 
     choose_egress(query.plan, OutputForm.CHANGELOG, verb=verb)
     plan, names = number_sources(Results((query.plan,)))
     own = {names[name]: table for name, table in query.tables.items() if name in names}
-    sources = {
-        node.table: pa.schema([(column.name, arrow_type(column.type)) for column in node.columns]).empty_table()
-        for node in nodes(plan)
-        if isinstance(node, Source)
-    }
-    if not isinstance(rows, list | tuple):
-        tables = tables_in_memory(plan, own, rows, verb=verb)
-        batches = list(micro_batches({name: tables[name] for name in sources}))
-        return RecordedInput(plan, tables, batches or [{}], until)
-    for batch in rows:
-        if not isinstance(batch, Mapping):
-            hint = "A micro-batch is a mapping of sources to their rows, as {'trips': table}."
-            raise PlanError(sentence(verb, "not a micro-batch", f"found {kind_of(batch)}", hint))
-    # a source that a micro-batch does not name has no rows in it
-    batches = [tables_in_memory(plan, own | sources, batch, verb=verb) for batch in rows or [{}]]
-    brought = {name: concat([batch[name] for batch in batches]) for name in sources}
-    return RecordedInput(plan, batches[0] | brought, batches, until)
+    passed = passed_batches(plan, own, rows, verb=verb)
+    return RecordedInput(plan, passed.all_rows(), passed.batches, until)
 
 
 __all__ = ["LevelComparison", "compare_levels"]

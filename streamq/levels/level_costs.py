@@ -18,14 +18,12 @@ from streamq.compiler.results import Results, rewritten
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.policies import MIDDLE, Level
+from streamq.run.passed_batches import MicroBatch
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import INSERT, WEIGHT
 from streamq.runtime.result_rows import changelog_rows
 from streamq.runtime.values import Ints, combine_numbers, number_values
 from streamq.time import INFINITY, MINUS_INFINITY
-
-MicroBatch = Mapping[str, pa.Table]
-"""The rows that the sources bring in a micro-batch, by table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,4 +176,4 @@ def _costs(
     )
 
 
-__all__ = ["LevelCosts", "MicroBatch", "RecordedInput"]
+__all__ = ["LevelCosts", "RecordedInput"]

@@ -16,7 +16,6 @@ from streamq.choices import OutputForm, Stamp, check_word
 from streamq.errors import PlanError, column_names, sentence
 from streamq.operators import Source, WindowAggregate
 from streamq.operators.member_operator import BOUNDS, MemberOperator
-from streamq.pictures.drawn_rows import tables_in_memory
 from streamq.pictures.followed_events import MOST_ROWS, Changes, history_of_changes, rehearse_changes
 from streamq.pictures.panel_history import PanelHistory, answer_history
 from streamq.pictures.picture_page import Picture
@@ -26,6 +25,7 @@ from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.own_names import carried_key, show_keys
 from streamq.plan.schema import POINT, Schema
 from streamq.progress.explicit import ExplicitCtis
+from streamq.run.passed_rows import tables_in_memory
 from streamq.run.query import compute_answer
 from streamq.runtime.event import BAD
 from streamq.time import instant_ticks

@@ -19,15 +19,13 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
+from streamq.run.passed_batches import MicroBatch
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import INSERT, RETRACT, WEIGHT
 from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.runtime.values import combine_numbers, number_values
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.tracing.traced_rows import CHANGE, MICRO_BATCH, changes_in_ticks
-
-MicroBatch = Mapping[str, pa.Table]
-"""The rows that arrive together, by table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,4 +242,4 @@ def _names(parts: Sequence[Node]) -> list[str]:
     return names
 
 
-__all__ = ["MicroBatch", "Recording", "RecordedBatch", "TracedOperator", "net_rows", "record_run", "row_identities"]
+__all__ = ["Recording", "RecordedBatch", "TracedOperator", "net_rows", "record_run", "row_identities"]

@@ -17,10 +17,10 @@ from streamq.errors import PlanError, kind_of, nearest, sentence
 from streamq.operators import Source
 from streamq.pictures.panel_history import instant_label
 from streamq.plan.node import Node, number_sources
+from streamq.run.passed_batches import passed_batches
 from streamq.time import INFINITY, instant_ticks
 from streamq.tracing.lineage import Lineage
 from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
-from streamq.tracing.trace_input import trace_input
 from streamq.tracing.traced_rows import (
     ShownRow,
     TracedRows,
@@ -31,6 +31,9 @@ from streamq.tracing.traced_rows import (
     shown_rows,
     user_columns,
 )
+
+MOST_ROWS = 5_000
+"""The most rows of all sources that a trace follows."""
 
 MOST_EVENTS = 500
 """The most events of which each is left out in turn, to find the causes of a row."""
@@ -43,9 +46,12 @@ def trace_query(plan: Node, tables: Mapping[str, Any], rows: Any, until: int | d
     """Return the trace of a query over its tables; the arguments are those of ``Stream.trace``."""
     plan, names = number_sources(plan)
     numbered = {names[name]: table for name, table in tables.items() if name in names}
-    inputs = trace_input(plan, numbered, rows)
+    passed = passed_batches(plan, numbered, rows, verb="trace")
+    if passed.count > MOST_ROWS:
+        hint = "Pass fewer rows: q.trace(table.slice(0, 1000))."
+        raise PlanError(sentence("trace", f"more than {MOST_ROWS:,} rows", f"found {passed.count:,}", hint))
     ticks = instant_ticks(until, plan.schema.axis, "trace")
-    return Trace(record_run(plan, inputs.static, inputs.batches, ticks))
+    return Trace(record_run(plan, passed.static, passed.batches, ticks))
 
 
 class Trace:

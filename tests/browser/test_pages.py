@@ -127,6 +127,37 @@ def test_levels(show: Open, tmp_path: Path) -> None:
         assert page.get_by_role("row").count() == 3
 
 
+def test_trace(show: Open) -> None:
+    """The slider goes by keys; a row that is clicked, or chosen by Enter, marks its causes, and says what is missing for it."""
+    stops = sq.events([(1, 2, {"machine": "a"}), (2, 3, {"machine": HOSTILE})], name="stops")
+    starts = sq.events([(4, 5, {"machine": HOSTILE}), (9, 10, {"machine": "a"})], name="starts")
+    text = "EVENT Down WHEN UNLESS(STOP AS s, START AS t, 5) WHERE CorrelationKey(machine, EQUAL) OUTPUT s.machine AS m"
+    trace = sq.cedr(text, STOP=stops, START=starts).trace()
+    with show(trace.to_html()) as page:
+        rows, says = page.locator("tr[data-op]:visible"), page.locator(".says")
+        slider = page.get_by_role("slider")
+        slider.focus()
+        page.keyboard.press("Home")
+        assert rows.count() == 0 and page.locator("output").inner_text() == "before anything arrives"
+        page.keyboard.press("ArrowRight")
+        assert rows.count() == 1 and slider.get_attribute("aria-valuetext") == "micro-batch 1 of 4"
+        page.keyboard.press("End")
+        assert rows.count() == 5
+        page.locator("section[aria-label=starts] tr[data-op]").first.click()
+        assert "Without it there would be: pattern [2, 7) m=" in says.inner_text() and "alert(1)" in says.inner_text()
+        alarm = page.locator("section[aria-label=pattern] tr[data-op]")
+        alarm.focus()
+        page.keyboard.press("Enter")
+        assert alarm.get_attribute("aria-selected") == "true" and "1 cause." in says.inner_text()
+        assert page.locator("tr.cause").all_inner_texts()[0].split("\t") == ["cause", "1", "insert", "[1, 2)", "a"]
+        assert page.locator("svg a.cause").count() == 1
+        page.keyboard.press("Escape")
+        assert page.locator("tr.cause, tr.chosen").count() == 0
+        page.get_by_text("Every operator in every micro-batch").click()
+        assert page.get_by_role("row").filter(has_text="pattern").count() == 5
+        alarm.click()
+
+
 def values_of_a_notebook() -> Iterator[tuple[str, str]]:
     """Texts that notebooks show, with hostile and odd payloads in each."""
     rows = [

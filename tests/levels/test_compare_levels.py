@@ -16,7 +16,7 @@ import streamq as sq
 from benchmarks import levels as recorded
 from streamq import testing as t
 from streamq.compiler.results import Results
-from streamq.errors import PlanError, UnknownColumn
+from streamq.errors import PlanError, SourceError, UnknownColumn
 from streamq.levels.level_costs import LevelRun, RecordedInput
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.result_rows import changelog_rows
@@ -141,11 +141,12 @@ def test_bad_input_is_a_sentence_and_none_is_a_comparison() -> None:
         ),
         "levels is a list of levels; found str": lambda: sq.compare_levels(cars([1]), levels="strong"),
         "no source 'vans'; there are: cars": lambda: sq.compare_levels(cars([1]), [{"vans": cars([1]).tables["cars"]}]),
-        "not a micro-batch; found int": lambda: sq.compare_levels(cars([1]), [5]),
         "not a stream; found int": lambda: sq.compare_levels(5),  # type: ignore[arg-type]
     }
     for message, call in refused.items():
         with pytest.raises(PlanError, match=f"compare_levels: {message}"):
             call()
+    with pytest.raises(SourceError, match="compare_levels: not a DataFrame; found int"):
+        sq.compare_levels(cars([1]), [5])
     with pytest.raises(UnknownColumn, match="compare_levels: no column 'car'"):
         sq.compare_levels(cars([1]), t.table("at timestamp", [(1,)]))

@@ -15,10 +15,10 @@ import streamq as sq
 from streamq import col
 from streamq import testing as t
 from streamq.errors import ModuleFailed, PlanError, SourceError, StreamqError
+from streamq.run.passed_batches import passed_batches
 from streamq.stream import Stream
 from streamq.tracing.page_rows import page_rows
 from streamq.tracing.trace import MOST_EVENTS, Trace
-from streamq.tracing.trace_input import trace_input
 from tests.each import each
 
 ORDERS = sq.events(
@@ -174,7 +174,7 @@ def test_a_page_has_each_change_and_the_links_that_the_trace_has(query: Stream) 
 
 def test_a_page_of_many_events_says_that_it_has_no_links(tmp_path: Path) -> None:
     many = sq.events([(i, i + 1, {}) for i in range(MOST_EVENTS + 1)], name="s")
-    batches = trace_input(many.plan, many.tables, None).batches
+    batches = passed_batches(many.plan, many.tables, None, verb="trace").batches
     assert [batch["s"].num_rows for batch in batches] == [3] * 167
     trace = many.trace([many.tables["s"]])
     assert links(trace)["hint"].startswith(f"These are {MOST_EVENTS + 1} events; causes and effects of up to 200")

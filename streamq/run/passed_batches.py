@@ -1,4 +1,4 @@
-"""The micro-batches of a trace: those that a user passes, or the rows of tables one by one, interleaved by their times."""
+"""The micro-batches of a query in-process: those that a user passes, or the rows of tables one by one, by their times."""
 
 from __future__ import annotations
 
@@ -10,51 +10,55 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.errors import PlanError, sentence
 from streamq.operators import Source
-from streamq.pictures.drawn_rows import tables_in_memory
 from streamq.plan.node import Node, nodes
+from streamq.run.passed_rows import tables_in_memory
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.columnar import concat
 from streamq.runtime.event import LE
 from streamq.time import MINUS_INFINITY
-from streamq.tracing.recorded_run import MicroBatch
-
-MOST_ROWS = 5_000
-"""The most rows of all sources that a trace follows."""
 
 MOST_STEPS = 200
 """The most micro-batches into which tables are cut: of longer ones several rows arrive at once."""
 
+MicroBatch = Mapping[str, pa.Table]
+"""The rows that arrive together, by table."""
+
 
 @dataclass(frozen=True)
-class TraceInput:
-    """The micro-batches of a trace, and its static tables, both by table."""
+class PassedBatches:
+    """The micro-batches that arrive at a query, at least one, and its static tables, both by table."""
 
     batches: list[MicroBatch]
     static: Mapping[str, pa.Table]
 
+    @property
+    def count(self) -> int:
+        """The number of rows of all sources."""
+        return sum(table.num_rows for batch in self.batches for table in batch.values())
 
-def trace_input(plan: Node, tables: Mapping[str, Any], rows: Any) -> TraceInput:
-    """Return the input of a trace; raise PlanError for more than MOST_ROWS rows.
+    def all_rows(self) -> dict[str, pa.Table]:
+        """Return all rows of each source, and the static tables."""
+        return {**self.static, **{name: concat([batch[name] for batch in self.batches]) for name in self.batches[0]}}
+
+
+def passed_batches(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: str) -> PassedBatches:
+    """Return the input of a query in micro-batches; errors, those of ``tables_in_memory``, name ``verb``.
 
     ``rows``: None for the query's own ``tables``; a table for the only source, or tables by the sources' names, in place of them;
-    or a list of micro-batches, each of one of these forms.
+    or a list of micro-batches, each of one of these forms, in which a source that it does not name has no rows.
     """
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
     if isinstance(rows, list | tuple):
         bare = {**tables, **{source.table: _empty(source) for source in sources}}
-        passed = [tables_in_memory(plan, bare, batch, verb="trace") for batch in rows or [{}]]
+        passed = [tables_in_memory(plan, bare, batch, verb=verb) for batch in rows or [{}]]
         static = passed[0]
         batches: list[MicroBatch] = [{source.table: batch[source.table] for source in sources} for batch in passed]
     else:
-        static = tables_in_memory(plan, tables, rows, verb="trace")
+        static = tables_in_memory(plan, tables, rows, verb=verb)
         batches = _one_by_one(sources, static)
-    count = sum(table.num_rows for batch in batches for table in batch.values())
-    if count > MOST_ROWS:
-        hint = "Pass fewer rows: q.trace(table.slice(0, 1000))."
-        raise PlanError(sentence("trace", f"more than {MOST_ROWS:,} rows", f"found {count:,}", hint))
     fed = {source.table for source in sources}
-    return TraceInput(batches, {name: table for name, table in static.items() if name not in fed})
+    return PassedBatches(batches, {name: table for name, table in static.items() if name not in fed})
 
 
 def _empty(source: Source) -> pa.Table:
@@ -90,4 +94,4 @@ def _starts(source: Source, table: pa.Table) -> np.ndarray[tuple[int], np.dtype[
     return starts.to_numpy().astype(np.int64)
 
 
-__all__ = ["MOST_ROWS", "TraceInput", "trace_input"]
+__all__ = ["MicroBatch", "PassedBatches", "passed_batches"]

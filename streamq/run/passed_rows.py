@@ -1,4 +1,4 @@
-"""The rows that pictures and traces read: tables in memory, a query's own or those that a user passes in their place."""
+"""The rows that a query reads in memory: its own tables, or those that a user passes in their place."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def tables_in_memory(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: 
     """
     readers = {table: node for node in nodes(plan) if (table := getattr(node, "table", None)) is not None}
     names = {node.shown_name() if isinstance(node, Source) else table: table for table, node in readers.items()}
-    drawn = {table: tables[table] for table in readers}
+    read = {table: tables[table] for table in readers}
     for name, passed in _rows_by_name(list(names), rows, verb).items():
-        drawn[names[name]] = _rows_of_reader(readers[names[name]], name, passed, verb)
+        read[names[name]] = _rows_of_reader(readers[names[name]], name, passed, verb)
     for name, table in names.items():
-        if not isinstance(drawn[table], pa.Table):
+        if not isinstance(read[table], pa.Table):
             example = "df.limit(1000)" if len(names) == 1 else f"{{{name!r}: df.limit(1000)}}"
-            hint = f"Pass some rows, as query.{verb}({example}); they are read into memory."
+            hint = f"Pass rows in its place, as {example}; they are read into memory."
             raise PlanError(sentence(verb, f"source {name} is a DataFrame", f"{verb} reads rows in memory", hint))
-    return drawn
+    return read
 
 
 def _rows_by_name(names: list[str], rows: Any, verb: str) -> Mapping[str, Any]:
