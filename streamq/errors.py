@@ -185,6 +185,15 @@ def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> Sente
     return Sentence(claim if claim.endswith((".", "?", "!")) else claim + ".", hint)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things as text.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def shortened_text(text: str) -> str:
     """Return a text of more than LONGEST characters with its middle replaced by the number of characters left out."""
     if len(text) <= LONGEST:

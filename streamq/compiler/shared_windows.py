@@ -26,7 +26,7 @@ from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.results import Results, as_results, unsettled_nodes
 from streamq.compiler.rules.merge_selects import merge_selects
 from streamq.compiler.state_texts import leaves_out_columns, modules_called, short_hash, state_text, text_of_source
-from streamq.errors import StreamqError
+from streamq.errors import StreamqError, counted
 from streamq.operators import MergePartials, PartialAggregate, Source
 from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import partial_fields
@@ -75,7 +75,7 @@ class GridPartials:
         grids = {reader.input.window: reader.input.window.basic_grid() for reader in self.readers}
         sizes = "".join(f", {window.shown(part.schema.axis)}" for window in grids if window != part.window)
         line = f"{len(self.readers)} windows {part.detail()}{'; also ' * bool(sizes)}{sizes.removeprefix(', ')}"
-        line += f"; a row is grouped, sent and held once, with {_counted(_values(part))} instead of {alone}"
+        line += f"; a row is grouped, sent and held once, with {counted(_values(part), 'value')} instead of {alone}"
         if not self.has_sizes:
             return line
         return (
@@ -225,10 +225,6 @@ def _stateless(top: Node) -> list[Node]:
             reached[node.digest] = node
             todo += () if isinstance(node, Operator) and node.keeps_state else node.children
     return list(reached.values())
-
-
-def _counted(values: int) -> str:
-    return f"{values} value{'s' * (values > 1)}"
 
 
 def _values(part: PartialAggregate) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from streamq import html
+from streamq.errors import counted
 from streamq.pictures.panel import MOST_CTIS, Panel
 from streamq.pictures.panel_history import DELETED, PanelHistory
 from streamq.time import INFINITY, TIMESTAMP
@@ -25,25 +26,21 @@ def _sentences(panel: Panel) -> Iterator[str]:
     if not history.count:
         yield f"{history.title}: no {noun}s."
         return
-    keys = f" of {_counted(len(panel.keys), 'key')} ({', '.join(history.keys)})" if history.keys else ""
-    yield f"{history.title}: {_counted(history.count, noun)}{keys}, {_span(history)}."
+    keys = f" of {counted(len(panel.keys), 'key')} ({', '.join(history.keys)})" if history.keys else ""
+    yield f"{history.title}: {counted(history.count, noun)}{keys}, {_span(history)}."
     gone = int(history.is_gone.sum())
     if gone:
         replaced = gone - int((history.successors == DELETED).sum())
         yield f"{gone:,} taken back, {replaced:,} of them replaced."
     if history.ctis:
         shown = f", the last {MOST_CTIS} are drawn" if len(history.ctis) > MOST_CTIS else ""
-        yield f"{_counted(len(history.ctis), 'CTI')}, the last is {history.instant(history.ctis[-1])}{shown}."
+        yield f"{counted(len(history.ctis), 'CTI')}, the last is {history.instant(history.ctis[-1])}{shown}."
     beyond = int(((history.ends <= panel.axis.low) | (history.starts > panel.axis.high)).sum())
     if beyond:
-        yield f"{_counted(beyond, noun)} outside the axis."
+        yield f"{counted(beyond, noun)} outside the axis."
     yield from panel.sentences(noun)
     if history.note:
         yield history.note
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _span(history: PanelHistory) -> str:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from streamq.errors import PlanError, SessionError, TypeMismatch, sentence
+from streamq.errors import PlanError, SessionError, TypeMismatch, counted, sentence
 from streamq.markup import shortened_to_width
 from streamq.pictures.palette import LIGHT
 from streamq.pictures.panel_history import PanelHistory
@@ -114,13 +114,12 @@ def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> Ste
         )
         for column in columns
     ]
-    count = f"{history.count:,} event{'' if history.count == 1 else 's'}"
-    of_keys = f" of {len(keys):,} keys ({', '.join(history.keys)})" if history.keys else ""
+    of_keys = f" of {counted(len(keys), 'key')} ({', '.join(history.keys)})" if history.keys else ""
     return StepChart(
         {
             "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
             "title": title,
-            "description": f"{', '.join(columns)} over time; {count}{of_keys}.",
+            "description": f"{', '.join(columns)} over time; {counted(history.count, 'event')}{of_keys}.",
             "background": LIGHT.ground,
             "vconcat": panels,
         }

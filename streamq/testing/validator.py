@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamq.errors import PlanError, StreamqError, sentence
+from streamq.errors import PlanError, StreamqError, counted, sentence
 from streamq.keywords import check_keywords
 from streamq.testing.properties import RULES, Breaches, Shown, breaches_in
 from streamq.testing.recorded import Names, Recorded, read_stream
@@ -49,7 +49,7 @@ class Checked:
 
     def __str__(self) -> str:
         """Return the number of rows and of breaches and, for each broken rule, its words, its count and its first breaches."""
-        rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+        rows = counted(self.rows, "row")
         if self.no_kind is not None:
             rows += f", all read as inserts (no column {self.no_kind!r})"
         if self.ok:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, counted, sentence
 from streamq.runtime.user_code.calls import ModuleStates
 from streamq.runtime.user_code.event_readers import FrameReader, SeriesReader, ValueReader
 from streamq.user_code.signature import (
@@ -21,7 +21,6 @@ from streamq.user_code.signature import (
     make_object,
     positional_parameters,
     public_methods,
-    shown_count,
     signature_without_self,
     takes_any_number,
 )
@@ -89,7 +88,7 @@ class FunctionForm(WindowForm):
         parameters = positional_parameters(signature)
         if self.sensitive and len(parameters) < 2 and not takes_any_number(signature):
             wrong = "a time-sensitive function is called with (events, window)"
-            takes = f"it takes {shown_count(len(parameters), 'argument')}"
+            takes = f"it takes {counted(len(parameters), 'argument')}"
             raise PlanError(sentence(self.name, wrong, takes, f"It is {self.name}{signature}."))
         if not self.sensitive and [p.name for p in parameters[:2]] == ["events", "window"]:
             hint = f"{WITH_TIME} it gets them; without it, a Series an argument."

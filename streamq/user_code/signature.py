@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.errors import PlanError, nearest, sentence
+from streamq.errors import PlanError, counted, nearest, sentence
 from streamq.plan.own_names import unnamed_argument
 
 FORM_METHODS = ("initial", "add", "result", "zero", "reduce", "merge", "finish", "step")
@@ -117,7 +117,7 @@ class QueryCall:
         if has_count and (self.columns < least or (most is not None and self.columns > most)):
             missing = [p.name for p in own[self.columns :] if p.default is p.empty]
             hint = f"{WITH_TIME} it gets (events, window). " if "window" in missing and not self.leading else ""
-            wrong = f"it is called with {shown_count(self.columns, 'column')}"
+            wrong = f"it is called with {counted(self.columns, 'column')}"
             raise PlanError(sentence(name, wrong, f"it takes {_shown_range(least, most)}", hint + shown))
         try:
             signature.bind(*range(self.leading + self.columns), **self.options)
@@ -205,10 +205,6 @@ def _shown_range(least: int, most: int | None) -> str:
     return str(least) if least == most else f"{least} to {most}" if least else f"at most {most}"
 
 
-def shown_count(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
-
-
 __all__ = [
     "QueryCall",
     "WITH_TIME",
@@ -218,7 +214,6 @@ __all__ = [
     "make_object",
     "positional_parameters",
     "public_methods",
-    "shown_count",
     "signature_without_self",
     "takes_any_number",
 ]
