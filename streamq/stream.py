@@ -140,7 +140,8 @@ class Stream(
 
         A notebook shows them as HTML. ``mode`` selects one part: "logical", "rules", "incremental", "physical" or, for a
         pattern, "pattern", which shows the state of each of its operators. ``format`` is "text", "json", "html" (a whole page, to
-        be saved or sent), "fragment" (an element for a page of your own) or, for one part that is a plan, "mermaid".
+        be saved or sent; :meth:`explanation` returns it), "fragment" (an element for a page of your own) or, for one part that is
+        a plan, "mermaid".
         ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`; the stages are those of a run with these
         arguments. ``expected``: an ``sq.Expected``, from which rows, state and the costs of batch forms are estimated. ``form``:
         that of :meth:`to_df`; the incremental plan shows what each operator makes of it.

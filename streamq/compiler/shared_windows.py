@@ -125,11 +125,16 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
         )
     together = {reader.digest for one in windows if one.saves for reader in one.readers}
     alone = [one for one in every if one.node.digest not in together]
-    return SharedPlan(_over_shared(plan, chosen), tuple(windows), tuple(_apart(alone, every)))
+    return SharedPlan(
+        _over_shared(plan, chosen), tuple(windows), tuple(_apart(alone, every, bool(options.placement.windows)))
+    )
 
 
-def _apart(alone: Sequence[_Windows], every: Sequence[_Windows]) -> Iterator[str]:
-    """Yield for each of the windows that share with none why they do not share with the first others over their stream."""
+def _apart(alone: Sequence[_Windows], every: Sequence[_Windows], goes_on: bool) -> Iterator[str]:
+    """Yield for each of the windows that share with none why they do not share with the first others over their stream.
+
+    ``goes_on``: the run goes on from a checkpoint in which windows share.
+    """
     pairs: set[frozenset[str]] = set()
     for one in alone:
         others = (other for other in every if other is not one and _grid_key(one.node, other.window) == other.key)
@@ -138,7 +143,7 @@ def _apart(alone: Sequence[_Windows], every: Sequence[_Windows]) -> Iterator[str
         if other is not None and pair not in pairs:
             pairs.add(pair)
             axis = one.node.schema.axis
-            yield f"{one.window.shown(axis)} apart from {other.window.shown(axis)}: {one.reason_apart_from(other)}"
+            yield f"{one.window.shown(axis)} apart from {other.window.shown(axis)}: {one.reason_apart_from(other, goes_on)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +174,7 @@ class _Windows:
         fits = reads_same_stream and longest.is_final and consists_of_basic(self.window, longest.window)
         return fits and not self.own_basic_windows and _by_length(self) < _by_length(longest)
 
-    def reason_apart_from(self, other: _Windows) -> str:
+    def reason_apart_from(self, other: _Windows, goes_on: bool) -> str:
         """Return why these windows do not share with others over the same stream, group and stamp."""
         if any(_calls_code(one.node.input) or _text(one.node.input) is None for one in (self, other)):
             return "windows that call a user's code have partial results of their own"
@@ -178,7 +183,10 @@ class _Windows:
         shorter, longest = sorted((self, other), key=_by_length)
         if not consists_of_basic(shorter.window, longest.window):
             return "the shorter ones do not consist of the basic windows of the longer ones"
-        return shorter.own_basic_windows or "the checkpoint has them apart"
+        taken = (
+            "the checkpoint has them apart" if goes_on else "the shorter ones share with windows that are longer still"
+        )
+        return shorter.own_basic_windows or taken
 
 
 def _by_length(windows: _Windows) -> tuple[int, int, int]:

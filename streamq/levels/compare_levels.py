@@ -154,9 +154,13 @@ def compare_levels(
         not_a_stream(verb, query)
     if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
         hint = "Give a list: levels=['strong', 'middle', sq.weak(...)]."
-        raise PlanError(sentence(verb, "levels is a list of levels", f"found {kind_of(levels)}", hint))
+        observed = "an empty list" if isinstance(levels, list) else kind_of(levels)
+        raise PlanError(sentence(verb, "levels is a list of levels", f"found {observed}", hint))
     axis = query.plan.schema.axis
     written = [written_level(level, verb) for level in levels]
+    names = [level.name for level in written]
+    if len(set(names)) < len(names):
+        raise PlanError(sentence(verb, "two levels are one", f"found {', '.join(names)}", "Give each of them once."))
     recorded = _recorded(query, rows, instant_ticks(until, axis, verb), verb)
     return LevelComparison(recorded.costs({level.name: level.level(axis) for level in written}), axis)
 

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamq.markup import element, markup_text, shortened_to_width
+from streamq.markup import element, markup_text, shortened_to_width, text_width
 from streamq.pictures.svg_picture import WIDTH, SvgPicture
 
 if TYPE_CHECKING:
     from streamq.levels.level_costs import LevelCosts
 
-GUTTER, GAP, MARGIN = 120.0, 28.0, 12.0
-"""The room for the levels' names, between two panels, and around the picture."""
+GAP, MARGIN = 28.0, 12.0
+"""The room between two panels, and around the picture."""
+GUTTER = (120.0, 260.0)
+"""The least and the most room for the levels' names."""
 TOP, LINE, BAR = 62.0, 34.0, 14.0
 """The height of the panels' titles, of a level, and of a bar."""
 
@@ -57,14 +59,16 @@ class LevelBars(SvgPicture):
 
     def _body(self) -> tuple[str, float]:
         height = TOP + LINE * len(self._costs) + MARGIN
-        width = (WIDTH - GUTTER - MARGIN - GAP * (len(self._panels) - 1)) / len(self._panels)
+        widest = max(text_width(cost.level, 12) for cost in self._costs)
+        gutter = min(GUTTER[1], max(GUTTER[0], widest + MARGIN + 16))
+        width = (WIDTH - gutter - MARGIN - GAP * (len(self._panels) - 1)) / len(self._panels)
         parts = [element("rect", width=WIDTH, height=height, class_="ground")]
         for number, cost in enumerate(self._costs):
-            name = markup_text(shortened_to_width(cost.level, 12, GUTTER - MARGIN - 8))
+            name = markup_text(shortened_to_width(cost.level, 12, gutter - MARGIN - 8))
             y = TOP + LINE * number + BAR + 11
             parts.append(element("text", name, x=MARGIN, y=y, class_="key"))
         for number, panel in enumerate(self._panels):
-            parts += _drawn(panel, self._costs, GUTTER + number * (width + GAP), width)
+            parts += _drawn(panel, self._costs, gutter + number * (width + GAP), width)
         return "\n".join(parts), height
 
 
@@ -94,7 +98,7 @@ def _panels(show_wait: Callable[[float], str]) -> list[CostBars]:
         ),
         CostBars(
             "Right",
-            "part of the answer at the end",
+            "part of the answer; line to all",
             lambda cost: [cost.right],
             lambda cost: 1.0,
             lambda cost: f"{cost.right:.1%}",

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.errors import PlanError, sentence
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.run.passed_rows import tables_in_memory
@@ -46,19 +47,31 @@ def passed_batches(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: st
     """Return the input of a query in micro-batches; errors, those of ``tables_in_memory``, name ``verb``.
 
     ``rows``: None for the query's own ``tables``; a table for the only source, or tables by the sources' names, in place of them;
-    or a list of micro-batches, each of one of these forms, in which a source that it does not name has no rows.
+    or a list of micro-batches, each of one of these forms, in which a source that it does not name has no rows. A static table is
+    whole in any of them; two that differ are an error.
     """
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
     if isinstance(rows, list | tuple):
         bare = {**tables, **{source.table: _empty(source) for source in sources}}
-        passed = [tables_in_memory(plan, bare, batch, verb=verb) for batch in rows or [{}]]
-        static = passed[0]
+        unread = {name: pa.table({}) for name in tables.keys() - {source.table for source in sources}}
+        passed = [tables_in_memory(plan, bare | unread, batch, verb=verb) for batch in rows or [{}]]
+        static = tables_in_memory(plan, bare, _static_tables(passed, unread, verb), verb=verb)
         batches: list[MicroBatch] = [{source.table: batch[source.table] for source in sources} for batch in passed]
     else:
         static = tables_in_memory(plan, tables, rows, verb=verb)
         batches = _one_by_one(sources, static)
     fed = {source.table for source in sources}
     return PassedBatches(batches, {name: table for name, table in static.items() if name not in fed})
+
+
+def _static_tables(passed: list[dict[str, pa.Table]], unread: Mapping[str, pa.Table], verb: str) -> dict[str, pa.Table]:
+    """Return the static tables that micro-batches bring; ``unread``: what stands for one in a micro-batch without it."""
+    static: dict[str, pa.Table] = {}
+    for name, nothing in unread.items():
+        for batch in passed:
+            if batch[name] is not nothing and not static.setdefault(name, batch[name]).equals(batch[name]):
+                raise PlanError(sentence(verb, f"two tables for {name}", "a static table never changes"))
+    return static
 
 
 def _empty(source: Source) -> pa.Table:

@@ -30,7 +30,7 @@ def tables_in_memory(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: 
     for name, table in names.items():
         if not isinstance(read[table], pa.Table):
             example = "df.limit(1000)" if len(names) == 1 else f"{{{name!r}: df.limit(1000)}}"
-            hint = f"Pass rows in its place, as {example}; they are read into memory."
+            hint = f"Pass rows in its place, as {example} or those of run.sample(); they are read into memory."
             raise PlanError(sentence(verb, f"source {name} is a DataFrame", f"{verb} reads rows in memory", hint))
     return read
 
@@ -56,7 +56,7 @@ def _rows_of_reader(reader: Node, name: str, rows: Any, verb: str) -> pa.Table:
         rows = pa.Table.from_pandas(rows, preserve_index=False)
     if is_dataframe(rows):
         if rows.isStreaming:
-            hint = "Pass rows that were read as a batch: spark.read instead of spark.readStream."
+            hint = "Pass rows that were read as a batch, by spark.read, or recorded by run.sample()."
             raise PlanError(sentence(verb, "a streaming DataFrame has no rows yet", f"source {name}", hint))
         rows = rows.toArrow()
     table: pa.Table = input_table(rows, verb).rows

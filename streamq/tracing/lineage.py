@@ -20,13 +20,14 @@ from streamq.compiler.options import Options
 from streamq.compiler.results import Results, rewritten
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
+from streamq.errors import StreamqError
 from streamq.operators import Source
 from streamq.operators.operator import set_aside
 from streamq.plan.folding import fold
 from streamq.plan.node import Node
 from streamq.runtime.columnar import concat
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import MINUS_INFINITY
 from streamq.tracing.history_source import EVENT_END, EVENT_START, HistorySource
 from streamq.tracing.recorded_run import Recording, net_rows, row_identities
 
@@ -39,10 +40,12 @@ class Effects:
     """The effects of leaving some events out: the rows that are then there less often, and those that are there more often.
 
     ``caused`` by operator: places among its distinct rows. ``prevented`` by operator: rows, with ``__le`` and ``__re``.
+    ``failure``: the error of the query without the events, "" if it answers; then there are no others.
     """
 
     caused: dict[int, frozenset[int]] = field(default_factory=dict)
     prevented: dict[int, pa.Table] = field(default_factory=dict)
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,10 @@ class Lineage:
         """Return the effects of some events together, by their numbers in ``events``."""
         chosen = frozenset(events)
         if chosen not in self.computed:
-            self.computed[chosen] = self._compared(chosen)
+            try:
+                self.computed[chosen] = self._compared(chosen)
+            except StreamqError as error:
+                self.computed[chosen] = Effects(failure=str(error))
         return self.computed[chosen]
 
     def causes(self, row: Row) -> list[int]:
@@ -75,7 +81,7 @@ class Lineage:
         return [event for event in range(len(self.events)) if self._changes(row, [event])]
 
     def joint_causes(self, row: Row) -> list[int]:
-        """Return a least set of events without all of which a row would be there less often; [] if there is none.
+        """Return a minimal set of events without all of which a row would be there less often; [] if there is none.
 
         It is for a row that no single event causes, because others would do as well. None of the set can be spared; other sets
         may exist. It is searched by halving, in some log n runs for each event of the set.
@@ -85,14 +91,15 @@ class Lineage:
             return []
         size = -(-len(left) // 2)
         while size:
-            at = 0
+            at, before = 0, len(left)
             while at < len(left):
                 fewer = left[:at] + left[at + size :]
                 if fewer and self._changes(row, fewer):
                     left = fewer
                 else:
                     at += size
-            size = size // 2
+            # where more events do not give more rows, one that could not be spared may be spared without others
+            size = size // 2 if size > 1 or len(left) == before else 1
         return left
 
     def distinct(self, operator: int) -> pa.Table:
@@ -148,8 +155,10 @@ class Lineage:
             tables[one.node.table] = history.take(pa.array(rest, pa.int64())).rename_columns(named)
         run = LocalRun(self._program, static=tables)
         reached = [(table, t) for table, t in self.recording.reach.items() if t != MINUS_INFINITY]
-        run.batch(tables, [*reached, (None, INFINITY)], self.recording.until)
-        return run.deltas
+        run.batch(tables, reached)
+        before_end = run.deltas
+        run.finish(self.recording.until)
+        return [concat([*parts]) for parts in zip(before_end, run.deltas, strict=True)]
 
     def _compared(self, events: frozenset[int]) -> Effects:
         """Return the effects of some events, from a run without them."""

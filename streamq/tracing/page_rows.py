@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from streamq.operators import Source
 from streamq.pictures.panel_history import instant_label, shown_value
+from streamq.plan.schema import POINT
 from streamq.runtime.columnar import concat
 from streamq.runtime.event import LE, RE, RETRACT
 from streamq.runtime.rendering import python_rows
+from streamq.time import show_duration
 from streamq.tracing.recorded_run import TracedOperator, row_identities
 from streamq.tracing.traced_rows import CHANGE, MICRO_BATCH, plain_names, user_columns
 
@@ -46,6 +48,7 @@ def page_rows(trace: Trace, one: TracedOperator) -> list[PageRow]:
     changes = trace.recording.changes(one.number)
     if not changes.num_rows:
         return []
+    has_points = one.node.schema.shape == POINT
     axis, names = one.node.schema.axis, plain_names(one.node.schema)
     cells = (
         [[shown_value(v) for v in row.values()] for row in python_rows(changes.select(list(names.values())))]
@@ -63,12 +66,12 @@ def page_rows(trace: Trace, one: TracedOperator) -> list[PageRow]:
     rows: list[PageRow] = []
     standing: defaultdict[int, list[PageRow]] = defaultdict(list)
     for number, (step, kind, start, end, new_end) in enumerate(zip(steps, kinds, starts, ends, new_ends, strict=True)):
-        lifetime = f"[{instant_label(start, axis)}, {instant_label(end, axis)})"
+        lifetime = instant_label(start, axis) if has_points and end == start + 1 else _shown_lifetime(start, end, axis)
         if kind == RETRACT:
             for earlier in standing[before[number]][:1]:
                 earlier.gone = step
                 standing[before[number]].remove(earlier)
-            left = "nothing" if new_end == start else f"[{instant_label(start, axis)}, {instant_label(new_end, axis)})"
+            left = "nothing" if new_end == start else _shown_lifetime(start, new_end, axis)
             lifetime = f"{lifetime} → {left}"
         row = PageRow(
             step=step, kind=kind, lifetime=lifetime, cells=cells[number] if cells else [], rank=int(ranks[number])
@@ -82,6 +85,13 @@ def page_rows(trace: Trace, one: TracedOperator) -> list[PageRow]:
             if row.place is not None and events[row.place]:
                 row.event = events[row.place].pop(0)
     return rows
+
+
+def _shown_lifetime(start: int, end: int, axis: str) -> str:
+    """Return a lifetime as text; the end has no date if it is that of the start."""
+    first, last = instant_label(start, axis), instant_label(end, axis)
+    day, _, time = last.rpartition(" ")
+    return f"[{first}, {time if day and first.startswith(f'{day} ') else last})"
 
 
 def headings(one: TracedOperator) -> list[str]:
@@ -131,4 +141,21 @@ def ancestors(trace: Trace) -> Iterator[list[int]]:
         yield sorted(above[-1])
 
 
-__all__ = ["PageRow", "ancestors", "headings", "page_rows"]
+def late_rows(trace: Trace) -> list[dict[str, str]]:
+    """Return the rows that sources left out or changed, as text, without the columns that are NULL in all of them."""
+    axis = trace.recording.plan.schema.axis
+    rows = trace.late.to_pylist()
+    filled = [name for name in rows[0] if any(row[name] is not None for row in rows)] if rows else []
+
+    def shown(name: str, value: Any) -> str:
+        if value is None or name not in LATE_INSTANTS:
+            return show_duration(value, axis) if value is not None and name == "late_by" else shown_value(value)
+        return instant_label(value, axis)
+
+    return [{name: shown(name, row[name]) for name in filled} for row in rows]
+
+
+LATE_INSTANTS = ("start", "end", "new_end", "window_start", "window_end")
+"""The columns of late rows that are instants, in ticks."""
+
+__all__ = ["PageRow", "ancestors", "headings", "late_rows", "page_rows"]

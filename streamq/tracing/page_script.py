@@ -37,6 +37,7 @@ SCRIPT = """
   }
   function clear() {
     chosen = null;
+    root.classList.remove("marked");
     for (const row of rows) {
       row.classList.remove("chosen", "cause", "effect", "way");
       row.removeAttribute("aria-selected");
@@ -55,8 +56,18 @@ SCRIPT = """
     const again = row === chosen;
     clear();
     if (again) return;
+    markFor(row);
+    for (const scroll of root.querySelectorAll(".scroll")) {
+      const kinds = ["chosen", "cause", "effect", "way"].map(kind => "tr." + kind + ":not([hidden])");
+      const first = scroll.querySelector(kinds.join());
+      if (first && (first.offsetTop < scroll.scrollTop + 30 || first.offsetTop > scroll.scrollTop + scroll.clientHeight - 30))
+        scroll.scrollTop = first.offsetTop - 60;
+    }
+  }
+  function markFor(row) {
     chosen = row;
     row.setAttribute("aria-selected", "true");
+    root.classList.add("marked");
     mark(row, "chosen", "chosen");
     const op = number(row, "op"), event = number(row, "event");
     if (!data.caused) { says.textContent = data.hint; return; }
@@ -78,14 +89,19 @@ SCRIPT = """
       if (other === row || number(other, "row") === null) continue;
       const theirs = causesOf(other), their = number(other, "op");
       if (number(other, "event") !== null && causes.includes(number(other, "event"))) { mark(other, "cause", "cause"); above++; }
-      else if (event !== null ? theirs.includes(event) : reads(their, op) && their !== op && within(causes, theirs)) {
-        mark(other, "effect", "effect"); below++;
-      } else if (reads(op, their) && their !== op && within(theirs, causes)) mark(other, "way", "on the way");
+      else if (event !== null && theirs.includes(event)) { mark(other, "effect", "effect"); below++; }
+      else if (event === null && their !== op &&
+          (reads(their, op) && within(causes, theirs) || reads(op, their) && within(theirs, causes))) {
+        mark(other, "way", "shares causes"); below++;
+      }
     }
     const parts = [textOf(row) + ":"];
     const several = (count, one) => count + " " + one + (count === 1 ? "" : "s");
     if (event === null) parts.push(causes.length ? several(above, "cause") + "." : data.none);
-    if (below || event !== null) parts.push(several(below, "effect") + ".");
+    if (event !== null) parts.push(several(below, "effect") + ".");
+    else if (below) parts.push(several(below, "row") + " of other operators with the same causes.");
+    if (event !== null && data.failures[event])
+      parts.push("Without it the query fails: " + data.failures[event]);
     if (event !== null && (data.prevented[event] || []).length)
       parts.push("Without it there would be: " + data.prevented[event].join("; ") + ".");
     says.textContent = parts.join(" ");
@@ -127,8 +143,8 @@ SCRIPT = """
   });
   clear();
   show();
-})((document.currentScript && document.currentScript.closest(".trace")) || document.getElementById("ID"));
+})((document.currentScript && document.currentScript.closest(".trace")) || document.getElementById("THE_ID_OF_THE_TRACE"));
 """
-"""The script; the text ID stands for the id of the page's element. It writes texts, never HTML."""
+"""The script; THE_ID_OF_THE_TRACE stands for the id of the page's element. It writes texts, never HTML."""
 
 __all__ = ["SCRIPT"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
+from streamq.progress_bar import ProgressBar
 from streamq.run.passed_batches import MicroBatch
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import INSERT, RETRACT, WEIGHT
@@ -143,11 +145,13 @@ def record_run(
     owners = _owners(run.program)
     recorder = _Recorder(run, owners, len(parts))
     recorded = []
-    for batch in batches:
-        run.batch(batch)
-        recorded.append(recorder.recorded(batch))
-    run.finish(until)
-    recorded.append(recorder.recorded({}))
+    with ProgressBar("trace") as bar:
+        for number, batch in enumerate(batches):
+            bar.update(number, len(batches) + 1)
+            run.batch(batch)
+            recorded.append(recorder.recorded(batch))
+        run.finish(until)
+        recorded.append(recorder.recorded({}))
     numbers = {part.digest: number for number, part in enumerate(parts)}
     names = _names(parts)
     operators = tuple(
@@ -233,13 +237,13 @@ def _source_digest(program: StagedPlan, relation: str) -> str:
 
 def _names(parts: Sequence[Node]) -> list[str]:
     """Return a name for each operator: a source's own, else the operator's title, numbered from the second of a title on."""
-    counts: Counter[str] = Counter()
-    names = []
-    for part in parts:
-        title = part.shown_name() if isinstance(part, Source) else part.title
-        counts[title] += 1
-        names.append(title if counts[title] == 1 else f"{title} {counts[title]}")
-    return names
+    sources = {number: part.shown_name() for number, part in enumerate(parts) if isinstance(part, Source)}
+    names: dict[int, str] = {}
+    for number, part in enumerate(parts):
+        free = (f"{part.title} {count}" if count > 1 else part.title for count in itertools.count(1))
+        used = {*sources.values(), *names.values()}
+        names[number] = sources[number] if number in sources else next(name for name in free if name not in used)
+    return list(names.values())
 
 
 __all__ = ["Recording", "RecordedBatch", "TracedOperator", "net_rows", "record_run", "row_identities"]

@@ -7,16 +7,18 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from streamq import html
-from streamq.errors import PlanError, kind_of, nearest, sentence
+from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.operators import Source
 from streamq.pictures.panel_history import instant_label
 from streamq.plan.node import Node, number_sources
+from streamq.progress_bar import ProgressBar
 from streamq.run.passed_batches import passed_batches
 from streamq.time import INFINITY, instant_ticks
 from streamq.tracing.lineage import Lineage
@@ -128,12 +130,13 @@ class Trace:
         """Return the events that cause some rows: without each of them the operator would give one of these rows less often.
 
         ``row``: values of the rows' columns, ``start`` and ``end`` included, as ``{"booth": "1", "start": 3}``; None: all rows of
-        the operator's history. A row that no single event causes, because others would do as well, is caused by a least set of
+        the operator's history. A row that no single event causes, because others would do as well, is caused by a minimal set of
         events together: ``together`` is True for these. Raises PlanError if no row has these values, and for more than
-        500 events, each of which is left out in turn.
+        500 events, each of which is left out in turn. Warns of events without which the query fails.
         """
         one = self._operator(operator, "causes")
         self._check_events("causes")
+        self._warn_of_failures("causes")
         single: set[int] = set()
         joint: set[int] = set()
         for place in self._places(one, row, "causes"):
@@ -150,13 +153,13 @@ class Trace:
 
         ``event``: its number in ``events()``, or values of its columns, of which all events that have them are left out together.
         ``source``: the name of its source, if there are several. A row is "caused" if it would be there less often without the
-        event, "prevented" if it would be there more often; an event that changes a count does both.
+        event, "prevented" if it would be there more often; an event that changes a count does both. Raises PlanError if there
+        is no such event, and if the query fails without it.
         """
-        chosen = [event] if isinstance(event, int) else self._selected_events(event, source)
-        if not all(0 <= number < len(self.lineage.events) for number in chosen):
-            there = f"there are {len(self.lineage.events)}, from 0"
-            raise PlanError(sentence("effects", f"no event {event}", there, "trace.events() has their numbers."))
+        chosen = self._selected_events(event, source)
         effects = self.lineage.effects(chosen)
+        if effects.failure:
+            raise PlanError(sentence("effects", f"without event {event} the query fails", effects.failure))
         rows: list[ShownRow] = []
         kinds: list[str] = []
         for one in self.recording.operators:
@@ -176,6 +179,7 @@ class Trace:
         """
         one = self._operator(operator, "prevented")
         self._check_events("prevented")
+        self._warn_of_failures("prevented")
         wanted = self._values(one, row, "prevented")
         events: list[int] = []
         rows: list[ShownRow] = []
@@ -252,6 +256,27 @@ class Trace:
                 sentence(verb, f"more than {MOST_EVENTS:,} events, each to be left out", f"found {count:,}", hint)
             )
 
+    def leave_out_each(self, verb: str) -> list[int]:
+        """Answer the query without each event in turn, with a progress bar; return the events without which it fails."""
+        count = len(self.lineage.events)
+        failing = []
+        with ProgressBar(verb) as bar:
+            for event in range(count):
+                bar.update(event, count)
+                if self.lineage.effects([event]).failure:
+                    failing.append(event)
+        return failing
+
+    def _warn_of_failures(self, verb: str) -> None:
+        """Warn of the events without which the query fails: nobody knows what they cause or prevent."""
+        failing = self.leave_out_each(verb)
+        if failing:
+            wrong = (
+                f"without {'event' if len(failing) == 1 else 'events'} {', '.join(map(str, failing))} the query fails"
+            )
+            why = self.lineage.effects([failing[0]]).failure
+            warn(sentence(verb, f"{wrong}, so what they cause or prevent is not known", why))
+
     def _values(self, one: TracedOperator, row: Any, verb: str) -> dict[str, Any]:
         """Return the values that a row is to have, lifetimes in ticks; raise PlanError for other than a mapping of columns."""
         if row is None:
@@ -278,13 +303,27 @@ class Trace:
         places = [place for place, other in enumerate(shown) if _has_values(other, values)]
         if row is not None and not places:
             wrong = f"no row of {one.name} with {dict(row)}"
-            hint = "trace.prevented(...) has the rows that events prevent."
+            hint = "trace.prevented(...) has the rows that events prevent, trace.late those that sources left out."
             raise PlanError(sentence(verb, wrong, f"it has {len(shown):,} distinct rows at the end", hint))
         return places
 
-    def _selected_events(self, event: Selector, source: str | None) -> list[int]:
-        """Return the numbers of the events with some values; raise PlanError if there are several sources or no such event."""
+    def _selected_events(self, event: Any, source: str | None) -> list[int]:
+        """Return the number of an event, or those of the events with some values.
+
+        Raises PlanError for a source that does not exist, or if there are several sources or no such event.
+        """
         names = [one.name for one in self.recording.sources]
+        if source is not None and source not in names:
+            hint = nearest(str(source), names)
+            raise PlanError(sentence("effects", f"no source {source!r}", f"there are: {', '.join(names)}", hint))
+        if not isinstance(event, Mapping):
+            events = self.lineage.events
+            owners = [self.recording.operators[owner].name for owner, _ in events]
+            is_there = isinstance(event, Integral) and 0 <= int(event) < len(events)
+            if not is_there or source not in (None, owners[int(event)]):
+                there = f"there are {len(events)}, from 0" if source is None else f"source {source} has others"
+                raise PlanError(sentence("effects", f"no event {event}", there, "trace.events() has their numbers."))
+            return [int(event)]
         if source is None and len(names) > 1:
             raise PlanError(
                 sentence(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from streamq import html
 from streamq.compiler.explain_graphs import plan_graph
 from streamq.compiler.plan_graph import STYLE as GRAPH_STYLE
+from streamq.errors import counted
 from streamq.markup import element, markup_text
 from streamq.pictures.panel_history import instant_label
-from streamq.tracing.page_rows import PageRow, ancestors, headings, page_rows
+from streamq.tracing.page_rows import PageRow, ancestors, headings, late_rows, page_rows
 from streamq.tracing.page_script import SCRIPT
 from streamq.tracing.recorded_run import TracedOperator
 from streamq.tracing.traced_rows import shown_rows
@@ -29,11 +31,12 @@ STYLE = """
   .trace .flow { display: flex; flex-wrap: wrap; gap: 1.2em; align-items: flex-start; }
   .trace .plan-column { flex: 0 1 22em; max-width: 100%; overflow-x: auto; }
   .trace .panels { flex: 1 1 34em; min-width: 0; display: grid; gap: .9em;
-    grid-template-columns: repeat(auto-fit, minmax(min(26em, 100%), 1fr)); }
+    grid-template-columns: repeat(auto-fit, minmax(min(40em, 100%), 1fr)); }
   .trace section { border: 1px solid color-mix(in srgb, currentColor 22%, transparent); border-radius: 6px;
     padding: .4em .7em; min-width: 0; }
   .trace section p { margin: .1em 0; font-size: 12px; opacity: .85; }
-  .trace .scroll { max-height: 19em; overflow: auto; }
+  .trace .scroll { max-height: 19em; overflow: auto; position: relative; }
+  .trace:not(.marked) .role { display: none; }
   .trace h2 { margin: .1em 0; }
   .trace table { margin: 0; font-size: 13px; }
   .trace th, .trace td { padding: .1em .5em; white-space: nowrap; max-width: 22em; overflow: hidden; text-overflow: ellipsis; }
@@ -106,12 +109,22 @@ def page_fragment(trace: Trace) -> str:
         bar,
         element("div", markup_text(data["hint"]), class_="says", role="status", aria_live="polite"),
         flow,
+        *_late_rows(trace),
         element("details", "<summary>Every operator in every micro-batch, as a table</summary>", summary),
         f'<script type="application/json" class="links">{text}</script>',
-        f"<script>{SCRIPT.replace('ID', id)}</script>",
+        f"<script>{SCRIPT.replace('THE_ID_OF_THE_TRACE', id)}</script>",
         class_="streamq trace",
         id=id,
     )
+
+
+def _late_rows(trace: Trace) -> Iterator[str]:
+    """Yield the number of rows that sources left out or changed, and what they are, if there are any."""
+    late = late_rows(trace)
+    if late:
+        summary = element("summary", f"{counted(len(late), 'row')} left out or changed by their sources")
+        rows = [tuple(row.values()) for row in late]
+        yield element("details", summary, html.tabulated(tuple(late[0]), rows, most=MOST_PANEL_ROWS), open="open")
 
 
 def _step_texts(trace: Trace) -> list[str]:
@@ -127,9 +140,12 @@ def _links(trace: Trace) -> dict[str, Any]:
     if len(events) > MOST_LINKED:
         why = f"These are {len(events):,} events; causes and effects of up to {MOST_LINKED} are marked here."
         return {"hint": f"{why} trace.causes(...) and trace.effects(...) have them.", "caused": None}
-    caused, prevented = {}, {}
+    caused, prevented, failures = {}, {}, {}
+    trace.leave_out_each("page of a trace")
     for event in events:
         effects = trace.lineage.effects([event])
+        if effects.failure:
+            failures[event] = effects.failure
         caused[event] = {operator: sorted(places) for operator, places in effects.caused.items()}
         texts = []
         for operator, rows in effects.prevented.items():
@@ -140,8 +156,8 @@ def _links(trace: Trace) -> dict[str, Any]:
                 for row in shown_rows(one.name, rows, one.node.schema)
             ]
         prevented[event] = texts
-    none = "no single event causes it, because others would do as well; trace.causes(...) has a least set."
-    return {"hint": HINT, "caused": caused, "prevented": prevented, "none": none}
+    none = "no single event causes it, because others would do as well; trace.causes(...) has a minimal set."
+    return {"hint": HINT, "caused": caused, "prevented": prevented, "failures": failures, "none": none}
 
 
 def _panel(trace: Trace, one: TracedOperator, rows: list[PageRow]) -> str:
@@ -156,10 +172,12 @@ def _panel(trace: Trace, one: TracedOperator, rows: list[PageRow]) -> str:
     for number, batch in enumerate(trace.recording.batches):
         inserted, retracted = counts[number]
         cti = instant_label(batch.ctis[one.number], one.node.schema.axis)
-        text = f"{received[number]:,} received, {inserted:,} inserted, {retracted:,} retracted; CTI {cti}"
+        text = f"now: {received[number]:,} received, {inserted:,} inserted, {retracted:,} retracted; CTI {cti}"
         text += f"; {batch.state[one.number]:,} rows of state" if one.state else ""
         lines.append(element("p", markup_text(text), data_step=number + 1, hidden="hidden"))
-    head = "".join(f'<th scope="col">{markup_text(name)}</th>' for name in ["role", *headings(one)])
+    head = '<th scope="col" class="role">role</th>' + "".join(
+        f'<th scope="col">{markup_text(name)}</th>' for name in headings(one)
+    )
     body = "".join(_row(one, number, row) for number, row in enumerate(rows[:MOST_PANEL_ROWS]))
     more = f"... {len(rows) - MOST_PANEL_ROWS:,} more changes; trace.rows({one.name!r}) has all"
     table = element(

@@ -139,6 +139,7 @@ def test_bad_input_is_a_sentence_and_none_is_a_comparison() -> None:
         "no level of consistency; found 'stong'. Did you mean 'strong'": lambda: sq.compare_levels(
             cars([1]), levels=["stong"]
         ),
+        "two levels are one; found strong, strong": lambda: sq.compare_levels(cars([1]), levels=["strong", "strong"]),
         "levels is a list of levels; found str": lambda: sq.compare_levels(cars([1]), levels="strong"),
         "no source 'vans'; there are: cars": lambda: sq.compare_levels(cars([1]), [{"vans": cars([1]).tables["cars"]}]),
         "not a stream; found int": lambda: sq.compare_levels(5),  # type: ignore[arg-type]

@@ -86,7 +86,9 @@ def test_a_join_with_an_idle_input_says_which(
 
 def test_an_instalment_holds_its_last_windows(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     land(tmp_path / "stays", [stays(1, 3)])
-    query = source(spark, tmp_path / "stays").tumbling_window(10).select(n=sq.count()).where(sq.col("n") > 9)
+    rooms = spark.createDataFrame([("a", 7)], "k string, room int")
+    query = source(spark, tmp_path / "stays").join_table(rooms, on="k", name="rooms")
+    query = query.tumbling_window(10).select(n=sq.count()).where(sq.col("n") > 9)
     where = {"buckets": 2, "checkpoint": str(tmp_path / "checkpoint"), "trigger": "available_now"}
     why = query.run(**where).why()
     assert (why.state, why.verdict) == ("ended", "waiting")
@@ -98,7 +100,9 @@ def test_an_instalment_holds_its_last_windows(spark: SparkSession, plain: None, 
     land(tmp_path / "stays", [stays(22)], first=1)
     run = query.run(**where)
     assert (run.why().verdict, run.why().waits[0].window) == ("filtered", (20, 30))
-    assert sum(batch["stays"].num_rows for batch in run.sample()) == 3
+    trace = query.trace(run.sample())
+    assert [row["room"] for row in trace.history("join_table")] == [7, 7, 7]
+    assert [row["start"] for row in trace.causes({"start": 0, "end": 10}, "hopping")] == [1, 3]
     assert run.metrics["sources"]["stays"]["rows"] == 3, "counted over all runs on the checkpoint"
 
 

@@ -126,7 +126,52 @@ def test_late_and_invalid_rows_are_listed_with_their_reasons() -> None:
     s = sq.events([(9, 10, {}), (1, 2, {}), (12, 3, {})], name="s", progress=sq.generate())
     trace = s.tumbling_window(4).select(n=sq.count()).trace()
     assert [(row["source"], row["reason"]) for row in trace.late] == [("s", "dropped"), ("s", "end not after start")]
-    assert "1 dropped" in repr(trace)
+    assert "1 dropped" in repr(trace) and "2 rows left out or changed by their sources" in trace.to_html()
+
+
+@sq.udf("double")
+def share_of_others(n: int) -> float:
+    return 1 / (n - 1)
+
+
+def test_an_event_without_which_the_query_fails_is_named() -> None:
+    two = sq.events([(1, 2, {}), (2, 3, {})], name="s")
+    trace = two.tumbling_window(10).select(n=sq.count()).select(x=share_of_others("n")).trace()
+    with pytest.raises(PlanError, match="effects: without event 1 the query fails; .*ZeroDivisionError"):
+        trace.effects(1)
+    with pytest.warns(UserWarning, match="causes: without events 0, 1 the query fails, so what they cause"):
+        assert [row["together"] for row in trace.causes()] == [True, True]
+    assert set(links(trace)["failures"]) == {"0", "1"}
+
+
+def test_a_minimal_set_can_spare_none_where_more_events_may_give_fewer_rows() -> None:
+    weights = sq.events([(1, 2, {"w": w}) for w in (1, 2, 4, 8)], name="s")
+    sums = weights.tumbling_window(10).select(t=sq.sum("w"))
+    trace = sums.select(x=(col("t") == 4) | (col("t") == 5)).trace()
+    assert [(row["event"], row["together"]) for row in trace.causes()] == [(1, True), (3, True)]
+
+
+def test_windows_reported_before_the_bound_are_there_without_an_event() -> None:
+    rows = [sq.insert(1, None, v=1), sq.insert(40, 41, v=2), sq.insert(2, 3, v=5)]
+    query = sq.events(rows, name="s").where(col("v") < 3).tumbling_window(10).select(n=sq.count())
+    assert [row["operator"] for row in query.trace(until=25).effects({"v": 5})] == ["s"]
+
+
+def test_a_static_table_comes_in_any_micro_batch_and_never_changes() -> None:
+    zones, others = (pa.table({"k": [1], "zone": [zone]}) for zone in "xy")
+    query = one(1).select(k=col("v")).join_table(zones, on="k", name="zones")
+    events = query.tables["s"]
+    for batches, zone in (([events], "x"), ([{"s": events}, {"zones": others}], "y"), ([{}, {"s": events}], "x")):
+        assert [row["zone"] for row in query.trace([{"s": b} if b is events else b for b in batches]).history()] == [
+            zone
+        ]
+    with pytest.raises(PlanError, match="trace: two tables for zones; a static table never changes"):
+        query.trace([{"s": events, "zones": zones}, {"zones": others}])
+
+
+def test_names_of_operators_are_unique_whatever_a_source_is_called() -> None:
+    query = sq.events([(1, 2, {"v": 1})], name="where 2").where(col("v") > 0).select("v").where(sq.start() > 0)
+    assert query.trace().operators == ["where 2", "where", "select", "where 3"]
 
 
 DATA = re.compile(r'<script type="application/json" class="links">(.*?)</script>', re.DOTALL)
@@ -198,6 +243,17 @@ ERRORS: dict[str, tuple[Any, type[StreamqError], str]] = {
     "row": (lambda: traced_takings().causes({"shop": "C"}), PlanError, r"causes: no row of where with {'shop': 'C'}; it has 2"),
     "no row": (lambda: traced_takings().causes(3), PlanError, "causes: a row is chosen by values of its columns; found"),  # type: ignore[arg-type]
     "event": (lambda: traced_takings().effects(4), PlanError, "effects: no event 4; there are 4, from 0"),
+    "no event": (
+        lambda: traced_takings().effects(None),  # type: ignore[arg-type]
+        PlanError,
+        "effects: no event None; there are 4, from 0",
+    ),
+    "its source": (
+        lambda: alarms(4).trace().effects(0, source="starts"),
+        PlanError,
+        "effects: no event 0; source starts has others",
+    ),
+    "a source": (lambda: traced_takings().effects(0, source="order"), PlanError, "effects: no source 'order'; there are: orders"),
     "sources": (lambda: alarms(4).trace().effects({"m": "b"}), PlanError, "effects: an event of one of several sources"),
     "too many": (
         lambda: sq.points(pa.table({"t": range(6_000)}), time="t").trace(),
