@@ -141,7 +141,7 @@ def ancestors(trace: Trace) -> Iterator[list[int]]:
         yield sorted(above[-1])
 
 
-def late_rows(trace: Trace) -> list[dict[str, str]]:
+def shown_late_rows(trace: Trace) -> list[dict[str, str]]:
     """Return the rows that sources left out or changed, as text, without the columns that are NULL in all of them."""
     axis = trace.recording.plan.schema.axis
     rows = trace.late.to_pylist()
@@ -158,4 +158,4 @@ def late_rows(trace: Trace) -> list[dict[str, str]]:
 LATE_INSTANTS = ("start", "end", "new_end", "window_start", "window_end")
 """The columns of late rows that are instants, in ticks."""
 
-__all__ = ["PageRow", "ancestors", "headings", "late_rows", "page_rows"]
+__all__ = ["PageRow", "ancestors", "headings", "page_rows", "shown_late_rows"]

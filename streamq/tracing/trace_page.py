@@ -13,7 +13,7 @@ from streamq.compiler.plan_graph import STYLE as GRAPH_STYLE
 from streamq.errors import counted
 from streamq.markup import element, markup_text
 from streamq.pictures.panel_history import instant_label
-from streamq.tracing.page_rows import PageRow, ancestors, headings, late_rows, page_rows
+from streamq.tracing.page_rows import PageRow, ancestors, headings, page_rows, shown_late_rows
 from streamq.tracing.page_script import SCRIPT
 from streamq.tracing.recorded_run import TracedOperator
 from streamq.tracing.traced_rows import shown_rows
@@ -120,7 +120,7 @@ def page_fragment(trace: Trace) -> str:
 
 def _late_rows(trace: Trace) -> Iterator[str]:
     """Yield the number of rows that sources left out or changed, and what they are, if there are any."""
-    late = late_rows(trace)
+    late = shown_late_rows(trace)
     if late:
         summary = element("summary", f"{counted(len(late), 'row')} left out or changed by their sources")
         rows = [tuple(row.values()) for row in late]
