@@ -87,8 +87,8 @@ def test_the_backlog_counts_files_and_bytes_of_the_folders_that_a_run_reads(tmp_
 
     def report(number: int, start: int | None, end: int) -> MicroBatch:
         offsets = {"startOffset": None if start is None else {"logOffset": start}, "endOffset": {"logOffset": end}}
-        control = {"description": f"FileStreamSource[{checkpoint.as_uri()}/streamq/control]", **offsets}
-        source = {"description": f"FileStreamSource[{folder.as_uri()}]", **offsets}
+        control = {"description": f"FileStreamSource[file:{checkpoint}/streamq/control]", **offsets}
+        source = {"description": f"FileStreamSource[file:{folder}]", **offsets}
         return MicroBatch(number=number, rows=10, spark={"sources": [control, source]})
 
     backlog, history = Backlog(str(checkpoint)), RunHistory()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamq.errors import PlanError
+from streamq.run.local_paths import local_path, path_of_url
+from streamq.run.raw_files import RawFolder
 from streamq.run.sinks import sink_of
+from streamq.run.sinks.sink import folder_name
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,12 @@ def test_the_memory_sink_needs_a_name_and_cannot_be_started_twice() -> None:
     with pytest.raises(PlanError, match="run: finish=True with the memory sink"):
         memory.check("run", name="t", finish=True)
     memory.check("run", name="t", finish=False)
+
+
+def test_a_path_with_a_scheme_is_no_url_and_no_relative_path() -> None:
+    assert folder_name("file:/a/b/") == "file:/a/b" and folder_name("a/../b/") == folder_name("b")
+    for path in ("file:/a#b/50%41 c?d", "file:///a#b/50%41 c?d", "/a#b/50%41 c?d"):
+        assert local_path(path) == Path("/a#b/50%41 c?d")
+        assert RawFolder.at(path, "migrate").path == "/a#b/50%41 c?d"
+    assert local_path("s3://bucket/a") is None and local_path("file://host/a") is None
+    assert path_of_url("file:///a%23b/50%2541%20c") == Path("/a#b/50%41 c") and path_of_url("s3://bucket/a") is None

@@ -9,8 +9,8 @@ from glob import iglob
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamq.run.micro_batches import RunHistory
-from streamq.run.sinks.sink import local_path
+from streamq.run.local_paths import local_path, path_of_url
+from streamq.run.micro_batches import MicroBatch, RunHistory
 
 FILE_SOURCE = "FileStreamSource["
 """The beginning of Spark's description of a source that reads a folder; the folder and a bracket follow."""
@@ -120,7 +120,7 @@ def log_entries(log: Path, number: int) -> list[LogEntry]:
     if file is None:
         return []
     entries = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()[1:]]
-    paths = [(local_path(entry["path"]), entry["batchId"]) for entry in entries]
+    paths = [(path_of_url(entry["path"]), entry["batchId"]) for entry in entries]
     return [LogEntry(path, position) for path, position in paths if path is not None]
 
 

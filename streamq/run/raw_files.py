@@ -10,6 +10,7 @@ from typing import Any
 from pyarrow import fs
 
 from streamq.errors import CheckpointError, sentence
+from streamq.run.local_paths import local_path
 from streamq.run.sinks.sink import folder_name
 
 Edit = Callable[[bytes], bytes]
@@ -27,7 +28,8 @@ class RawFolder:
     def at(path: str, verb: str) -> RawFolder:
         """Return the folder that a user names; raise CheckpointError, in the name of ``verb``, if it cannot be reached."""
         try:
-            return RawFolder(*fs.FileSystem.from_uri(folder_name(path)))
+            local = local_path(path)
+            return RawFolder(*fs.FileSystem.from_uri(folder_name(path) if local is None else str(local.absolute())))
         except Exception as error:
             wrong, hint = "this program cannot reach the files", "Run it where it can, with a path that Arrow knows."
             raise CheckpointError(sentence(verb, wrong, f"found {path}: {error}", hint)) from error

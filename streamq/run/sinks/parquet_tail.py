@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streamq.plan.schema import MICRO_BATCH
-from streamq.run.sinks.sink import local_path
+from streamq.run.local_paths import local_path, path_of_url
 
 MOST_FILES = 4
 """The greatest number of files that are read: a micro-batch writes one for each task, and some are empty."""
@@ -58,7 +58,7 @@ def _files(folder: Path, number: int) -> Sequence[Path] | None:
     if logged is None:
         return None
     lines = logged.read_text(encoding="utf-8").splitlines()[1:]
-    paths = [local_path(json.loads(line)["path"]) for line in lines[-MOST_FILES:]]
+    paths = [path_of_url(json.loads(line)["path"]) for line in lines[-MOST_FILES:]]
     return [path for path in paths if path is not None]
 
 

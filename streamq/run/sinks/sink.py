@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,15 +67,7 @@ class Sink(ABC):
 
 def folder_name(path: str) -> str:
     """Return a unique name of a folder, for any spelling of its path: the absolute path, or a path with a scheme as it is."""
-    return path.rstrip("/") if "://" in path else os.path.abspath(path)
-
-
-def local_path(path: str) -> Path | None:
-    """Return the path of a file or folder on this computer; None for one of another file system."""
-    if "://" not in path and not path.startswith("file:"):
-        return Path(path)
-    parts = urlsplit(path)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+    return path.rstrip("/") if "://" in path or path.startswith("file:") else os.path.abspath(path)
 
 
 def computed_once(write: Write) -> Write:
@@ -98,4 +88,4 @@ def throw_away(rows: DataFrame) -> None:
     rows.write.mode("append").format("noop").save()
 
 
-__all__ = ["Sink", "SinkArgument", "Write", "computed_once", "folder_name", "local_path", "throw_away"]
+__all__ = ["Sink", "SinkArgument", "Write", "computed_once", "folder_name", "throw_away"]
