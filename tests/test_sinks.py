@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from streamq.errors import PlanError
@@ -12,6 +14,7 @@ from streamq.run.local_paths import local_path, path_of_url
 from streamq.run.raw_files import RawFolder
 from streamq.run.sinks import sink_of
 from streamq.run.sinks.sink import folder_name
+from streamq.runtime.rendering import DAY, YEAR_10000
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,17 @@ def test_the_memory_sink_needs_a_name_and_cannot_be_started_twice() -> None:
     with pytest.raises(PlanError, match="run: finish=True with the memory sink"):
         memory.check("run", name="t", finish=True)
     memory.check("run", name="t", finish=False)
+
+
+def test_the_memory_sinks_newest_rows_are_the_last_of_its_table() -> None:
+    """Whichever micro-batch wrote them: the table does not say. A row arrives after the others have been counted."""
+    rows = pa.table({"at": pa.array([YEAR_10000 * DAY + n for n in range(5)], pa.timestamp("us"))})
+    after = {"offset": lambda first: SimpleNamespace(toArrow=lambda: rows.slice(first)), "count": lambda: 4}
+    spark: Any = SimpleNamespace(table={"t": SimpleNamespace(**after)}.__getitem__)
+    memory = sink_of("memory", "run")
+    texts = [f"+10000-01-01 00:00:00.00000{n}" for n in (3, 4)]
+    assert memory.newest_rows(spark, "t", 7, 2) == [{"at": text} for text in texts]
+    assert memory.newest_rows(spark, None, 7, 2) is None
 
 
 def test_a_path_with_a_scheme_is_no_url_and_no_relative_path() -> None:

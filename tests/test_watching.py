@@ -31,6 +31,7 @@ from streamq.run.sinks.parquet_tail import last_parquet_rows
 from streamq.run.watching import GOES_ON, Interrupt, watch_run
 from streamq.screens import LineScreen, NotebookScreen, Screen, live_screen
 from streamq.views import BarSection, TableSection, View
+from streamq.runtime.rendering import DAY, YEAR_10000
 
 ROOT = Path(__file__).parents[1]
 
@@ -227,7 +228,10 @@ def test_the_last_rows_of_a_micro_batch_are_read_from_its_files(tmp_path: Path) 
     write("streamq_batch=7/part-1.parquet", 5)
     write("streamq_batch=7/part-2.parquet")
     assert values(7) == [3, 4, 5]
-    for name, paths in {"8": [write("c.parquet", 6, 7)], "9.compact": [write("d%20e.parquet", 8), "gone"]}.items():
+    for name, paths in {
+        "8": [write("c.parquet", 6, 7)],
+        "9.compact": [write("d%20e.parquet", 8), (tmp_path / "gone").as_uri()],
+    }.items():
         log = tmp_path / "_spark_metadata" / name
         log.parent.mkdir(exist_ok=True)
         log.write_text("\n".join(["v1", *(json.dumps({"path": path}) for path in paths)]))
@@ -236,6 +240,25 @@ def test_the_last_rows_of_a_micro_batch_are_read_from_its_files(tmp_path: Path) 
 
 
 WATCHING = """
+    (tmp_path / "_spark_metadata" / "8").write_text('v1\n{"path":"fi')
+    assert values(8) is None, "the log is damaged"
+
+
+def test_instants_that_python_or_nanoseconds_cannot_hold_are_read_from_files(tmp_path: Path) -> None:
+    far = pa.array([dt.datetime(2300, 1, 1), None], pa.timestamp("us"))
+    beyond = pa.array([YEAR_10000 * DAY], pa.timestamp("us"))
+    folder = tmp_path / "a#b 50%41" / "streamq_batch=1"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"v": far}), folder / "a.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(pa.table({"v": beyond}), folder / "b.parquet")
+    rows = last_parquet_rows(f"file:{folder.parent}", 1, 5)
+    assert rows == [{"v": far[0].as_py()}, {"v": None}, {"v": "+10000-01-01 00:00:00"}]
+
+
+@pytest.mark.parametrize("every", ["1s", None, True, 0, float("nan")])
+def test_the_time_between_two_looks_is_a_positive_number_of_seconds(every: Any) -> None:
+    with pytest.raises(PlanError, match=f"watch: every is a positive number of seconds; found {every!r}"):
+        Run.watch(Run.__new__(Run), every=every)
 import signal, sys
 from streamq.run.watching import Interrupt, watch_run
 from streamq.screens import screen_for_lines

@@ -48,9 +48,16 @@ class MemorySink(DisplaySink):
     format = "memory"
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
-        """Return the last rows of the table, which are in the driver."""
+        """Return the last rows of the table, which are in the driver, of whichever micro-batches."""
+        from streamq.runtime.rendering import python_rows
+
         del number
-        return None if name is None else [row.asDict() for row in spark.table(name).tail(most)]
+        if name is None:
+            return None
+        table = spark.table(name)
+        # as Arrow, because Spark's own rows raise for instants beyond Python's years; more rows may come meanwhile
+        newest = table.offset(max(0, table.count() - most)).toArrow()
+        return python_rows(newest.slice(max(0, newest.num_rows - most)))
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise PlanError for ``finish=True``, and for a run without a name, which the table would have."""

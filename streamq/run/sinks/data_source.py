@@ -51,7 +51,7 @@ class DataSourceSink(Sink):
         return "path" in self.options
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
-        """Return rows of Parquet files that this computer has; None for other formats and places."""
+        """Return rows of that micro-batch from Parquet files that this computer has; None for other formats and places."""
         del spark, name
         return last_parquet_rows(self.options["path"], number, most) if self.format == "parquet" else None
 

@@ -21,26 +21,27 @@ LARGEST = 16_000_000
 def last_parquet_rows(folder: str, number: int, most: int) -> list[dict[str, Any]] | None:
     """Return up to ``most`` rows of a micro-batch, from its last files; None if this program cannot read them there.
 
-    Files that Spark is writing, or that somebody has deleted, cannot be read either.
+    Files that are damaged, that Spark is writing, or that somebody has deleted, cannot be read either.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from streamq.runtime.rendering import python_rows
+
     path = local_path(folder)
-    files = None if path is None else _files(path, number)
-    if files is None:
-        return None
     rows: list[dict[str, Any]] = []
     try:
+        files = None if path is None else _files(path, number)
+        if files is None:
+            return None
         for file in reversed(files[-MOST_FILES:]):
             if file.stat().st_size > LARGEST:
                 return None
-            with pq.ParquetFile(file) as parquet:
+            with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
                 missing, groups = most - len(rows), parquet.num_row_groups
                 if groups and missing:
                     last = parquet.read_row_group(groups - 1)
-                    rows = last.slice(max(0, last.num_rows - missing)).to_pylist() + rows
-    except (OSError, pa.ArrowInvalid):
+                    rows = python_rows(last.slice(max(0, last.num_rows - missing))) + rows
+    except (OSError, ValueError):
         return None
     return rows
 

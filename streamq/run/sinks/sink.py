@@ -49,9 +49,9 @@ class Sink(ABC):
         del verb, name, finish
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
-        """Return rows of the micro-batch with a number, ``most`` at most, from the end of what the sink holds.
+        """Return the newest rows of the sink, ``most`` at most; None if they cannot be read back cheaply.
 
-        ``name`` is the run's. None if the rows cannot be read back cheaply.
+        ``name`` is the run's, ``number`` that of the last micro-batch with results; a sink may return its rows alone.
         """
         del spark, name, number, most
         return None
