@@ -72,10 +72,12 @@ class ProgressBar:
 
     def __enter__(self) -> Self:
         if _OPEN.acquire(blocking=False):
-            self._begun_at = self._clock()
-            self._screen = self._choose_screen()
-            if self._screen is None:
-                _OPEN.release()
+            try:
+                self._begun_at = self._clock()
+                self._screen = self._choose_screen()
+            finally:
+                if self._screen is None:
+                    _OPEN.release()
         return self
 
     def __exit__(
@@ -83,11 +85,13 @@ class ProgressBar:
     ) -> None:
         if self._screen is None:
             return
-        if self._drawn is not None and self._last is not None and self._last != self._drawn:
-            self._draw(self._last)
-        self._screen.close()
-        self._screen = None
-        _OPEN.release()
+        try:
+            if self._drawn is not None and self._last is not None and self._last != self._drawn:
+                self._draw(self._last)
+            self._screen.close()
+        finally:
+            self._screen = None
+            _OPEN.release()
 
 
 __all__ = ["ProgressBar"]

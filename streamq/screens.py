@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, TextIO
 
 from streamq.html import ipython_shell
-from streamq.views import View
+from streamq.views import View, printable
 
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle
@@ -69,7 +69,7 @@ class TerminalScreen(Screen):
 class LineScreen(Screen):
     """A stream of text, which gets the line of each view that differs from the one before; ``first`` stands before them."""
 
-    def __init__(self, stream: TextIO, first: str = "") -> None:
+    def __init__(self, stream: TextIO | None, first: str = "") -> None:
         self._stream = stream
         self._last = ""
         if first:
@@ -77,25 +77,33 @@ class LineScreen(Screen):
 
     def show(self, view: View) -> None:
         if view.line != self._last:
-            print(view.line, file=self._stream, flush=True)
+            print(printable(view.line), file=self._stream, flush=True)
             self._last = view.line
 
 
-def live_screen(stream: TextIO) -> Screen | None:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return True for a terminal that is open; ``stream`` is None in a program without a console."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # it is closed
+        return False
+
+
+def live_screen(stream: TextIO | None) -> Screen | None:
     """Return the notebook's cell or the terminal in which this program can update a view; None if there is neither."""
     # only the shell of a kernel displays HTML; that of a terminal does not
     if getattr(ipython_shell(), "kernel", None) is not None:
         return NotebookScreen()
-    if not (stream.isatty() and find_spec("rich")):
+    if not (is_terminal(stream) and find_spec("rich")):
         return None
     from rich.console import Console
 
     return TerminalScreen(Console(file=stream))
 
 
-def screen_for_lines(stream: TextIO) -> Screen:
+def screen_for_lines(stream: TextIO | None) -> Screen:
     """Return a screen for a view that the user has asked for: a live one if there is one, else a stream of lines."""
-    return live_screen(stream) or LineScreen(stream, NO_RICH if stream.isatty() else "")
+    return live_screen(stream) or LineScreen(stream, NO_RICH if is_terminal(stream) else "")
 
 
 __all__ = ["LineScreen", "NotebookScreen", "Screen", "TerminalScreen", "live_screen", "screen_for_lines"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from rich.console import Console
 
 from streamq import testing as t
 from streamq.progress_bar import ProgressBar
+from streamq.run import backlog as backlogs
 from streamq.run.backlog import Backlog
 from streamq.run.micro_batches import MicroBatch, RunHistory
-from streamq.screens import TerminalScreen
+from streamq.screens import Screen, TerminalScreen
 from tests.test_watching import RecordingScreen
 
 
@@ -54,6 +56,26 @@ def test_of_two_bars_the_inner_one_is_silent_and_an_error_closes_both() -> None:
     assert len(drawn_by(inner, [0, 9], lambda bar: bar.update(1, 2))) == 1
 
 
+def test_without_a_stream_there_is_no_bar_and_the_next_one_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stream in (None, closed):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with ProgressBar("job") as bar:
+            assert not bar.is_live
+
+    def no_place() -> Screen:
+        raise RuntimeError("no display")
+
+    with pytest.raises(RuntimeError), ProgressBar("job", no_place):
+        pass
+    broken = RecordingScreen()
+    monkeypatch.setattr(broken, "close", no_place)
+    with pytest.raises(RuntimeError):
+        drawn_by(broken, [0], lambda bar: None)
+    assert len(drawn_by(RecordingScreen(), [0, 9], lambda bar: bar.update(1, 2))) == 1
+
+
 def test_a_terminal_draws_the_bar_in_place() -> None:
     stream, times = io.StringIO(), iter([0, 3, 4])
     screen = TerminalScreen(Console(file=stream, width=80, force_terminal=True, color_system=None))
@@ -71,8 +93,11 @@ def test_verify_tells_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [note for note in notes if note[0] == 2][-1] == (2, 3, "2 of 3 cases")
 
 
-def test_the_backlog_counts_files_and_bytes_of_the_folders_that_a_run_reads(tmp_path: Path) -> None:
-    checkpoint, folder = tmp_path / "checkpoint", tmp_path / "data in"
+def test_the_backlog_counts_files_and_bytes_of_the_folders_that_a_run_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark describes a source by its path as it is, while its log of files has URLs."""
+    checkpoint, folder = tmp_path / "checkpoint #1", tmp_path / "data in #50%41"
     for inner in ("day=1", "out"):
         (folder / inner).mkdir(parents=True)
     names = ["day=1/a.json", "b.json", "c.json", "d.json"]
@@ -107,4 +132,10 @@ def test_the_backlog_counts_files_and_bytes_of_the_folders_that_a_run_reads(tmp_
     later = Backlog(str(checkpoint)).work(RunHistory().after(report(10, 9, 10)))
     assert later[:2] == (4_000_000, 4_000_000), "those of earlier runs are no backlog"
     elsewhere = Backlog("s3://bucket/checkpoint").work(history)
-    assert elsewhere == (0, None, "20 rows, 11 micro-batches")
+    rows_only = (0, None, "20 rows, 11 micro-batches")
+    assert elsewhere == rows_only
+    with monkeypatch.context() as patched:
+        patched.setattr(backlogs, "data_files", lambda path: [path / "deleted.json"])
+        assert Backlog(str(checkpoint)).work(history) == rows_only, "a file has been deleted during the scan"
+    (checkpoint / "sources" / "1" / "10").write_text('v1\n{"path":"fi')
+    assert Backlog(str(checkpoint)).work(history) == rows_only, "the log is damaged"

@@ -209,7 +209,8 @@ def test_a_notebook_updates_one_output_and_other_streams_get_a_line_for_each_cha
         screen.show(view)
         lines.show(view)
     assert [how for how, _ in calls] == ["display", "update", "update"] and "b <progress" in calls[-1][1]
-    assert stream.getvalue() == "first\na\nb\n"
+    lines.show(View([], "c\x1b[31m"))
+    assert stream.getvalue() == "first\na\nb\nc [31m\n"
 
 
 def test_the_last_rows_of_a_micro_batch_are_read_from_its_files(tmp_path: Path) -> None:

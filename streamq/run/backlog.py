@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import iglob
 from pathlib import Path
@@ -62,15 +62,17 @@ class Backlog:
         self._folders: dict[int, FolderBacklog] | None = None
 
     def work(self, history: RunHistory) -> WorkDone:
-        """Return the work that a history tells of; if no source reads such a folder, only rows and micro-batches are counted."""
+        """Return the work that a history tells of.
+
+        Only rows and micro-batches are counted if no source reads such a folder, and while files or Spark's log of them cannot be
+        read: somebody deletes a file that is being counted, or a line of the log is damaged.
+        """
         if history.last is None:
             return WorkDone(0, None, "first micro-batch")
-        sources: Sequence[Mapping[str, Any]] = history.last.spark.get("sources") or []
-        if self._folders is None:
-            self._folders = dict(self._seen_in(sources))
-        for place, folder in self._folders.items():
-            folder.read_until(position_of(sources[place]["endOffset"]))
-        folders = self._folders.values()
+        try:
+            folders = self._read_with(history.last)
+        except (OSError, ValueError):
+            folders = []
         rows, batches = f"{history.rows:,} rows", history.number + 1
         done, total = sum(f.bytes for f in folders), sum(sum(f.sizes.values()) for f in folders)
         if not total:
@@ -78,6 +80,15 @@ class Backlog:
         files = f"{sum(f.files for f in folders):,} of {sum(len(f.sizes) for f in folders):,} files"
         unit, size = ("MB", 1e6) if total >= 1e6 else ("kB", 1e3)
         return WorkDone(done, total, f"{files}, {done / size:,.1f} of {total / size:,.1f} {unit}, {rows}")
+
+    def _read_with(self, last: MicroBatch) -> Collection[FolderBacklog]:
+        """Return the backlogs of the folders, with the files that Spark has read until the end of a micro-batch."""
+        sources: Sequence[Mapping[str, Any]] = last.spark.get("sources") or []
+        if self._folders is None:
+            self._folders = dict(self._seen_in(sources))
+        for place, folder in self._folders.items():
+            folder.read_until(position_of(sources[place]["endOffset"]))
+        return self._folders.values()
 
     def _seen_in(self, sources: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, FolderBacklog]]:
         """Yield the sources of Spark's report that read folders here, by their places, as they were before that micro-batch."""
