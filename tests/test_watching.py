@@ -23,15 +23,17 @@ from rich.console import Console
 
 import streamq as sq
 from streamq.choices import RunState, Verdict
+from streamq.errors import PlanError
 from streamq.run.diagnosis import why
 from streamq.run.metrics import progress_line
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.run_view import RunLook, Trail, run_view
+from streamq.run.running import Run
 from streamq.run.sinks.parquet_tail import last_parquet_rows
 from streamq.run.watching import GOES_ON, Interrupt, watch_run
+from streamq.runtime.rendering import DAY, YEAR_10000
 from streamq.screens import LineScreen, NotebookScreen, Screen, live_screen
 from streamq.views import BarSection, TableSection, View
-from streamq.runtime.rendering import DAY, YEAR_10000
 
 ROOT = Path(__file__).parents[1]
 
@@ -238,9 +240,6 @@ def test_the_last_rows_of_a_micro_batch_are_read_from_its_files(tmp_path: Path) 
         log.write_text("\n".join(["v1", *(json.dumps({"path": path}) for path in paths)]))
     assert values(8) == [6, 7]
     assert values(9) is None, "one of its files is no longer there"
-
-
-WATCHING = """
     (tmp_path / "_spark_metadata" / "8").write_text('v1\n{"path":"fi')
     assert values(8) is None, "the log is damaged"
 
@@ -260,6 +259,9 @@ def test_instants_that_python_or_nanoseconds_cannot_hold_are_read_from_files(tmp
 def test_the_time_between_two_looks_is_a_positive_number_of_seconds(every: Any) -> None:
     with pytest.raises(PlanError, match=f"watch: every is a positive number of seconds; found {every!r}"):
         Run.watch(Run.__new__(Run), every=every)
+
+
+WATCHING = """
 import signal, sys
 from streamq.run.watching import Interrupt, watch_run
 from streamq.screens import screen_for_lines

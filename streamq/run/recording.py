@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from streamq.errors import PlanError, sentence
+from streamq.run.local_paths import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,18 +32,19 @@ def record(
 ) -> Recorded:
     """Return the first rows of streaming DataFrames, as micro-batches; stop after so many rows in all, or so many seconds.
 
-    ``to_end``: end sooner if all that the sources have now has been read. ``checkpoint``: a folder of its own.
+    ``to_end``: end sooner if all that the sources have now has been read. ``checkpoint``: a folder of its own, which is
+    deleted at the end if it is on this computer.
     """
     view = f"streamq_sample_{uuid4().hex}"
     writer = _wide_rows(sources).limit(rows).writeStream.format("memory").queryName(view).outputMode("append")
     writer = writer.option("checkpointLocation", checkpoint)
-    query = (writer.trigger(availableNow=True) if to_end else writer).start()
-    try:
+    with ExitStack() as ending:
+        ending.callback(_delete, checkpoint)
+        query = (writer.trigger(availableNow=True) if to_end else writer).start()
+        ending.callback(spark.catalog.dropTempView, view)
+        ending.callback(query.stop)
         _wait(query, rows, time.monotonic() + seconds)
         table = spark.table(view).toArrow()
-    finally:
-        query.stop()
-        spark.catalog.dropTempView(view)
     return list(_micro_batches(table, list(sources)))
 
 
@@ -54,8 +58,20 @@ def check_limits(rows: object, seconds: object) -> None:
     """Raise PlanError unless the limits of a recording are a positive number of rows, and of seconds."""
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
         raise PlanError(sentence("sample", "rows is a whole number of at least 1", f"found {rows!r}"))
+    check_seconds("sample", "seconds", seconds)
+
+
+def check_seconds(verb: str, argument: str, seconds: object) -> None:
+    """Raise PlanError, worded for an argument of ``verb``, unless it is a positive number of seconds."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
-        raise PlanError(sentence("sample", "seconds is a number above 0", f"found {seconds!r}"))
+        raise PlanError(sentence(verb, f"{argument} is a positive number of seconds", f"found {seconds!r}"))
+
+
+def _delete(folder: str) -> None:
+    """Delete a folder on this computer as far as that is possible; those of other file systems remain."""
+    path = local_path(folder)
+    if path is not None:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _wide_rows(sources: Mapping[str, DataFrame]) -> DataFrame:

@@ -27,7 +27,7 @@ from streamq.run.launch import Launch
 from streamq.run.metrics import metrics, progress_line, progress_record
 from streamq.run.micro_batches import RunHistory
 from streamq.run.progress_log import LOGGER, ProgressLog
-from streamq.run.recording import LOOK_EVERY, check_limits, record, small_tables
+from streamq.run.recording import LOOK_EVERY, check_limits, check_seconds, record, small_tables
 from streamq.run.run_view import RunLook
 from streamq.run.source_status import allowed_silence
 from streamq.run.watcher import Watcher
@@ -223,8 +223,7 @@ class Run:
             run = query.run(sink="out", checkpoint="checkpoint")
             run.watch()
         """
-        if not every > 0:
-            raise PlanError(sentence("watch", "every is a positive number of seconds", f"found {every!r}"))
+        check_seconds("watch", "every", every)
         newest = NewestRows(self._spark, self._launch.arguments)
         with Interrupt() as interrupt:
             watch_run(lambda: self._run_look(newest), screen_for_lines(sys.stdout), lambda: interrupt.wait(every))
