@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 SECONDS = 600
-"""How long a cell may run."""
+"""The most seconds that a cell may run."""
 
 
 def main(names: list[str]) -> None:

@@ -25,7 +25,8 @@ class Screen(ABC):
     def show(self, view: View) -> None:
         """Show a view instead of the last one."""
 
-    def close(self) -> None:  # noqa: B027
+    @abstractmethod
+    def close(self) -> None:
         """Leave the last view where it is."""
 
 
@@ -43,6 +44,9 @@ class NotebookScreen(Screen):
             self._handle = display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
+
+    def close(self) -> None:
+        """Do nothing: a cell keeps its output."""
 
 
 class TerminalScreen(Screen):
@@ -79,6 +83,9 @@ class LineScreen(Screen):
         if view.line != self._last:
             print(printable(view.line), file=self._stream, flush=True)
             self._last = view.line
+
+    def close(self) -> None:
+        """Do nothing: lines stay where they are."""
 
 
 def is_terminal(stream: TextIO | None) -> bool:

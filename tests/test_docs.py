@@ -1,4 +1,4 @@
-"""What the documentation shows is true: its runnable blocks, the doctests, the names and the paths; no Spark."""
+"""The documentation shows what is true: its runnable blocks, the doctests, the names and the paths; no Spark."""
 
 from __future__ import annotations
 

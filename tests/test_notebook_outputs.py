@@ -11,7 +11,7 @@ import pytest
 from scripts.notebooks import NOTEBOOKS, code_cells, code_digest
 
 MACHINE = re.compile(r"(?:/tmp/|/home/|/root/|/work/|\.venv|0x[0-9a-f]{6,}|localhost|127\.0\.0\.1)")
-"""What is another one on another machine, or in another run."""
+"""A text that differs between machines, or between runs."""
 
 SHOWING = re.compile(r"(?:\.(?:plot|show|chart|explain)|^display|^print)\(.*\)$", re.MULTILINE)
 """A line of code that shows something."""

@@ -183,10 +183,11 @@ class _Windows:
         shorter, longest = sorted((self, other), key=_by_length)
         if not consists_of_basic(shorter.window, longest.window):
             return "the shorter ones do not consist of the basic windows of the longer ones"
-        taken = (
+        if shorter.own_basic_windows:
+            return shorter.own_basic_windows
+        return (
             "the checkpoint has them apart" if goes_on else "the shorter ones share with windows that are longer still"
         )
-        return shorter.own_basic_windows or taken
 
 
 def _by_length(windows: _Windows) -> tuple[int, int, int]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import iglob
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamq.run.local_paths import local_path, path_of_url
+from streamq.run.file_log import log_lines, logged_file
+from streamq.run.local_paths import local_path
 from streamq.run.micro_batches import MicroBatch, RunHistory
 
-FILE_SOURCE = "FileStreamSource["
-"""The beginning of Spark's description of a source that reads a folder; the folder and a bracket follow."""
+FILE_SOURCE = "FileStreamSource"
+"""The word before the bracket with the folder, in Spark's description of a source that reads one."""
 
 
 class WorkDone(NamedTuple):
@@ -97,12 +97,7 @@ class Backlog:
             kind, _, folder = str(source["description"]).removesuffix("]").partition("[")
             path = local_path(folder)
             # the checkpoint has a folder that the run reads, with the CTIs from outside
-            if (
-                checkpoint is None
-                or path is None
-                or f"{kind}[" != FILE_SOURCE
-                or path.is_relative_to(checkpoint.absolute())
-            ):
+            if checkpoint is None or path is None or kind != FILE_SOURCE or path.is_relative_to(checkpoint.absolute()):
                 continue
             log, before = checkpoint / "sources" / str(place), position_of(source["startOffset"])
             earlier = {entry.path for entry in entries_until(log, before)}
@@ -126,13 +121,9 @@ def entries_until(log: Path, position: int) -> Iterator[LogEntry]:
 
 
 def log_entries(log: Path, number: int) -> list[LogEntry]:
-    """Return the entries in the file of a log with a number; none if it cannot be read here."""
-    file = next((f for f in (log / str(number), log / f"{number}.compact") if f.exists()), None)
-    if file is None:
-        return []
-    entries = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()[1:]]
-    paths = [(path_of_url(entry["path"]), entry["batchId"]) for entry in entries]
-    return [LogEntry(path, position) for path, position in paths if path is not None]
+    """Return the files on this computer in the entry of a log with a number; none if there is no such entry."""
+    files = [logged_file(line) for line in log_lines(log, number) or []]
+    return [LogEntry(path, entry["batchId"]) for path, entry in files if path is not None]
 
 
 def data_files(folder: Path) -> Iterator[Path]:

@@ -1,1 +1,1 @@
-"""What streamq renders, in a headless Chromium of the system."""
+"""Tests of pages in a headless Chromium of the system."""

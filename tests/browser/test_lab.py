@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,10 +59,10 @@ def address(server: subprocess.Popen[bytes], runtime: Path) -> str:
     """Wait for a server, and return its address."""
     file = runtime / f"jpserver-{server.pid}.json"
     for _ in range(900):
-        assert server.poll() is None, "the server has ended"
         if file.exists() and (text := file.read_text(encoding="utf-8")):
             return str(json.loads(text)["url"])
-        time.sleep(0.2)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            raise ChildProcessError(f"the server has ended with {server.wait(0.2)}")
     raise TimeoutError("no JupyterLab after three minutes")
 
 

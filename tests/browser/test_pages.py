@@ -1,4 +1,4 @@
-"""What streamq renders, as a reader sees it in a browser: graphs and tables are there, clicks work, payloads do no harm."""
+"""The pages of streamq as a reader sees them in a browser: graphs and tables are there, clicks work, payloads do no harm."""
 
 from __future__ import annotations
 

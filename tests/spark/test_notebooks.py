@@ -62,7 +62,7 @@ def shell(
 
 
 def stored_texts(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
-    """What a cell printed, and the texts of what it displayed, as its notebook is kept."""
+    """The text that a cell printed, and the texts of the values that it displayed."""
     printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
     return printed, [output.data["text/plain"] for output in cell.outputs if output.output_type != "stream"]
 

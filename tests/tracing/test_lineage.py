@@ -128,6 +128,6 @@ def test_the_causes_of_a_row_are_enough_for_it_where_more_events_only_give_more_
             alone = in_ticks(lineage.answers(others)[last], recording)
             assert same_history(alone, row) is None or not same_history(alone, row).missing
         else:
-            # none of a least set can be spared
+            # none of a minimal set can be spared
             spared = [lineage.effects(set(causes) - {one}).caused.get(last, ()) for one in causes]
             assert all(place not in caused for caused in spared)

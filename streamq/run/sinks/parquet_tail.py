@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from streamq.plan.schema import MICRO_BATCH
-from streamq.run.local_paths import local_path, path_of_url
+from streamq.run.file_log import log_lines, logged_file
+from streamq.run.local_paths import local_path
 
 MOST_FILES = 4
 """The greatest number of files that are read: a micro-batch writes one for each task, and some are empty."""
@@ -54,13 +54,10 @@ def _files(folder: Path, number: int) -> Sequence[Path] | None:
     own = folder / f"{MICRO_BATCH}={number}"
     if own.is_dir():
         return sorted(own.glob("*.parquet"))
-    log = folder / "_spark_metadata"
-    logged = next((file for file in (log / str(number), log / f"{number}.compact") if file.is_file()), None)
-    if logged is None:
+    lines = log_lines(folder / "_spark_metadata", number)
+    if lines is None:
         return None
-    lines = logged.read_text(encoding="utf-8").splitlines()[1:]
-    paths = [path_of_url(json.loads(line)["path"]) for line in lines[-MOST_FILES:]]
-    return [path for path in paths if path is not None]
+    return [path for path, _ in map(logged_file, lines[-MOST_FILES:]) if path is not None]
 
 
 __all__ = ["last_parquet_rows"]
