@@ -185,13 +185,13 @@ def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> Sente
     return Sentence(claim if claim.endswith((".", "?", "!")) else claim + ".", hint)
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number of things as text.
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number of things as text; ``plural`` is that of a noun that takes no s.
 
-    >>> counted(1, "row"), counted(2000, "row")
-    ('1 row', '2,000 rows')
+    >>> counted(1, "row"), counted(2000, "row"), counted(3, "micro-batch", "micro-batches")
+    ('1 row', '2,000 rows', '3 micro-batches')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def shortened_text(text: str) -> str:

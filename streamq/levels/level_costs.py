@@ -18,7 +18,7 @@ from streamq.compiler.results import Results, rewritten
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.policies import MIDDLE, Level
-from streamq.run.passed_batches import MicroBatch
+from streamq.run.passed_batches import ArrivingRows
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import INSERT, WEIGHT
 from streamq.runtime.result_rows import changelog_rows
@@ -64,8 +64,8 @@ class RecordedInput:
     """
 
     plan: Results
-    tables: MicroBatch
-    batches: Sequence[MicroBatch]
+    tables: ArrivingRows
+    batches: Sequence[ArrivingRows]
     until: int | None
 
     def costs(self, levels: Mapping[str, Level]) -> list[LevelCosts]:
@@ -76,11 +76,11 @@ class RecordedInput:
         answer, standing = rows[0], dict(zip(runs, rows[1:], strict=True))
         reached = self.greatest_starts()
         return [
-            _costs(name, runs[level], standing[level], standing[MIDDLE], answer, reached)
+            _costs(name, runs[level], reached, rows=standing[level], at_middle=standing[MIDDLE], answer=answer)
             for name, level in levels.items()
         ]
 
-    def run(self, level: Level, batches: Sequence[MicroBatch]) -> LevelRun:
+    def run(self, level: Level, batches: Sequence[ArrivingRows]) -> LevelRun:
         """Return a run of the plan as a stream over some micro-batches."""
         live = LocalRun(self._program(level), static=self.tables)
         deltas, state = [], []
@@ -149,16 +149,26 @@ class _WrittenRows:
 
 
 def _costs(
-    name: str, run: LevelRun, rows: _WrittenRows, ready: _WrittenRows, answer: _WrittenRows, reached: Sequence[int]
+    name: str,
+    run: LevelRun,
+    reached: Sequence[int],
+    *,
+    rows: _WrittenRows,
+    at_middle: _WrittenRows,
+    answer: _WrittenRows,
 ) -> LevelCosts:
-    """Return the costs of a level; ``reached``: the greatest start after each micro-batch."""
+    """Return the costs of a level.
+
+    ``reached``: the greatest start after each micro-batch. ``rows``, ``at_middle``, ``answer``: the rows at that level,
+    at middle, and of the answer.
+    """
     right = 0
     ticks, batches = [0], [0]
     for number, copies in answer.batches.items():
         written = rows.batches.get(number, [])[: len(copies)]
         right += len(written)
         # a level that forgets may be early: it drops an item, and later what takes the item back
-        for since, until in zip(ready.batches.get(number, []), written, strict=False):
+        for since, until in zip(at_middle.batches.get(number, []), written, strict=False):
             ticks.append(reached[max(since, until)] - reached[since])
             batches.append(max(0, until - since))
     kinds = Counter(kind for table in run.deltas for kind in changelog_rows(table).column("kind").to_pylist())

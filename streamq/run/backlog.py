@@ -8,6 +8,7 @@ from glob import iglob
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from streamq.errors import counted
 from streamq.run.file_log import log_lines, logged_file
 from streamq.run.local_paths import local_path
 from streamq.run.micro_batches import MicroBatch, RunHistory
@@ -76,7 +77,7 @@ class Backlog:
         rows, batches = f"{history.rows:,} rows", history.number + 1
         done, total = sum(f.bytes for f in folders), sum(sum(f.sizes.values()) for f in folders)
         if not total:
-            return WorkDone(0, None, f"{rows}, {batches:,} micro-batch{'es' * (batches != 1)}")
+            return WorkDone(0, None, f"{rows}, {counted(batches, 'micro-batch', 'micro-batches')}")
         files = f"{sum(f.files for f in folders):,} of {sum(len(f.sizes) for f in folders):,} files"
         unit, size = ("MB", 1e6) if total >= 1e6 else ("kB", 1e3)
         return WorkDone(done, total, f"{files}, {done / size:,.1f} of {total / size:,.1f} {unit}, {rows}")

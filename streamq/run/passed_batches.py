@@ -22,7 +22,7 @@ from streamq.time import MINUS_INFINITY
 MOST_STEPS = 200
 """The most micro-batches into which tables are cut: of longer ones several rows arrive at once."""
 
-MicroBatch = Mapping[str, pa.Table]
+ArrivingRows = Mapping[str, pa.Table]
 """The rows that arrive together, by table."""
 
 
@@ -30,7 +30,7 @@ MicroBatch = Mapping[str, pa.Table]
 class PassedBatches:
     """The micro-batches that arrive at a query, at least one, and its static tables, both by table."""
 
-    batches: list[MicroBatch]
+    batches: list[ArrivingRows]
     static: Mapping[str, pa.Table]
 
     @property
@@ -56,7 +56,7 @@ def passed_batches(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: st
         unread = {name: pa.table({}) for name in tables.keys() - {source.table for source in sources}}
         passed = [tables_in_memory(plan, bare | unread, batch, verb=verb) for batch in rows or [{}]]
         static = tables_in_memory(plan, bare, _static_tables(passed, unread, verb), verb=verb)
-        batches: list[MicroBatch] = [{source.table: batch[source.table] for source in sources} for batch in passed]
+        batches: list[ArrivingRows] = [{source.table: batch[source.table] for source in sources} for batch in passed]
     else:
         static = tables_in_memory(plan, tables, rows, verb=verb)
         batches = _one_by_one(sources, static)
@@ -78,7 +78,7 @@ def _empty(source: Source) -> pa.Table:
     return pa.schema([(column.name, arrow_type(column.type)) for column in source.columns]).empty_table()
 
 
-def _one_by_one(sources: list[Source], tables: Mapping[str, pa.Table]) -> list[MicroBatch]:
+def _one_by_one(sources: list[Source], tables: Mapping[str, pa.Table]) -> list[ArrivingRows]:
     """Return micro-batches of a row each, or of some rows if there are many.
 
     The rows of a table stay in their order. Of several tables the row that comes next is the one whose start, or that of an
@@ -89,7 +89,7 @@ def _one_by_one(sources: list[Source], tables: Mapping[str, pa.Table]) -> list[M
     owner = np.repeat(np.arange(len(sources)), counts)
     order = np.argsort(np.concatenate(latest), kind="stable")
     at_once = -(-len(order) // MOST_STEPS) or 1
-    batches: list[MicroBatch] = []
+    batches: list[ArrivingRows] = []
     begun = [0] * len(sources)
     for first in range(0, max(1, len(order)), at_once):
         batch = {}
@@ -107,4 +107,4 @@ def _starts(source: Source, table: pa.Table) -> np.ndarray[tuple[int], np.dtype[
     return starts.to_numpy().astype(np.int64)
 
 
-__all__ = ["MicroBatch", "PassedBatches", "passed_batches"]
+__all__ = ["ArrivingRows", "PassedBatches", "passed_batches"]

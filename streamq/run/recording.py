@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from streamq.errors import PlanError, sentence
+from streamq.plan.schema import quote
 from streamq.run.local_paths import local_path
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _wide_rows(sources: Mapping[str, DataFrame]) -> DataFrame:
 
     wide: DataFrame | None = None
     for number, df in enumerate(sources.values()):
-        rows = df.select(F.struct(*(df[f"`{name}`"] for name in df.columns)).alias(f"s{number}"))
+        rows = df.select(F.struct(*(F.col(quote(name)) for name in df.columns)).alias(f"s{number}"))
         wide = rows if wide is None else wide.unionByName(rows, allowMissingColumns=True)
     assert wide is not None, "a query has a source"
     return wide.withColumn(BATCH, F.current_timestamp())

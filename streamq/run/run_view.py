@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.choices import CountReason, RunState, Verdict
+from streamq.errors import counted
 from streamq.run.why import Why
 from streamq.time import show_duration
 from streamq.views import TableSection, TextSection, View, ViewSection
@@ -124,7 +125,7 @@ def _title(look: RunLook) -> str:
     duration = look.progress["duration_ms"]
     took = "" if duration is None else f", the last in {duration / 1000:.1f} s"
     pace = f", {look.metrics['pace']['chunks']} in a hop" if "pace" in look.metrics else ""
-    return f"{look.name}: {look.why.state}, {batches:,} micro-batch{'es' * (batches != 1)}{took}{pace}"
+    return f"{look.name}: {look.why.state}, {counted(batches, 'micro-batch', 'micro-batches')}{took}{pace}"
 
 
 def _reasons(look: RunLook) -> Iterator[ViewSection]:

@@ -21,7 +21,7 @@ from streamq.compiler.stages import compile_stages
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.progress_bar import ProgressBar
-from streamq.run.passed_batches import MicroBatch
+from streamq.run.passed_batches import ArrivingRows
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import INSERT, RETRACT, WEIGHT
 from streamq.runtime.lateness import LATE_SCHEMA
@@ -52,7 +52,7 @@ class RecordedBatch:
     or CTI that has arrived so far. The last micro-batch is the end of the input.
     """
 
-    arrived: MicroBatch
+    arrived: ArrivingRows
     deltas: tuple[pa.Table, ...]
     ctis: tuple[int, ...]
     state: tuple[int, ...]
@@ -130,7 +130,7 @@ def row_identities(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def record_run(
-    plan: Node, static: Mapping[str, pa.Table], batches: Sequence[MicroBatch], until: int | None
+    plan: Node, static: Mapping[str, pa.Table], batches: Sequence[ArrivingRows], until: int | None
 ) -> Recording:
     """Run a plan in-process over micro-batches and to the end of its input, and record what every operator does.
 
@@ -183,7 +183,7 @@ class _Recorder:
     late: int = 0
     reach: dict[str, int] = field(default_factory=dict)
 
-    def recorded(self, arrived: MicroBatch) -> RecordedBatch:
+    def recorded(self, arrived: ArrivingRows) -> RecordedBatch:
         """Return the last micro-batch, in which these rows arrived."""
         late = concat([LATE_SCHEMA.empty_table(), *self.run.late[self.late :]])
         self.late = len(self.run.late)
