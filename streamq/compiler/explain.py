@@ -32,7 +32,7 @@ from streamq.operators import Select, Source
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
 from streamq.plan.expected import Expected, ExpectedRates
-from streamq.plan.node import Node, number_sources
+from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.statements import read_statements
 from streamq.runtime.consistency import HeldRows
 from streamq.time import show_duration
@@ -43,6 +43,10 @@ RUN = Options()
 MODES = ("logical", "rules", "incremental", "physical")
 FORMATS = ("text", "json", "html", "fragment", "mermaid")
 """The formats; "html" is a whole page, "fragment" an element for a page of the caller's own, such as a notebook."""
+
+CTI_GUIDE = (
+    "A CTI is the time before which nothing changes any more: c is that of the sources, an operator may be behind it."
+)
 
 _fragments = itertools.count(1)
 
@@ -95,7 +99,7 @@ def explain(
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
-        return html.whole_page("streamq explain", sections_html(parts))
+        return html.whole_page(f"streamq explain: {_sources(plan)}", sections_html(parts))
     if format == "fragment":
         return sections_html(parts, next(_fragments))
     if format == "mermaid":
@@ -105,6 +109,12 @@ def explain(
             raise PlanError(sentence("explain", wrong, f"found mode={mode!r}", hint))
         return graphs[0]().mermaid
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
+
+
+def _sources(plan: Results) -> str:
+    """Return the names of a plan's sources, for the title of its page."""
+    found = (node.shown_name() for node in nodes(number_sources(plan)[0]) if isinstance(node, Source))
+    return ", ".join(dict.fromkeys(found))
 
 
 def print_explanation(written: Callable[[str], str], format: str) -> None:
@@ -129,12 +139,15 @@ def explain_sections(
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing, rule_marks(done, before=True)),
         "rules": lambda: _rules_part(done, shared),
-        "incremental": lambda: _plan_part(
-            "incremental",
-            "incremental plan (CTI: c, unless said otherwise)",
-            shared.plan,
-            partial(_notes, rates, expected, form),
-            rule_marks(done, before=False),
+        "incremental": lambda: replace(
+            _plan_part(
+                "incremental",
+                "incremental plan (CTI: c, unless said otherwise)",
+                shared.plan,
+                partial(_notes, rates, expected, form),
+                rule_marks(done, before=False),
+            ),
+            guide=CTI_GUIDE,
         ),
         "physical": lambda: _physical_part(as_results(done.plan), options, expected, measured),
     }

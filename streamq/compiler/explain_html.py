@@ -8,6 +8,7 @@ from typing import Any
 
 from streamq import html
 from streamq.compiler.plan_graph import STYLE, PlanGraph
+from streamq.markup import element, markup_text
 
 BESIDE = ("logical", "incremental")
 """The modes of sections that stand side by side."""
@@ -18,7 +19,7 @@ class Section:
     """One section of an explanation: a heading, its lines, and the same as data.
 
     ``picture``: HTML that a page shows instead of the lines. ``graph``: a function that returns the graph that a page shows
-    above the lines.
+    above the lines, ``guide`` a sentence on terms of the graph's boxes.
     """
 
     mode: str
@@ -27,6 +28,7 @@ class Section:
     data: Any
     picture: str = ""
     graph: Callable[[], PlanGraph] | None = None
+    guide: str = ""
 
 
 def sections_html(parts: Sequence[Section], page: int = 0) -> str:
@@ -53,4 +55,5 @@ def _section(part: Section, page: int) -> str:
         return html.heading(part.heading) + (part.picture or lines)
     graph = replace(part.graph(), page=page)
     text = f"<details><summary>as text</summary>{lines}</details>"
-    return f"<section>{html.heading(part.heading)}{graph.svg}{graph.details}{text}</section>"
+    guide = element("p", markup_text(f"{graph.guide} {part.guide}".strip()), class_="guide")
+    return f"<section>{html.heading(part.heading)}{guide}{graph.svg}{graph.details}{text}</section>"

@@ -41,6 +41,7 @@ STYLE = """
   .streamq .plan a:focus rect, .streamq .plan a:hover rect { stroke-width: 3; }
   .streamq .plans { display: flex; flex-wrap: wrap; gap: 1.5em; align-items: flex-start; }
   .streamq .plans > section { min-width: 0; max-width: 100%; }
+  .streamq .guide { max-width: 60em; opacity: .75; }
   .streamq .about { display: none; }
   .streamq .about:target { display: block; }
   @media (prefers-color-scheme: dark) { .streamq .plan .mark { fill: #f0a562; } }
@@ -134,6 +135,17 @@ class PlanGraph:
             viewBox=f"0 0 {width:.0f} {height:.0f}",
             aria_labelledby=f"{self.id}-title {self.id}-desc",
         )
+
+    @property
+    def guide(self) -> str:
+        """How to read the graph, in a sentence for each kind of mark that it has."""
+        said = ["Sources are at the top, results below."]
+        said += ["A thick border: an operator with state."] * any(
+            box.kind == OperatorBoxKind.STATE for box in self.boxes
+        )
+        said += ["Orange: why stands in the box."] * any(box.mark for box in self.boxes)
+        said += ["A dashed frame: a stage, in which each bucket of keys runs by itself."] * bool(self.frames)
+        return " ".join([*said, "Click a box for its details."])
 
     @property
     def details(self) -> str:

@@ -265,11 +265,20 @@ def test_json_is_the_same_as_data() -> None:
 def test_html_is_one_page_and_escaped() -> None:
     html = delays().explanation("logical", format="html")
     assert html.startswith(
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>streamq explain</title>'
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>streamq explain: trips</title>'
     )
+    assert html.count('<p class="guide">') == 1
+    assert "Click a box for its details." in html
     assert "fare &gt; 0" in html
     assert "http" not in html.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert "<script" not in html
+
+
+def test_a_page_explains_what_its_graphs_show() -> None:
+    plan = delays().explanation(format="html")
+    assert plan.count("CTI is the time before which nothing changes any more") == 1
+    assert plan.count("A dashed frame: a stage") == 1
+    assert plan.count("Orange: why stands in the box.") >= 1
 
 
 @pytest.mark.slow
