@@ -30,9 +30,6 @@ FEWER_PROCESSES = {
 }
 """Over local folders Spark's default file manager starts forty ``readlink`` a micro-batch; this one writes the same files."""
 
-NO_ORIGINS = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
-"""Else PySpark tells the JVM the line that each column comes from: four calls more a column, a sixth of a query's start."""
-
 WARM_WORKERS = {"spark.python.daemon.module": "tests.spark.warm_workers"}
 """Else each Python worker imports pandas and PyArrow anew, half a second for every stage of a stream."""
 
@@ -93,7 +90,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": 2,
             "spark.sql.streaming.checkpointLocation": folder / "checkpoints",
             **FEWER_PROCESSES,
-            **NO_ORIGINS,
             **WARM_WORKERS,
             "spark.sql.warehouse.dir": folder / "warehouse",
             # any port that is free

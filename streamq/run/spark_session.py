@@ -38,6 +38,9 @@ TUNED = {
     "spark.sql.session.timeZone": "UTC",
     # a micro-batch commits only changes, not all state; a checkpoint can be continued with or without this
     CHANGELOG: "true",
+    # Else PySpark tells the JVM the line that made each column, for its own errors: half the calls of a query's start. And
+    # these columns are made at no line of the user's.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 """Settings that make streamq faster; the user's ``config`` overrides them."""
 

@@ -70,12 +70,12 @@ import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pathlib import Path
 import streamq as sq
-from tests.conftest import INTERPRETED, NO_ORIGINS, WARM_WORKERS
+from tests.conftest import INTERPRETED, WARM_WORKERS
 from tests.spark.test_buckets import chain, stays
 from tests.spark.test_changed_query import run
 
 settings = {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": "false"}
-spark = sq.session(config=settings | INTERPRETED | NO_ORIGINS | WARM_WORKERS)
+spark = sq.session(config=settings | INTERPRETED | WARM_WORKERS)
 run(chain(stays(spark, Path(sys.argv[1]))), Path(sys.argv[1]), buckets=3)
 print("done", flush=True)
 """

@@ -101,11 +101,11 @@ import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pathlib import Path
 import streamq as sq
-from tests.conftest import INTERPRETED, NO_ORIGINS, WARM_WORKERS
+from tests.conftest import INTERPRETED, WARM_WORKERS
 from tests.spark.test_changed_query import counted, stays, totals
 
 settings = {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": "false"}
-spark = sq.session(config=settings | INTERPRETED | NO_ORIGINS | WARM_WORKERS)
+spark = sq.session(config=settings | INTERPRETED | WARM_WORKERS)
 folder = Path(sys.argv[1])
 print("begun", flush=True)
 sq.migrate(totals(stays(spark, folder)), str(folder / "checkpoint"), to=str(folder / "new"), buckets=3)

@@ -37,13 +37,13 @@ SCRIPT = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
-from tests.conftest import INTERPRETED, NO_ORIGINS, WARM_WORKERS
+from tests.conftest import INTERPRETED, WARM_WORKERS
 from tests.spark.test_kill import CHANGELOG, QUERIES, run_to_the_end, stays, write
 
 runs, own, name, how = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "Asia/Tokyo")
 own_settings = {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": "false"}
-for key, value in (own_settings | INTERPRETED | NO_ORIGINS | WARM_WORKERS).items():
+for key, value in (own_settings | INTERPRETED | WARM_WORKERS).items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
 spark.conf.set(CHANGELOG, "false")
