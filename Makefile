@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # Compiled files are kept: hundreds of processes of a run import the same ones.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: test java lint format types fast slow browser lab soak fuzz demo docs notebooks bench clean
+.PHONY: test java lint format types fast slow browser soak fuzz demo docs notebooks bench clean
 .NOTPARALLEL:
 
 test: java lint types fast slow browser
@@ -41,14 +41,9 @@ slow: java
 	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC \
 	    -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote" $(PY) -m pytest -q -m "spark or slow" -n 2 --dist worksteal --durations=10
 
-# Pages in a headless Chromium, with a screenshot of each in screenshots/
-browser: $(STAMP)
+# Pages, and a live view in JupyterLab, in a headless Chromium, with a screenshot of each in screenshots/
+browser: java
 	@bash scripts/browser.sh $(PY)
-
-# These, and a live view in JupyterLab, whose 240 MB are not for every run of the tests
-lab: java
-	$(PY) -m pip install --quiet "jupyterlab>=4.4"
-	STREAMQ_LAB=1 bash scripts/browser.sh $(PY)
 
 # The same tests with many more random examples: make soak SOAK=tests/laws
 soak: java

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +12,6 @@ from tests.browser.chromium import find_chromium, launched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-# needs JupyterLab, which is large: `make lab`
-collect_ignore = [] if os.environ.get("STREAMQ_LAB") else ["test_lab.py"]
 
 HERE = Path(__file__).parent
 

@@ -1,4 +1,4 @@
-"""A live view in JupyterLab: it is updated in place, and an interrupt ends it, never the query. (``make lab``)"""
+"""A live view in JupyterLab: it is updated in place, and an interrupt ends it, never the query."""
 
 from __future__ import annotations
 
