@@ -16,7 +16,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 import streamq as sq
-from benchmarks.batch_hopping import KEYS, events, seconds, windows
+from benchmarks.batch_hopping import KEYS, events, seconds
+from benchmarks.hopping import windows
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.merging import costs_an_event
 

@@ -1,10 +1,11 @@
 """Hopping windows in batch: splitting into basic windows and merging, against Spark's own ``window()``.
 
-    python -m benchmarks.batch_hopping [--rows 10000000] [--repeat 3] [--only d60-n16 ...] [--matrix] [--json FILE]
+    python -m benchmarks.batch_hopping [--rows 10000000] [--repeat 3] [--only d60-n16 ...] [--matrix density] [--json FILE]
 
 Point events with a timestamp and a double, 1,000 keys unless a cell says otherwise; sum, count and max (or other aggregates) a
 key and window, written to the noop sink. Both sides run in turn, A B B A, in one session; a cell is the median of its runs.
-Ratios above 1: ours is faster. ``--matrix``: cells by density and hops, with as many rows as Spark copies in seconds.
+Ratios above 1: ours is faster. ``--matrix``: cells by density and hops, or by aggregates, of points and
+of intervals, with as many rows as Spark copies in seconds.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamq as sq
+from benchmarks.hopping import HOP_US, LONGEST_US, spark_windows, windows
 from streamq.compiler.rewriter import rewrite
 from streamq.operators.operator import Operator
 from streamq.plan.expected import NO_RATES
 from streamq.plan.node import nodes, number_sources
 
 KEYS = 1_000
-HOP = 60_000_000
 CENTURY = 100 * 365 * 24 * 3_600_000_000
 Query = Callable[[DataFrame], DataFrame]
 
@@ -38,7 +39,8 @@ Query = Callable[[DataFrame], DataFrame]
 class Cell:
     """A comparison: ``density`` is events per key and hop, ``share`` the fraction of --rows that is used.
 
-    ``of`` names the aggregates. ``target``: the ratio to reach; 0: none. ``keys``: the number of keys.
+    ``of`` names the aggregates. ``target``: the ratio to reach; 0: none. ``keys``: the number of keys. ``lasting``: intervals of
+    up to two hops instead of points.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Cell:
     lone: bool = False
     of: str = "sum"
     keys: int = KEYS
+    lasting: bool = False
 
 
 CELLS = (
@@ -72,12 +75,26 @@ CELLS = (
 COPIES = 30_000_000
 """The number of events of a matrix cell, counted once for each window that they lie in."""
 
+COMPARED = ("count_sum", "max", "avg", "median", "distinct", "top_k")
+"""The aggregates of the cells of a matrix."""
 
-def matrix() -> Iterator[Cell]:
+
+def by_density() -> Iterator[Cell]:
     """Yield cells by density and hops; ``benchmarks.scaling`` has those by rows, by keys and by hops alone."""
     for density in (100, 10, 1, 0.1):
         for n in (1, 4, 16, 60, 512):
-            yield Cell(f"d{density}-n{n}-matrix", density, n, 1 if n == 1 else 0, share=matrix_share(n))
+            yield Cell(f"d{density}-n{n}", density, n, 1 if n == 1 else 0, share=matrix_share(n))
+
+
+def by_aggregates() -> Iterator[Cell]:
+    """Yield cells by aggregates, of points and of intervals; 10 events a key and hop, 16 hops."""
+    for lasting in (False, True):
+        for of in COMPARED:
+            name = f"{'intervals' if lasting else 'points'}-{of}"
+            yield Cell(name, 10, 16, 0, share=matrix_share(16), of=of, lasting=lasting)
+
+
+MATRICES = {"density": by_density, "aggregates": by_aggregates}
 
 
 def matrix_share(n: int) -> float:
@@ -85,49 +102,17 @@ def matrix_share(n: int) -> float:
     return COPIES / max(n, 5) / 10_000_000
 
 
-OURS: dict[str, Callable[[], dict[str, Any]]] = {
-    "sum": lambda: {"events": sq.count("v"), "total": sq.sum("v"), "top": sq.max("v")},
-    "count": lambda: {"events": sq.count("v")},
-    "median": lambda: {"mid": sq.median("v")},
-    "mixed": lambda: {"mid": sq.median("v"), "total": sq.sum("v"), "top": sq.max("v")},
-    "distinct": lambda: {"values": sq.count_distinct(sq.functions.floor("v"))},
-    "corr": lambda: {"corr": sq.corr("v", "w")},
-    "first": lambda: {"first": sq.first("v")},
-}
-NATIVE: dict[str, Callable[[], list[Column]]] = {
-    "sum": lambda: [F.count("v"), F.sum("v"), F.max("v")],
-    "count": lambda: [F.count("v")],
-    "median": lambda: [F.median("v")],
-    "mixed": lambda: [F.median("v"), F.sum("v"), F.max("v")],
-    "distinct": lambda: [F.count_distinct(F.floor("v"))],
-    "corr": lambda: [F.corr("v", "w")],
-    "first": lambda: [F.min_by("v", F.struct("ts", "key", "v", "w"))],
-}
+def ours(cell: Cell, df: DataFrame) -> DataFrame:
+    """Return the windows of a cell in the form that streamq chooses."""
+    return windows(df, cell.n, cell.of, lasting=cell.lasting).to_df()
 
 
-def windows(df: DataFrame, n: int, of: str) -> sq.Stream:
-    """Return windows of ``n`` hops by the public API."""
-    groups = sq.points(df, time="ts").group_by("key")
-    return groups.hopping_window(f"{n} minutes", "1 minute").select(**OURS[of]())
-
-
-def ours(df: DataFrame, n: int, of: str) -> DataFrame:
-    """Return windows in the form that streamq chooses."""
-    return windows(df, n, of).to_df()
-
-
-def form_of(df: DataFrame, n: int, of: str) -> str:
+def form_of(cell: Cell, df: DataFrame) -> str:
     """Return the form that streamq chooses."""
-    plan = rewrite(number_sources(windows(df, n, of).plan)[0]).plan
+    query = windows(df, cell.n, cell.of, lasting=cell.lasting)
+    plan = rewrite(number_sources(query.plan)[0]).plan
     choices = [node.batch_forms(NO_RATES) for node in nodes(plan) if isinstance(node, Operator)]
     return ", ".join(forms.cheapest.form for forms in choices if forms is not None)
-
-
-def native(df: DataFrame, n: int, of: str) -> DataFrame:
-    """Return the same by Spark's own window function."""
-    minutes = HOP // 60_000_000
-    window = F.window("ts", f"{n * minutes} minutes", f"{minutes} minutes")
-    return df.groupBy("key", window).agg(*NATIVE[of]())
 
 
 def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: bool, keys: int) -> DataFrame:
@@ -139,13 +124,14 @@ def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: b
             late = usual.limit(1).withColumn("ts", F.timestamp_micros(F.unix_micros("ts") + CENTURY))
             usual.union(late).write.parquet(str(path))
         else:
-            span = rows / keys / density * HOP
+            span = rows / keys / density * HOP_US
             ids = spark.range(rows, numPartitions=4)
-            ts = F.timestamp_micros((F.col("id") * (span / rows) + F.rand(1) * HOP).cast("bigint"))
+            ts = F.timestamp_micros((F.col("id") * (span / rows) + F.rand(1) * HOP_US).cast("bigint"))
             key = (F.rand(2) * keys).cast("int")
             v, w = (F.rand(3) * 100).alias("v"), (F.rand(4) * 100).alias("w")
             ids.select(key.alias("key"), ts.alias("ts"), v, w).write.parquet(str(path))
-    return spark.read.parquet(str(path))
+    df = spark.read.parquet(str(path))
+    return df.withColumn("until", F.timestamp_micros(F.unix_micros("ts") + 1 + F.floor(F.col("w") / 100 * LONGEST_US)))
 
 
 @dataclass(frozen=True)
@@ -172,14 +158,11 @@ def seconds(query: Query, df: DataFrame) -> float:
 
 def sides(cell: Cell) -> tuple[Query, Query]:
     """Return the query that is measured, and the one it is measured against."""
-
-    def merged(df: DataFrame) -> DataFrame:
-        return ours(df, cell.n, cell.of)
-
     others: dict[str, Query] = {
-        "native": lambda df: native(df, cell.n, cell.of),
-        "ours n=1": lambda df: ours(df, 1, cell.of),
+        "native": lambda df: spark_windows(df, cell.n, cell.of, lasting=cell.lasting),
+        "ours n=1": partial(ours, replace(cell, n=1)),
     }
+    merged = partial(ours, cell)
     return merged, others.get(cell.against, merged)
 
 
@@ -198,15 +181,15 @@ def measure(spark: SparkSession, folder: Path, rows: int, repeat: int, cells: li
             # the first of a pair runs in a colder JVM
             for is_ours in (True, False) if number % 2 else (False, True):
                 runs[is_ours].append(seconds(mine, df) if is_ours else seconds(theirs, plain))
-        yield Result(cell, count, form_of(df, cell.n, cell.of), runs[True], runs[False])
+        yield Result(cell, count, form_of(cell, df), runs[True], runs[False])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=[cell.name for cell in CELLS])
-    parser.add_argument("--matrix", action="store_true", help="the cells by density and hops, whatever --only says")
+    parser.add_argument("--only", nargs="*", default=[], help="names of cells")
+    parser.add_argument("--matrix", choices=list(MATRICES), help="the cells of a matrix")
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--memory", default="5g")
     parser.add_argument("--data", type=Path, help="where the events are kept (default: a new temporary folder)")
@@ -214,7 +197,11 @@ def main() -> None:
     options = parser.parse_args()
     config = {"spark.driver.memory": options.memory, "spark.sql.shuffle.partitions": options.partitions}
     spark = sq.session("hopping", master="local[2]", config=config)
-    cells = list(matrix()) if options.matrix else [c for c in CELLS if not options.only or c.name in options.only]
+    named = list(MATRICES[options.matrix]() if options.matrix else CELLS)
+    unknown = set(options.only) - {cell.name for cell in named}
+    if unknown:
+        parser.error(f"no cells {sorted(unknown)}, the cells are {[cell.name for cell in named]}")
+    cells = [cell for cell in named if not options.only or cell.name in options.only]
     results = []
     with tempfile.TemporaryDirectory() as temporary:
         row = "{:<16} {:>10} {:<11} {:>8} {:<23} {:>8} {:>7} {:>7}"

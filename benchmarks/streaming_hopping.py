@@ -5,7 +5,9 @@ Settings, each with points in time order, a micro-batch a file, ``sum, count, ma
 * dense: 2 M events a micro-batch, 1,000 keys, 60 events a key and hop, n = size / hop = 60, random doubles, against Spark's
   own hopping windows; cents: the same with amounts in cents (bigint), whose partial results compress;
 * keys: 200 k events a micro-batch, 20,000 keys, tumbling and n = 60, against Spark's own *tumbling* windows;
-* matrix: 1,000 keys, by events a key and hop and by n, as many events a micro-batch as Spark copies in seconds; if named.
+* matrix: 1,000 keys, by events a key and hop and by n, as many events a micro-batch as Spark copies in seconds; if named;
+* by_keys: the same by the number of keys, 10 events a key and hop, n = 16; if named;
+* by_aggregates: the same with 1,000 keys by aggregates, of points and of intervals; if named.
 
 Prints a table and writes JSON. ``python -m benchmarks.streaming_hopping --help``.
 """
@@ -31,19 +33,22 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
+from benchmarks.batch_hopping import COMPARED
+from benchmarks.hopping import HOP_US, LONGEST_US, spark_windows, windows
 
-HOP_US = 60_000_000
 DENSITIES, HOPS = (100, 10, 1, 0.1), (1, 4, 16, 60)
 """The cells of the matrix."""
+
+KEYS = (10, 1_000, 100_000, 1_000_000)
 
 COPIES = 2_000_000
 """The events of a micro-batch in the matrix, counted once for each window that they lie in; and at most ``MOST`` events."""
 
 MOST = 200_000
 AXIS = pa.timestamp("us", tz="UTC")
-RANDOM = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.float64())])
-"""``v`` is a random double, which does not compress."""
-CENTS = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.int64())])
+RANDOM = pa.schema([("ts", AXIS), ("key", pa.int64()), ("v", pa.float64()), ("until", AXIS)])
+"""``v`` is a random double, which does not compress; ``until`` the end of an interval, if the events last."""
+CENTS = pa.schema([("ts", AXIS), ("key", pa.int64()), ("v", pa.int64()), ("until", AXIS)])
 """``v`` is an amount in cents, below 100.00, as a bigint."""
 
 
@@ -68,8 +73,9 @@ def generate(folder: Path, schema: pa.Schema, batches: int, rows: int, keys: int
     folder.mkdir(parents=True)
     for i in range(batches):
         ts = np.sort(rng.integers(i * span, (i + 1) * span, rows)) + 1_700_000_000_000_000
-        v = rng.integers(0, 10_000, rows) if schema is CENTS else rng.random(rows)
-        table = pa.table([pa.array(ts, AXIS), rng.integers(0, keys, rows), v], schema=schema)
+        v = rng.integers(0, 10_000, rows) if schema is CENTS else rng.random(rows) * 100
+        until = ts + rng.integers(1, LONGEST_US, rows)
+        table = pa.table([pa.array(ts, AXIS), rng.integers(0, keys, rows), v, pa.array(until, AXIS)], schema=schema)
         # at least two row groups, so that both cores read
         pq.write_table(table, folder / f"{i:04d}.parquet", row_group_size=max(1, rows // 8))
 
@@ -110,22 +116,17 @@ def is_variable(kind: t.DataType) -> bool:
     return isinstance(kind, t.StructType | t.StringType | t.BinaryType)
 
 
-def ours(spark: SparkSession, folder: Path, n: int) -> Ran:
+def ours(spark: SparkSession, folder: Path, n: int, of: str = "sum", *, lasting: bool = False) -> Ran:
     """Run hopping windows by streamq over all input."""
-    stream = sq.points(source(spark, folder), time="ts", name="points")
-    size = f"{n} minutes"
-    q = stream.group_by("k").hopping_window(size, "1 minute").select(s=sq.sum("v"), c=sq.count(), m=sq.max("v"))
-    run = q.run(sink="noop", trigger="available_now")
+    run = windows(source(spark, folder), n, of, lasting=lasting).run(sink="noop", trigger="available_now")
     held = live_bytes(spark, run.checkpoint, "baskets")
     shutil.rmtree(run.checkpoint, ignore_errors=True)
     return Ran(run.query, held)
 
 
-def native(spark: SparkSession, folder: Path, n: int) -> Ran:
+def native(spark: SparkSession, folder: Path, n: int, of: str = "sum", *, lasting: bool = False) -> Ran:
     """Run hopping windows by Spark over all input."""
-    df = source(spark, folder).withWatermark("ts", "0 seconds")
-    grouped = df.groupBy(F.window("ts", f"{n} minutes", "1 minute"), "k").agg(F.sum("v"), F.count("*"), F.max("v"))
-    return ended(spark, grouped)
+    return ended(spark, spark_windows(source(spark, folder), n, of, lasting=lasting, streaming=True))
 
 
 def ended(spark: SparkSession, grouped: DataFrame) -> Ran:
@@ -159,19 +160,40 @@ def measure(setting: str, label: str, ran: Ran) -> Measured:
     )
 
 
-def matrix(spark: SparkSession, folder: Path, args: argparse.Namespace) -> Iterator[Measured]:
-    """Yield the measures of both sides by density and hops, and print their ratios."""
-    for density in DENSITIES:
-        for n in HOPS:
-            rows = int(min(MOST, COPIES / n) * args.scale)
-            files = folder / f"matrix-{density}-{n}"
-            generate(files, RANDOM, args.batches, rows, 1_000, density)
-            cell = f"{density} events, n={n}"
-            mine = measure(cell, "streamq", ours(spark, files, n))
-            other = measure(cell, "spark", native(spark, files, n))
-            print(f"{cell:20} {rows:9,} rows {other.batch_ms / mine.batch_ms:6.2f}", flush=True)
-            shutil.rmtree(files)
-            yield from (mine, other)
+class Cell(NamedTuple):
+    """A comparison with Spark's window of the same hops: ``density`` is events a key and hop."""
+
+    name: str
+    density: float
+    n: int
+    keys: int = 1_000
+    of: str = "sum"
+    lasting: bool = False
+
+
+MATRICES = {
+    "matrix": [Cell(f"{density} events, n={n}", density, n) for density in DENSITIES for n in HOPS],
+    "by_keys": [Cell(f"{keys} keys", 10, 16, keys) for keys in KEYS],
+    "by_aggregates": [
+        Cell(f"{of} of {'intervals' if lasting else 'points'}", 10, 16, of=of, lasting=lasting)
+        for lasting in (False, True)
+        for of in COMPARED
+    ],
+}
+
+
+def compare(spark: SparkSession, folder: Path, cells: list[Cell], args: argparse.Namespace) -> Iterator[Measured]:
+    """Yield the measures of both sides of each cell, and print their ratio."""
+    for name, density, n, keys, of, lasting in cells:
+        rows = int(min(MOST, COPIES / n) * args.scale)
+        files = folder / "cell"
+        generate(files, RANDOM, args.batches, rows, keys, density)
+        mine = measure(name, "streamq", ours(spark, files, n, of, lasting=lasting))
+        other = measure(name, "spark", native(spark, files, n, of, lasting=lasting))
+        times = f"{mine.batch_ms:6.0f} {other.batch_ms:6.0f} ms"
+        print(f"{name:24} {rows:9,} rows {times} {other.batch_ms / mine.batch_ms:6.2f}", flush=True)
+        shutil.rmtree(files)
+        yield from (mine, other)
 
 
 def main() -> None:
@@ -179,8 +201,10 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=6)
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows of a micro-batch")
     parser.add_argument("--settings", default="dense,cents,keys")
+    parser.add_argument("--only", nargs="*", default=[], help="names of cells of the settings that are tables")
     parser.add_argument("--json", default="streaming_hopping.json")
     args = parser.parse_args()
+    settings = args.settings.split(",")
     spark = sq.session(
         "benchmark", master="local[2]", config={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "6g"}
     )
@@ -188,17 +212,19 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="streamq-bench-"))
     try:
         for name, schema in (("dense", RANDOM), ("cents", CENTS)):
-            if name in args.settings:
+            if name in settings:
                 generate(folder / name, schema, args.batches, int(2_000_000 * args.scale), 1_000, 60)
                 results.append(measure(name, "streamq n=60", ours(spark, folder / name, 60)))
                 results.append(measure(name, "spark n=60", native(spark, folder / name, 60)))
-        if "keys" in args.settings:
+        if "keys" in settings:
             generate(folder / "keys", RANDOM, args.batches + 4, int(200_000 * args.scale), 20_000, 1)
             results.append(measure("keys", "streamq n=60", ours(spark, folder / "keys", 60)))
             results.append(measure("keys", "spark tumbling", native(spark, folder / "keys", 1)))
             results.append(measure("keys", "streamq tumbling", ours(spark, folder / "keys", 1)))
-        if "matrix" in args.settings:
-            results += matrix(spark, folder, args)
+        for name, cells in MATRICES.items():
+            if name in settings:
+                chosen = [cell for cell in cells if not args.only or cell.name in args.only]
+                results += compare(spark, folder, chosen, args)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
@@ -210,14 +236,14 @@ def main() -> None:
     by = {(m.setting, m.query): m for m in results}
     ratios: dict[str, float] = {}
     for name in ("dense", "cents"):
-        if name in args.settings:
+        if name in settings:
             a, b = by[name, "streamq n=60"], by[name, "spark n=60"]
             ratios[f"{name}: spark / streamq time"] = b.batch_ms / a.batch_ms
             ratios[f"{name}: spark / streamq state rows"] = b.state_rows / a.state_rows
             ratios[f"{name}: spark / streamq state bytes, live"] = b.live_bytes / a.live_bytes
             ratios[f"{name}: spark / streamq state bytes, on disk"] = b.disk_bytes / max(1, a.disk_bytes)
             ratios[f"{name}: spark / streamq state bytes, memory"] = b.memory_bytes / a.memory_bytes
-    if "keys" in args.settings:
+    if "keys" in settings:
         for label in ("streamq tumbling", "streamq n=60"):
             ratios[f"keys: {label} / spark tumbling time"] = (
                 by["keys", label].batch_ms / by["keys", "spark tumbling"].batch_ms
