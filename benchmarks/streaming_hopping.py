@@ -5,6 +5,8 @@ Settings, each with points in time order, a micro-batch a file, ``sum, count, ma
 * dense: 2 M events a micro-batch, 1,000 keys, 60 events a key and hop, n = size / hop = 60, random doubles, against Spark's
   own hopping windows; cents: the same with amounts in cents (bigint), whose partial results compress;
 * keys: 200 k events a micro-batch, 20,000 keys, tumbling and n = 60, against Spark's own *tumbling* windows;
+* many: 200 k events a micro-batch, 1,000 keys, 10 events a key and hop: n = 512 against n = 1 by streamq, once windows are
+  full; if named;
 * matrix: 1,000 keys, by events a key and hop and by n, as many events a micro-batch as Spark copies in seconds; if named;
 * by_keys: the same by the number of keys, 10 events a key and hop, n = 16; if named;
 * by_aggregates: the same with 1,000 keys by aggregates, of points and of intervals; if named.
@@ -20,7 +22,7 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -221,6 +223,12 @@ def main() -> None:
             results.append(measure("keys", "streamq n=60", ours(spark, folder / "keys", 60)))
             results.append(measure("keys", "spark tumbling", native(spark, folder / "keys", 1)))
             results.append(measure("keys", "streamq tumbling", ours(spark, folder / "keys", 1)))
+        if "many" in settings:
+            # 20 hops a micro-batch, 640 before the last eight
+            generate(folder / "many", RANDOM, 40, int(200_000 * args.scale), 1_000, 10)
+            for n in (1, 512):
+                ran = measure("many", f"streamq n={n}", ours(spark, folder / "many", n))
+                results.append(replace(ran, batch_ms=statistics.median(ran.all_ms[-8:])))
         for name, cells in MATRICES.items():
             if name in settings:
                 chosen = [cell for cell in cells if not args.only or cell.name in args.only]
@@ -243,6 +251,8 @@ def main() -> None:
             ratios[f"{name}: spark / streamq state bytes, live"] = b.live_bytes / a.live_bytes
             ratios[f"{name}: spark / streamq state bytes, on disk"] = b.disk_bytes / max(1, a.disk_bytes)
             ratios[f"{name}: spark / streamq state bytes, memory"] = b.memory_bytes / a.memory_bytes
+    if "many" in settings:
+        ratios["many: n = 512 / n = 1 time"] = by["many", "streamq n=512"].batch_ms / by["many", "streamq n=1"].batch_ms
     if "keys" in settings:
         for label in ("streamq tumbling", "streamq n=60"):
             ratios[f"keys: {label} / spark tumbling time"] = (
