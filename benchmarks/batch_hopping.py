@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 import streamq as sq
 from benchmarks.hopping import HOP_US, LONGEST_US, spark_windows, windows
 from streamq.compiler.rewriter import rewrite
+from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
 from streamq.plan.expected import NO_RATES
 from streamq.plan.node import nodes, number_sources
@@ -40,7 +41,7 @@ class Cell:
     """A comparison: ``density`` is events per key and hop, ``share`` the fraction of --rows that is used.
 
     ``of`` names the aggregates. ``target``: the ratio to reach; 0: none. ``keys``: the number of keys. ``lasting``: intervals of
-    up to two hops instead of points.
+    up to two hops instead of points. ``form``: the form that is asked for.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Cell:
     of: str = "sum"
     keys: int = KEYS
     lasting: bool = False
+    form: BatchForm | None = None
 
 
 CELLS = (
@@ -92,6 +94,9 @@ def by_aggregates() -> Iterator[Cell]:
         for of in COMPARED:
             name = f"{'intervals' if lasting else 'points'}-{of}"
             yield Cell(name, 10, 16, 0, share=matrix_share(16), of=of, lasting=lasting)
+    yield Cell(
+        "intervals-max-copied", 10, 16, 0, share=matrix_share(16), of="max", lasting=True, form=BatchForm.EXPLODE
+    )
 
 
 MATRICES = {"density": by_density, "aggregates": by_aggregates}
@@ -103,16 +108,16 @@ def matrix_share(n: int) -> float:
 
 
 def ours(cell: Cell, df: DataFrame) -> DataFrame:
-    """Return the windows of a cell in the form that streamq chooses."""
-    return windows(df, cell.n, cell.of, lasting=cell.lasting).to_df()
+    """Return the windows of a cell in its form, or in the one that streamq chooses."""
+    return windows(df, cell.n, cell.of, lasting=cell.lasting).to_df(form=cell.form)
 
 
 def form_of(cell: Cell, df: DataFrame) -> str:
-    """Return the form that streamq chooses."""
+    """Return the form of a cell."""
     query = windows(df, cell.n, cell.of, lasting=cell.lasting)
     plan = rewrite(number_sources(query.plan)[0]).plan
     choices = [node.batch_forms(NO_RATES) for node in nodes(plan) if isinstance(node, Operator)]
-    return ", ".join(forms.cheapest.form for forms in choices if forms is not None)
+    return ", ".join(forms.choose(cell.form).form for forms in choices if forms is not None)
 
 
 def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: bool, keys: int) -> DataFrame:
