@@ -5,6 +5,7 @@ It is drawn by rich, as ``run.watch()`` is; in a notebook it is HTML, which need
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -68,7 +69,15 @@ class ProgressBar:
     def _draw(self, bar: BarSection) -> None:
         assert self._screen is not None
         self._drawn = bar
-        self._screen.show(View([bar], bar.text()))
+        try:
+            self._screen.show(View([bar], bar.text()))
+        except OSError:
+            # the terminal is gone: the work goes on without a bar
+            self._release()
+
+    def _release(self) -> None:
+        self._screen = None
+        _OPEN.release()
 
     def __enter__(self) -> Self:
         if _OPEN.acquire(blocking=False):
@@ -88,10 +97,13 @@ class ProgressBar:
         try:
             if self._drawn is not None and self._last is not None and self._last != self._drawn:
                 self._draw(self._last)
-            self._screen.close()
+            if self._screen is not None:
+                # a terminal that is gone needs no closing
+                with contextlib.suppress(OSError):
+                    self._screen.close()
         finally:
-            self._screen = None
-            _OPEN.release()
+            if self._screen is not None:
+                self._release()
 
 
 __all__ = ["ProgressBar"]

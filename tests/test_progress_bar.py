@@ -76,6 +76,17 @@ def test_without_a_stream_there_is_no_bar_and_the_next_one_can_open(monkeypatch:
     assert len(drawn_by(RecordingScreen(), [0, 9], lambda bar: bar.update(1, 2))) == 1
 
 
+@pytest.mark.parametrize("call", ["show", "close"])
+def test_the_work_goes_on_without_a_terminal_that_has_gone(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def gone(*_: Any) -> None:
+        raise BrokenPipeError
+
+    screen = RecordingScreen()
+    monkeypatch.setattr(screen, call, gone)
+    drawn_by(screen, [0, 9, 9.5], lambda bar: [bar.update(done, 4) for done in (1, 2)])
+    assert len(drawn_by(RecordingScreen(), [0, 9], lambda bar: bar.update(1, 2))) == 1
+
+
 def test_a_terminal_draws_the_bar_in_place() -> None:
     stream, times = io.StringIO(), iter([0, 3, 4])
     screen = TerminalScreen(Console(file=stream, width=80, force_terminal=True, color_system=None))

@@ -61,6 +61,10 @@ def why(
     )
 
 
+START_AGAIN = "Start it again: with a checkpoint it goes on there, without one it begins anew."
+"""What one can do about a run that has been stopped."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """A verdict, and the sentence that explains it."""
@@ -77,7 +81,7 @@ def _ended(state: RunState, reason: str) -> Answer | None:
         case RunState.FINISHED:
             return Answer(Verdict.FINISHED, f"The run is over: {reason}, and all its rows are out.")
         case RunState.STOPPED:
-            return Answer(Verdict.STOPPED, f"The query does not run: {reason}. Run it on its checkpoint again.")
+            return Answer(Verdict.STOPPED, f"The query does not run: {reason}. {START_AGAIN}")
     return None
 
 

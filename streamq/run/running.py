@@ -20,7 +20,7 @@ from streamq.progress_bar import ProgressBar
 from streamq.run.backlog import Backlog
 from streamq.run.checkpoint import Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
-from streamq.run.diagnosis import why
+from streamq.run.diagnosis import START_AGAIN, why
 from streamq.run.failure import spark_errors, translated
 from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
@@ -378,7 +378,7 @@ _INPUT_ENDED = "its stream has ended"
 
 def _run_is_over(verb: str, reason: str) -> PlanError:
     """Return the error for a command to a run that is over for this reason."""
-    hint = "" if reason == _INPUT_ENDED else "Run the query on its checkpoint again."
+    hint = "" if reason == _INPUT_ENDED else START_AGAIN
     return PlanError(sentence(verb, "the run is over", reason, hint))
 
 
