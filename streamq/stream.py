@@ -262,8 +262,8 @@ class Stream(
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
         """Print the first ``n`` rows of the answer as a table; a notebook shows them as HTML.
 
-        Instants are in UTC; years beyond 9999 or before 0 have a sign. ``until`` as in :meth:`to_df`. Raises PlanError for a
-        negative ``n``.
+        Instants are in UTC; years beyond 9999 or before 0 have a sign. Of a value longer than 500 characters the beginning is
+        shown, and its length. ``until`` as in :meth:`to_df`. Raises PlanError for a negative ``n``.
         """
         from streamq.run.answers import as_html, as_text
         from streamq.run.query import compute_answer

@@ -73,6 +73,13 @@ def test_values_are_nested_tables() -> None:
     assert dict(readout) == readout and repr(readout).startswith("{'a': 1")
 
 
+def test_of_a_long_value_a_table_as_text_shows_the_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = sq.events([(0, 1, {"short": "a" * 500, "long": "é" * 10_000})], name="texts")
+    texts.show()
+    _, row = capsys.readouterr().out.splitlines()
+    assert "a" * 500 + "  " in row and "é" * 500 + "… (10,000 characters)" in row and "é" * 501 not in row
+
+
 def test_streams_and_schemas_show_their_columns() -> None:
     assert texts(parsed(cars().schema), "th") == ["column", "type", "v"]
     root = parsed(cars().where(sq.col("v") > "<"))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+WIDEST = 500
+"""The characters of a value that a table as text shows."""
+
 
 def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
     """Return deltas in ticks as the rows that users read: ordered, with instants of the axis, and NULL for an infinite end.
@@ -111,10 +114,14 @@ def _left_out(table: pa.Table, n: int) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as the text of a table's cell: NULL for None, an instant without its zone and its fraction without zeros."""
+    """Return a value as the text of a table's cell: NULL for None, an instant without its zone and its fraction without zeros.
+
+    Of a text longer than WIDEST the beginning is shown, and its length.
+    """
     if value is None:
         return "NULL"
     if isinstance(value, dt.datetime):
         text = value.replace(tzinfo=None).isoformat(" ")
         return text.rstrip("0") if "." in text else text
-    return str(value)
+    text = str(value)
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}… ({len(text):,} characters)"
