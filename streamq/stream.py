@@ -291,7 +291,8 @@ class Stream(
         table of all events below it; ``save("x.svg")`` or ``save("x.html")`` writes it.
 
         The query runs in-process over its tables. ``rows`` replace them: an Arrow table, a pandas frame or a batch DataFrame,
-        which is read into memory, or for several sources these by name; over a DataFrame ``rows`` are necessary.
+        which is read into memory, for several sources these by name, or a list of micro-batches, as ``run.sample()`` returns
+        it; over a DataFrame ``rows`` are necessary.
         ``output="changelog"`` draws what a stream reports and takes back when its sources' rows arrive one by one, each with the
         CTIs so far. ``key``: the columns that give lanes and colours; default: the keys of the query. ``between``: the first and
         the last instant of the axis. ``until`` as in :meth:`to_df`. Raises PlanError, UnknownColumn. (docs/pictures.md)

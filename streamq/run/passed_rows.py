@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from streamq.errors import PlanError, SourceError, sentence, unknown_column
+from streamq.errors import PlanError, SourceError, kind_of, sentence, unknown_column
 from streamq.operators import Source
 from streamq.operators.input_table import input_table
 from streamq.plan.node import Node, nodes
@@ -30,7 +30,7 @@ def tables_in_memory(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: 
     for name, table in names.items():
         if not isinstance(read[table], pa.Table):
             example = "df.limit(1000)" if len(names) == 1 else f"{{{name!r}: df.limit(1000)}}"
-            hint = f"Pass rows in its place, as {example} or those of run.sample(); they are read into memory."
+            hint = f"Pass rows in its place, as {example}, or of a stream those of run.sample(); they are read into memory."
             raise PlanError(sentence(verb, f"source {name} is a DataFrame", f"{verb} reads rows in memory", hint))
     return read
 
@@ -46,7 +46,8 @@ def _rows_by_name(names: list[str], rows: Any, verb: str) -> Mapping[str, Any]:
         raise PlanError(sentence(verb, "rows for one of several sources", f"there are: {', '.join(names)}", hint))
     for name in rows:
         if name not in names:
-            raise PlanError(sentence(verb, f"no source {name!r}", f"there are: {', '.join(names)}"))
+            hint = f"Rows are tables by the names of their sources: {{{names[0]!r}: table}}."
+            raise PlanError(sentence(verb, f"no source {name!r}", f"there are: {', '.join(names)}", hint))
     return rows
 
 
@@ -59,18 +60,25 @@ def _rows_of_reader(reader: Node, name: str, rows: Any, verb: str) -> pa.Table:
             hint = "Pass rows that were read as a batch, by spark.read, or recorded by run.sample()."
             raise PlanError(sentence(verb, "a streaming DataFrame has no rows yet", f"source {name}", hint))
         rows = rows.toArrow()
+    if not isinstance(rows, pa.Table):
+        columns = (
+            ", ".join(column.name for column in reader.columns) if isinstance(reader, Source) else "those of the table"
+        )
+        hint = f"Pass a pyarrow Table, a pandas or a batch DataFrame with its columns: {columns}."
+        raise SourceError(sentence(verb, f"the rows of source {name} are no table", f"found {kind_of(rows)}", hint))
     table: pa.Table = input_table(rows, verb).rows
     if not isinstance(reader, Source):
         return table
+    typed: dict[str, pa.ChunkedArray] = {}
     for column in reader.columns:
         if column.name not in table.column_names:
-            unknown_column(verb, column.name, table.column_names, lifetime=False)
-    types = pa.schema([(column.name, arrow_type(column.type)) for column in reader.columns])
-    try:
-        return table.select(types.names).cast(types)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        wrong = f"rows that do not fit source {name}"
-        raise SourceError(sentence(verb, wrong, str(error).splitlines()[0])) from error
+            unknown_column(f"{verb}, rows of source {name}", column.name, table.column_names, lifetime=False)
+        try:
+            typed[column.name] = table.column(column.name).cast(arrow_type(column.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            wrong = f"rows that do not fit source {name}"
+            raise SourceError(sentence(verb, wrong, f"{column.name}: {str(error).splitlines()[0]}")) from error
+    return pa.table(typed)
 
 
 __all__ = ["tables_in_memory"]

@@ -148,7 +148,7 @@ def test_bad_input_is_a_sentence_and_none_is_a_comparison() -> None:
     for message, call in refused.items():
         with pytest.raises(PlanError, match=f"compare_levels: {message}"):
             call()
-    with pytest.raises(SourceError, match="compare_levels: not a DataFrame; found int"):
+    with pytest.raises(SourceError, match="compare_levels: the rows of source cars are no table; found int"):
         sq.compare_levels(cars([1]), [5])
-    with pytest.raises(UnknownColumn, match="compare_levels: no column 'car'"):
+    with pytest.raises(UnknownColumn, match="compare_levels, rows of source cars: no column 'car'"):
         sq.compare_levels(cars([1]), t.table("at timestamp", [(1,)]))

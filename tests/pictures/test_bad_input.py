@@ -96,10 +96,10 @@ ERRORS: dict[str, tuple[Any, type[StreamqError], str]] = {
     "no pair": (lambda: one().plot(between=7), PlanError, "plot: between is a pair of instants; found 7."),
     "no event": (lambda: sq.events([(7, 5, {})]).plot(), InvalidEvent, "a row is no event: end not after start"),
     "failed": (lambda: one(v=1).select(x=inverse_of_zero("v")).plot(), ModuleFailed, "ZeroDivisionError"),
-    "no rows": (lambda: one(v=1).plot(5), SourceError, "plot: not a DataFrame; found int."),
+    "no rows": (lambda: one(v=1).plot(5), SourceError, "plot: the rows of source s are no table; found int."),
     "streaming": (lambda: one(v=1).plot(Frame()), PlanError, "plot: a streaming DataFrame has no rows yet; source s"),
-    "column": (lambda: one(v=1).plot(ROWS.drop_columns("v")), UnknownColumn, "plot: no column 'v'; there are: start, end."),
-    "type": (lambda: one(v=1).plot(ROWS.set_column(2, "v", [["x"]])), SourceError, "plot: rows that do not fit source s"),
+    "column": (lambda: one(v=1).plot(ROWS.drop_columns("v")), UnknownColumn, "plot, rows of source s: no column 'v'; there"),
+    "type": (lambda: one(v=1).plot(ROWS.set_column(2, "v", [["x"]])), SourceError, "plot: rows that do not fit source s; v: "),
     "name": (lambda: one(v=1).plot({"r": ROWS}), PlanError, "plot: no source 'r'; there are: s."),
     "several": (
         lambda: one(v=1).union(sq.events([(1, 2, {"v": 1})], name="r")).plot(ROWS),
@@ -136,3 +136,8 @@ def test_a_changelog_of_very_many_rows_is_refused_and_late_rows_are_counted() ->
     late = sq.points(pa.table({"at": [1, 90, 2]}), time="at", name="s", progress=sq.generate(5))
     result = late.tumbling_window(10).select(n=sq.count()).plot(output="changelog").description[2]
     assert result.endswith("Rows late or otherwise odd: 1 dropped (s).")
+
+
+def test_a_list_of_micro_batches_is_drawn_as_their_rows_together() -> None:
+    rows = pa.concat_tables([ROWS, pa.table({"start": [4], "end": [9], "v": [5]})])
+    assert one(v=1).plot([{"s": rows.slice(0, 1)}, {"s": rows.slice(1)}]).svg == one(v=1).plot(rows).svg

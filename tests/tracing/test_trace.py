@@ -261,8 +261,8 @@ ERRORS: dict[str, tuple[Any, type[StreamqError], str]] = {
         "trace: more than 5,000 rows; found 6,000",
     ),
     "fails": (lambda: one(1).select(x=inverse_of_none("v")).trace(), ModuleFailed, "ZeroDivisionError"),
-    "no rows": (lambda: one(1).trace(5), SourceError, "trace: not a DataFrame; found int."),
-    "source": (lambda: one(1).trace({"r": one(1)}), PlanError, "trace: no source 'r'; there are: s"),
+    "no rows": (lambda: one(1).trace(5), SourceError, "trace: the rows of source s are no table; found int."),
+    "source": (lambda: one(1).trace({"r": one(1)}), PlanError, "trace: no source 'r'; there are: s. Rows are tables by"),
 }  # fmt: skip
 
 
