@@ -38,11 +38,15 @@ TUNED = {
     "spark.sql.session.timeZone": "UTC",
     # a micro-batch commits only changes, not all state; a checkpoint can be continued with or without this
     CHANGELOG: "true",
+}
+"""Settings that make streamq faster; the user's ``config`` overrides them."""
+
+CLASSIC = {
     # Else PySpark tells the JVM the line that made each column, for its own errors: half the calls of a query's start. And
     # these columns are made at no line of the user's.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-"""Settings that make streamq faster; the user's ``config`` overrides them."""
+"""The same, of a session that is not one of Spark Connect, which cannot be changed once it has started."""
 
 EMBEDDED = {
     "spark.ui.enabled": "false",
@@ -112,7 +116,9 @@ def _classic_settings(master: str, worker: str, wanted: Mapping[str, str]) -> di
     For a local master they include tasks for its cores, the driver's memory and, without SPARK_CONF_DIR, quiet logging.
     SPARK_LOCAL_IP is set in the environment, unless the user has set it.
     """
-    settings = REQUIRED | TUNED | {"spark.pyspark.python": worker, "spark.pyspark.driver.python": sys.executable}
+    settings = (
+        REQUIRED | TUNED | CLASSIC | {"spark.pyspark.python": worker, "spark.pyspark.driver.python": sys.executable}
+    )
     if not is_local(master):
         return settings | dict(wanted)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

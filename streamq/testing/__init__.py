@@ -4,6 +4,11 @@ After the test framework of StreamInsight (DBTest 2010): queries and data with p
 held against the same query as SQL over histories. How to use it: ``docs/testing.md``.
 """
 
+from importlib.util import find_spec
+
+if missing := [package for package in ("duckdb", "hypothesis") if find_spec(package) is None]:
+    raise ImportError(f"streamq.testing needs {' and '.join(missing)}: pip install 'streamq[testing]'")
+
 from streamq.testing.case import Case
 from streamq.testing.difference import Difference, assert_same_history, same_history
 from streamq.testing.drawn_scenarios import concrete

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq import html
-from streamq.errors import PlanError, kind_of, nearest, sentence, warn
+from streamq.errors import PlanError, counted, kind_of, nearest, sentence, warn
 from streamq.operators import Source
 from streamq.pictures.panel_history import instant_label
 from streamq.plan.node import Node, number_sources
@@ -213,7 +213,8 @@ class Trace:
     def __repr__(self) -> str:
         batches = self.recording.batches
         counts = [sum(table.num_rows for table in batch.arrived.values()) for batch in batches]
-        lines = [f"trace of {sum(counts):,} rows in {len(batches) - 1:,} micro-batches, and the end of the input"]
+        size = f"{counted(sum(counts), 'row')} in {counted(len(batches) - 1, 'micro-batch', 'micro-batches')}"
+        lines = [f"trace of {size}, and the end of the input"]
         for one in self.recording.operators:
             changes = self.recording.change_counts(one.number)
             below = ", ".join(self.recording.operators[number].name for number in one.inputs)

@@ -111,3 +111,9 @@ def test_a_failing_case_is_saved_and_can_be_run_again(tmp_path: Path) -> None:
     wrong = pytest_in(tmp_path, "-q", "--streamq-seed=abc")
     assert (wrong.returncode, wrong.stdout) == (pytest.ExitCode.USAGE_ERROR, "")
     assert "ERROR: --streamq-seed=abc: a seed is a whole number" in wrong.stderr
+
+
+def test_without_its_packages_the_framework_says_what_to_install() -> None:
+    script = "import sys; sys.modules['duckdb'] = None; from streamq import testing"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines()[-1] == "ImportError: streamq.testing needs duckdb: pip install 'streamq[testing]'"
