@@ -263,7 +263,8 @@ class Stream(
         """Print the first ``n`` rows of the answer as a table; a notebook shows them as HTML.
 
         Instants are in UTC; years beyond 9999 or before 0 have a sign. Of a value longer than 500 characters the beginning is
-        shown, and its length. ``until`` as in :meth:`to_df`. Raises PlanError for a negative ``n``.
+        shown, and its length; control characters and line ends are escapes, as ``\\n``. ``until`` as in
+        :meth:`to_df`. Raises PlanError for a negative ``n``.
         """
         from streamq.run.answers import as_html, as_text
         from streamq.run.query import compute_answer
@@ -382,7 +383,7 @@ class Stream(
         return Quarantine(self, _stream_of_events, rows, until)
 
     def __repr__(self) -> str:
-        return f"Stream({self.schema.describe()})"
+        return f"Stream({self.schema!r})"
 
     def _repr_html_(self) -> str:
         """The columns and the logical plan, as a notebook shows them."""

@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "streamq"
 LAYERS = (
     (
         "streamq.errors",
+        "streamq.cell_texts",
         "streamq.choices",
         "streamq.html",
         "streamq.keywords",

@@ -67,8 +67,10 @@ class LevelComparison:
     def plot(self, title: str = "Levels of consistency") -> LevelBars:
         """Return a picture of the costs: bars for each level."""
         from streamq.pictures.level_bars import LevelBars
+        from streamq.pictures.svg_picture import check_title
 
-        return LevelBars(title, self.costs, self.table(), lambda wait: show_wait(wait, self.axis))
+        check_title(title, "plot")
+        return LevelBars(title or "", self.costs, self.table(), lambda wait: show_wait(wait, self.axis))
 
     def rows(self) -> list[list[Any]]:
         """Return the costs as they are shown, a list for each level."""

@@ -73,6 +73,20 @@ def style_sheet(scope: str) -> str:
     return "\n".join([*_shapes(scope), *_rules(scope, LIGHT), f"@media (prefers-color-scheme: dark) {{ {dark} }}"])
 
 
+def dark_rules(scope: str) -> str:
+    """Return rules for a picture with the id ``scope`` whose elements have the light colours as attributes.
+
+    Where dark is preferred, each colour is replaced by that of the dark palette.
+    """
+    names = ("ground", "text", "faint", "line")
+    pairs = [(getattr(LIGHT, name), getattr(DARK, name)) for name in names]
+    pairs += [(light, dark) for (_, light), (_, dark) in zip(LIGHT.keys, DARK.keys, strict=True)]
+    rules = " ".join(
+        f'#{scope} [{part}="{light}"] {{ {part}: {dark}; }}' for light, dark in pairs for part in ("fill", "stroke")
+    )
+    return f"@media (prefers-color-scheme: dark) {{ {rules} }}"
+
+
 def _shapes(scope: str) -> list[str]:
     """Return the rules that are the same in both schemes."""
     return [
@@ -110,4 +124,4 @@ def _rules(scope: str, palette: Palette) -> list[str]:
     return colours
 
 
-__all__ = ["DARK", "KEY_COLOURS", "LIGHT", "Palette", "colour_class", "style_sheet"]
+__all__ = ["DARK", "KEY_COLOURS", "LIGHT", "Palette", "colour_class", "dark_rules", "style_sheet"]

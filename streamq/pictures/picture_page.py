@@ -33,7 +33,7 @@ class Picture(SvgPicture):
     def __init__(self, title: str, histories: Sequence[PanelHistory], between: tuple[int, int] | None = None):
         """Draw ``histories`` from top to bottom; ``between``: the first and last instant of the axis, in ticks, None: all."""
         instants = np.concatenate([np.concatenate([h.starts, h.ends, np.array(h.ctis, np.int64)]) for h in histories])
-        low, high = section(instants) if between is None else between
+        low, high = section(instants, histories[0].axis) if between is None else between
         axis = TimeAxis(low, high, histories[0].axis, _gutter(histories), WIDTH - MARGIN)
         self._panels = [_panel(history, axis, histories) for history in histories]
         super().__init__(title, describe(self._panels))

@@ -20,6 +20,7 @@ from streamq.pictures.followed_events import MOST_ROWS, Changes, history_of_chan
 from streamq.pictures.panel_history import PanelHistory, answer_history
 from streamq.pictures.picture_page import Picture
 from streamq.pictures.step_chart import StepChart, number_columns, step_chart
+from streamq.pictures.svg_picture import check_title
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.own_names import carried_key, show_keys
@@ -47,8 +48,7 @@ def draw_query(
 ) -> Picture:
     """Return the picture of a query over the tables of its sources; the arguments are those of ``Stream.plot``."""
     check_word(output, (OutputForm.FINAL, OutputForm.CHANGELOG), "output", "plot")
-    if not isinstance(title, str | None):
-        raise PlanError(sentence("plot", "title is a text", f"found {title!r}"))
+    check_title(title, "plot")
     # equal queries have equal pictures, whatever numbers their unnamed sources have
     plan, names = number_sources(plan)
     numbered = {names[name]: table for name, table in tables.items() if name in names}
@@ -68,14 +68,15 @@ def chart_query(
     *,
     key: str | Sequence[str] | None,
     until: Instant | None,
-    title: str,
+    title: str | None,
 ) -> StepChart:
     """Return the chart of a query's answer; the arguments are those of ``Stream.chart``."""
+    check_title(title, "chart")
     keys = _KeyChoice.of(plan, key, "chart").for_schema(plan.schema)
     drawn = number_columns(plan.schema, columns, keys)
     answer = compute_answer(plan, tables, until, "chart")
-    history = answer_history(answer, title, plan.schema.axis, keys, has_points=_has_points(plan))
-    return step_chart(history, drawn, title)
+    history = answer_history(answer, title or "", plan.schema.axis, keys, has_points=_has_points(plan))
+    return step_chart(history, drawn, title or "")
 
 
 def _section(between: Any, axis: str) -> tuple[int, int] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
@@ -11,44 +13,58 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from streamq import html
+from streamq.cell_texts import with_escapes
 from streamq.errors import PlanError, SessionError, TypeMismatch, counted, sentence
-from streamq.markup import shortened_to_width
-from streamq.pictures.palette import LIGHT
-from streamq.pictures.panel_history import PanelHistory
+from streamq.markup import element, markup_text, shortened_to_width
+from streamq.pictures.palette import LIGHT, dark_rules
+from streamq.pictures.panel_history import PanelHistory, shown_value
+from streamq.pictures.svg_picture import folded, label_ids, named_elements
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import is_numeric
+from streamq.runtime.rendering import python_rows
 from streamq.time import INFINITY, TIMESTAMP, show_ticks
 
 MOST_STEPS_DRAWN = 20_000
 """The most events of a chart."""
 
+MOST_TABLE_ROWS = 800
+"""The most events in the table beside a chart."""
+
 TO_INSTALL = "pip install 'streamq[notebook]'"
 
 
 class StepChart:
-    """A chart of numbers over time; a notebook shows it as SVG, without the network.
+    """A chart of numbers over time; a notebook shows it as SVG, without the network, with its words and a table below it.
 
     ``spec`` is the chart in Vega-Lite, as data. ``altair`` is it as an Altair chart, to be changed. :meth:`save` writes it.
-    Showing and saving raise SessionError if Altair or vl-convert, of the extra ``notebook``, is not installed.
+    These raise SessionError if Altair or vl-convert, of the extra ``notebook``, is not installed; a notebook then shows the
+    words and the table, and what to install.
     """
 
-    def __init__(self, spec: dict[str, Any]):
+    def __init__(self, spec: dict[str, Any], table: str = ""):
+        """Draw ``spec``; ``table``: its events as HTML."""
         self.spec = spec
+        self._table = table
 
     @property
     def altair(self) -> Any:
         """The chart as an Altair chart."""
         try:
             import altair
-        except ImportError as error:
-            raise SessionError(sentence("chart", "Altair is not installed", "", TO_INSTALL)) from error
+        except ImportError:
+            raise SessionError(sentence("chart", "Altair is not installed", "", TO_INSTALL)) from None
         return altair.Chart.from_dict(self.spec)
 
     @cached_property
     def svg(self) -> str:
-        """The chart as an SVG element."""
-        svg: str = _vl_convert().vegalite_to_svg(self.spec)
-        return svg
+        """The chart as an SVG element, with a name and a description; its colours follow the reader's scheme, light or dark."""
+        drawn: str = _vl_convert().vegalite_to_svg(self.spec)
+        scope = f"streamq-{hashlib.sha256(f'{self!r}{drawn}'.encode()).hexdigest()[:10]}"
+        opening = f'<svg id="{scope}" role="img" aria-labelledby="{label_ids(scope)}" '
+        names = named_elements(scope, self.spec["title"] or "Numbers over time", self.spec["description"])
+        style = element("style", f"\n{dark_rules(scope)}\n")
+        return re.sub(r"\A<svg ([^>]*>)", lambda start: f"{opening}{start[1]}{names}{style}", drawn)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the chart to a file, SVG or PNG by the ending of its name, and return its path; PlanError for other endings."""
@@ -64,18 +80,23 @@ class StepChart:
         return file
 
     def _repr_html_(self) -> str:
-        return self.svg
+        description = [self.spec["description"]]
+        try:
+            return html.fragment(self.svg, folded(description, self._table))
+        except SessionError as error:
+            missing = element("p", markup_text(str(error)))
+            return html.fragment(html.lines(repr(self)), missing, folded(description, self._table))
 
     def __repr__(self) -> str:
-        return ": ".join(text for text in (self.spec["title"], self.spec["description"]) if text)
+        return with_escapes(": ".join(text for text in (self.spec["title"], self.spec["description"]) if text))
 
 
 def _vl_convert() -> Any:
     """Return the module that draws Vega-Lite charts; raise SessionError if it is not installed."""
     try:
         import vl_convert
-    except ImportError as error:
-        raise SessionError(sentence("chart", "vl-convert is not installed", "", TO_INSTALL)) from error
+    except ImportError:
+        raise SessionError(sentence("chart", "vl-convert is not installed", "", TO_INSTALL)) from None
     return vl_convert
 
 
@@ -121,9 +142,37 @@ def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> Ste
             "title": title,
             "description": f"{', '.join(columns)} over time; {counted(history.count, 'event')}{of_keys}.",
             "background": LIGHT.ground,
+            "config": _COLOURS,
             "vconcat": panels,
-        }
+        },
+        _table_of(history, columns),
     )
+
+
+_COLOURS = {
+    "axis": {
+        **{f"{part}Color": LIGHT.text for part in ("label", "title")},
+        **{f"{part}Color": LIGHT.faint for part in ("domain", "tick")},
+        "gridColor": LIGHT.line,
+    },
+    "legend": {"labelColor": LIGHT.text, "titleColor": LIGHT.text},
+    "title": {"color": LIGHT.text},
+    "view": {"stroke": LIGHT.line},
+}
+"""The colours of a chart beside those of keys; only colours of the palette have others where dark is preferred."""
+
+
+def _table_of(history: PanelHistory, columns: Sequence[str]) -> str:
+    """Return the events of a chart as an HTML table: keys, numbers and lifetimes, the first MOST_TABLE_ROWS of them."""
+    names = list(dict.fromkeys([*history.keys, *columns]))
+    rows = python_rows(history.payload.select(names).slice(0, MOST_TABLE_ROWS))
+    shown = [
+        [*map(shown_value, row.values()), *(history.instant(int(t)) for t in lifetime)]
+        for row, *lifetime in zip(rows, history.starts, history.ends, strict=False)
+    ]
+    left_out = history.count - len(shown)
+    more = element("div", f"... {left_out} more rows") if left_out else ""
+    return html.tabulated([*names, "start", "end"], shown, most=len(shown)) + more
 
 
 def run_numbers(history: PanelHistory, groups: Sequence[int]) -> list[int]:

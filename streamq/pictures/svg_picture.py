@@ -8,13 +8,38 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from streamq import html
+from streamq.cell_texts import with_escapes
 from streamq.errors import PlanError, sentence
 from streamq.markup import element, markup_text
 from streamq.pictures.palette import style_sheet
 
 WIDTH = 960.0
+
+
+def check_title(title: Any, verb: str) -> None:
+    """Raise PlanError, worded for ``verb``, for a title that is neither a text nor None."""
+    if not isinstance(title, str | None):
+        raise PlanError(sentence(verb, "title is a text", f"found {title!r}"))
+
+
+def label_ids(scope: str) -> str:
+    """Return the ids of the elements that name and describe the picture with the id ``scope``."""
+    return f"{scope}-title {scope}-desc"
+
+
+def named_elements(scope: str, title: str, words: str) -> str:
+    """Return the elements of a picture that name and describe it for those who do not see it."""
+    name, description = label_ids(scope).split()
+    return element("title", markup_text(title), id=name) + element("desc", markup_text(words), id=description)
+
+
+def folded(sentences: Sequence[str], tables: str) -> str:
+    """Return the words and the tables of a picture as HTML, folded until a reader opens them."""
+    words = "".join(element("p", markup_text(text)) for text in sentences)
+    return element("details", element("summary", "In words and as a table"), words, tables)
 
 
 class SvgPicture(ABC):
@@ -41,14 +66,13 @@ class SvgPicture(ABC):
         scope = f"streamq-{hashlib.sha256(f'{self.title}{words}{body}'.encode()).hexdigest()[:10]}"
         return element(
             "svg",
-            element("title", markup_text(self.title), id=f"{scope}-title"),
-            element("desc", markup_text(words), id=f"{scope}-desc"),
+            named_elements(scope, self.title, words),
             element("style", f"\n{style_sheet(scope)}\n"),
             body,
             xmlns="http://www.w3.org/2000/svg",
             id=scope,
             role="img",
-            aria_labelledby=f"{scope}-title {scope}-desc",
+            aria_labelledby=label_ids(scope),
             viewBox=f"0 0 {WIDTH:g} {height:g}",
             width="100%",
             style=f"max-width:{WIDTH:g}px",
@@ -57,9 +81,7 @@ class SvgPicture(ABC):
     @cached_property
     def html(self) -> str:
         """The picture as an element of a page: the SVG, and below it tables of all that it shows, folded."""
-        words = "".join(element("p", markup_text(text)) for text in self.description)
-        details = element("details", element("summary", "In words and as a table"), words, self._tables())
-        return html.fragment(self.svg, details)
+        return html.fragment(self.svg, folded(self.description, self._tables()))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the picture to a file, SVG or an HTML page by the ending of its name, and return its path.
@@ -82,7 +104,7 @@ class SvgPicture(ABC):
         return self.html
 
     def __repr__(self) -> str:
-        return "\n".join([self.title, *(f"  {text}" for text in self.description)])
+        return "\n".join([with_escapes(self.title), *(f"  {with_escapes(text)}" for text in self.description)])
 
 
-__all__ = ["WIDTH", "SvgPicture"]
+__all__ = ["WIDTH", "SvgPicture", "check_title", "folded", "label_ids", "named_elements"]

@@ -27,6 +27,11 @@ _STEPS = [
 _MONTHS = (1, 2, 3, 6, *(12 * years for years in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)))
 """The distances of marks on a timestamp axis, in months."""
 
+CALENDAR = tuple(
+    (moment - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1) for moment in (dt.datetime.min, dt.datetime.max)
+)
+"""The first and the last instant of the years 1 to 9999, in ticks."""
+
 MARKS = 10
 """The most marks of an axis, but for one."""
 
@@ -72,7 +77,7 @@ class TimeAxis:
     @property
     def _is_in_calendar(self) -> bool:
         """True if a Python datetime can hold both ends."""
-        return all(not show_ticks(t, TIMESTAMP).endswith(" us") for t in (self.low, self.high))
+        return CALENDAR[0] <= self.low and self.high <= CALENDAR[1]
 
     def _calendar_marks(self) -> Iterator[TimeMark]:
         """Yield the marks of a timestamp axis."""
@@ -125,8 +130,11 @@ def _time_label(time: str, step: int) -> str:
     return time[:8] if step >= SECOND else time.rstrip("0").rstrip(".")
 
 
-def section(instants: Ints) -> tuple[int, int]:
-    """Return the least and the greatest finite instant, with a small margin; (0, 1) if there is none."""
+def section(instants: Ints, kind: str) -> tuple[int, int]:
+    """Return the least and the greatest finite instant, with a small margin; (0, 1) if there is none.
+
+    The margin does not leave the calendar if both instants of an axis of timestamps, by its ``kind``, are in it.
+    """
     finite = instants[(instants != INFINITY) & (instants != MINUS_INFINITY)]
     if not len(finite):
         return 0, 1
@@ -134,8 +142,10 @@ def section(instants: Ints) -> tuple[int, int]:
     margin = max(1, (high - low) // 50) if high - low > 40 else 0 if high > low else 1
     # ends that are round numbers are easier to read in the description
     unit = 10 ** (len(str(margin)) - 1)
+    in_calendar = kind == TIMESTAMP and CALENDAR[0] <= low and high <= CALENDAR[1]
+    first, last = CALENDAR if in_calendar else (MINUS_INFINITY + 1, INFINITY - 1)
     low, high = low - margin, high + margin
-    return max(MINUS_INFINITY + 1, low - low % unit), min(INFINITY - 1, high - high % -unit)
+    return max(first, low - low % unit), min(last, high - high % -unit)
 
 
 __all__ = ["TimeAxis", "TimeMark", "section"]

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
+from streamq.cell_texts import with_escapes
 from streamq.errors import AmbiguousColumn, PlanError, sentence, unknown_column
 from streamq.plan.spark_types import wider
 from streamq.time import TIMESTAMP
@@ -96,19 +97,25 @@ class Schema:
 
     def describe(self) -> str:
         """Return the schema as text, such as ``zone string, fare double; interval on timestamp``."""
-        return ", ".join(f"{f.name} {f.type.simpleString()}" for f in self.fields) + f"; {self.shape} on {self.axis}"
+        columns = ", ".join(f"{f.name} {f.type.simpleString()}" for f in self.fields)
+        return f"{columns or 'no columns'}; {self.shape} on {self.axis}"
+
+    def __repr__(self) -> str:
+        return with_escapes(self.describe())
 
 
 def check_names(names: Iterable[Any], verb: str) -> None:
     """Raise AmbiguousColumn for two payload columns of one name, whatever their case, and PlanError for an illegal name.
 
-    Illegal are the lifetime's names, names that begin with two underscores, that of the folders of a late sink, and what is no
-    string.
+    Illegal are the lifetime's names, names that begin with two underscores, that of the folders of a late sink, names that
+    cannot be encoded, and what is no string.
     """
     seen: dict[str, str] = {}
     for name in names:
         if not isinstance(name, str):
             raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}"))
+        if re.search("[\ud800-\udfff]", name):
+            raise PlanError(sentence(verb, "a column name with half a surrogate pair", f"found {name!r}"))
         if name.lower() in RESERVED:
             raise PlanError(
                 sentence(

@@ -7,15 +7,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamq import html
+from streamq.cell_texts import shortened_value, with_escapes
 from streamq.plan.schema import Schema
 from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
-WIDEST = 500
-"""The characters of a value that a table as text shows."""
 
 
 def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
@@ -85,7 +83,8 @@ def as_text(table: pa.Table, n: int) -> str:
     The first line has the names; a last line counts the rows that are left out.
     Instants and dates outside the years 1 to 9999 have a sign: ``+10000-01-01``.
     """
-    names, rows = table.column_names, [[_cell(value) for value in row] for row in _first_rows(table, n)]
+    names = [with_escapes(name) for name in table.column_names]
+    rows = [[_cell(value) for value in row] for row in _first_rows(table, n)]
     widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
     lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
     return "\n".join([*lines, *_left_out(table, n)])
@@ -94,7 +93,8 @@ def as_text(table: pa.Table, n: int) -> str:
 def as_html(table: pa.Table, n: int) -> str:
     """Return the first ``n`` rows as an HTML table, with the values of :func:`as_text`."""
     rows = [[v if isinstance(v, int | float | Decimal) else _cell(v) for v in row] for row in _first_rows(table, n)]
-    return html.fragment(html.tabulated(table.column_names, rows, most=n), *_left_out(table, n))
+    names = [with_escapes(name) for name in table.column_names]
+    return html.fragment(html.tabulated(names, rows, most=n), *_left_out(table, n))
 
 
 def _first_rows(table: pa.Table, n: int) -> list[list[Any]]:
@@ -116,12 +116,11 @@ def _left_out(table: pa.Table, n: int) -> list[str]:
 def _cell(value: Any) -> str:
     """Return a value as the text of a table's cell: NULL for None, an instant without its zone and its fraction without zeros.
 
-    Of a text longer than WIDEST the beginning is shown, and its length.
+    Of a text longer than WIDEST the beginning is shown, and its length; control characters are escapes.
     """
     if value is None:
         return "NULL"
     if isinstance(value, dt.datetime):
         text = value.replace(tzinfo=None).isoformat(" ")
         return text.rstrip("0") if "." in text else text
-    text = str(value)
-    return text if len(text) <= WIDEST else f"{text[:WIDEST]}… ({len(text):,} characters)"
+    return shortened_value(str(value))

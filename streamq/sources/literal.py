@@ -87,7 +87,6 @@ def events(
     fields = table_fields(table)
     axis = axis_of(fields, ("start",), "events")
     policy = source_policy("events", axis, progress, late, invalid, explicit_by_default=True)
-    check_names([f.name for f in fields if f.name not in ("kind", "start", "end", "new_end")], "events")
     label = source_name(name)
     if is_physical:
         return Stream(Physical(label, fields, "kind", "start", "end", "new_end", policy=policy), {label: table})
@@ -117,10 +116,13 @@ def _literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
         columns["new_end"] = _time_column([i.new_end for i in items], axis)
     types = dict(schema or {})
     payloads = [dict(i.payload) for i in items]
-    for name in dict.fromkeys([*(n for payload in payloads for n in payload), *types]):
+    names = dict.fromkeys([*(n for payload in payloads for n in payload), *types])
+    for name in names:
         if name in columns or name in ("kind", "new_end"):
             wrong = f"a payload column called {name!r}"
             raise SourceError(sentence("events", wrong, "that is the item's own", "Give it another name."))
+    check_names(names, "events")
+    for name in names:
         columns[name] = _payload_column(name, [payload.get(name) for payload in payloads], types.get(name))
     return pa.table(columns), is_physical
 
@@ -173,8 +175,8 @@ def _time_column(times: list[Time], axis: pa.DataType) -> pa.Array:
 def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.Array:
     """Return the values of a payload column as an array of ``spark_type``; None: of the type that follows from the values.
 
-    Raises SourceError if the values do not fit the type or have several types, or if all are NULL and there is no type; and
-    TypeMismatch if there is no type of that name.
+    Raises SourceError if the values do not fit the type or have several types, if a text has half a surrogate pair, or if all are
+    NULL and there is no type; and TypeMismatch if there is no type of that name.
     """
     import pyarrow as pa
 
@@ -186,6 +188,9 @@ def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.
         wrong = f"column {name!r} holds an integer beyond 64 bits"
         hint = f"Give it a type: schema={{{name!r}: 'decimal(38,0)'}}, and decimal.Decimal values."
         raise SourceError(sentence("events", wrong, "", hint)) from error
+    except UnicodeEncodeError as error:
+        wrong = f"column {name!r} holds a text with half a surrogate pair"
+        raise SourceError(sentence("events", wrong, f"found {error.object[error.start]!r}")) from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise SourceError(sentence("events", f"column {name!r} mixes types", str(error).splitlines()[0])) from error
     if pa.types.is_null(column.type):

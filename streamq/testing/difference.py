@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamq import html
+from streamq.cell_texts import shortened_value, with_escapes
 from streamq.keywords import check_keywords
 from streamq.testing.answers import answer_table
 from streamq.testing.history import history
@@ -36,10 +37,10 @@ class Difference:
     columns: str = ""
     axis: str = INTEGER
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Return the columns that differ or, for missing and extra rows, their number and the first SHOWN as timelines."""
         if self.columns:
-            return f"the histories have different columns: {self.columns}"
+            return f"the histories have different columns: {with_escapes(self.columns)}"
         axis = Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]], self.axis)
         lines: list[str] = []
         sides = (
@@ -68,7 +69,8 @@ class Difference:
         return html.fragment(html.tabulated(("", "lifetime", *self.names[2:]), rows, counts, named=True))
 
     def _line(self, row: Row, axis: Axis) -> str:
-        payload = ", ".join(f"{name}={value!r}" for name, value in zip(self.names[2:], row[2:], strict=True))
+        named = zip(map(with_escapes, self.names[2:]), row[2:], strict=True)
+        payload = ", ".join(f"{name}={_quoted(value)}" for name, value in named)
         return f"{axis.draw(row[0], row[1])} {axis.label(row[0], row[1])}  {payload}".rstrip()
 
 
@@ -195,6 +197,11 @@ def _near(a: Row, b: Row, tolerance: float) -> bool:
             if not abs(x - y) <= tolerance * max(1.0, abs(x), abs(y)) or math.isinf(x) or math.isinf(y):
                 return False
     return True
+
+
+def _quoted(value: Any) -> str:
+    """Return a value as Python writes it, shortened as in a table."""
+    return shortened_value(value, repr) if isinstance(value, str) else shortened_value(repr(value))
 
 
 def _order(row: Row) -> tuple[Any, ...]:

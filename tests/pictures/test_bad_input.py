@@ -93,6 +93,8 @@ ERRORS: dict[str, tuple[Any, type[StreamqError], str]] = {
     "key": (lambda: one(booth=1).plot(key="boot"), UnknownColumn, "plot: no column 'boot'; there are: booth. Did you"),
     "output": (lambda: one().plot(output="upsert"), PlanError, "plot: output is 'final' or 'changelog'; found 'upsert'"),
     "between": (lambda: one().plot(between=(7, 5)), PlanError, "plot: between is a pair of instants, the first before"),
+    "title": (lambda: one(v=1).plot(title=3), PlanError, "plot: title is a text; found 3."),
+    "title of a chart": (lambda: one(v=1).chart(title=3), PlanError, "chart: title is a text; found 3."),
     "no pair": (lambda: one().plot(between=7), PlanError, "plot: between is a pair of instants; found 7."),
     "no event": (lambda: sq.events([(7, 5, {})]).plot(), InvalidEvent, "a row is no event: end not after start"),
     "failed": (lambda: one(v=1).select(x=inverse_of_zero("v")).plot(), ModuleFailed, "ZeroDivisionError"),

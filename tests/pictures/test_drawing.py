@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
+import re
 from collections import Counter
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -22,7 +24,7 @@ from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory
 from streamq.pictures.time_axis import TimeAxis, section
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.stream import Stream
-from streamq.time import INFINITY
+from streamq.time import INFINITY, TIMESTAMP, instant_ticks
 from tests.pictures.drawn import SVG, parsed_svg, physical_rows, table_rows
 
 SEEDS = range(25)
@@ -117,7 +119,7 @@ def random_history(seed: int) -> PanelHistory:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bars_lie_where_lifetimes_are_and_never_overlap(seed: int) -> None:
     history = random_history(seed)
-    low, high = section(np.concatenate([history.starts, history.ends]))
+    low, high = section(np.concatenate([history.starts, history.ends]), "integer")
     axis = TimeAxis(low, high, "integer", 100.0, 900.0)
     _, groups = history.key_groups
     chart = bar_chart(history, axis, groups.tolist())
@@ -190,6 +192,31 @@ def test_a_picture_is_an_image_with_a_title_and_a_description_and_equal_ones_are
     assert all(rule.strip().startswith(f"#{identity} ") for rule in rules if rule.strip())
     assert counted(stream_of(3)).plot().html == picture.html
     assert counted(stream_of(3)).plot(title="other").svg.count(identity) == 0
+
+
+@pytest.mark.parametrize(
+    "lifetimes",
+    [
+        [(dt.datetime(2024, 1, 1), dt.datetime(9999, 12, 31))],
+        [(dt.datetime(9999, 12, 30), dt.datetime(9999, 12, 31, 23, 59, 59, 999999))],
+        [(dt.datetime(1, 1, 1), None)],
+        [(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31))],
+        [(dt.datetime(9999, 12, 31, 23, 59, 59, 999999), None)],
+    ],
+)
+def test_the_margins_of_an_axis_of_timestamps_stay_in_the_calendar(
+    lifetimes: list[tuple[dt.datetime, dt.datetime | None]],
+) -> None:
+    picture = sq.events([(*lifetime, {"v": 1}) for lifetime in lifetimes], name="s").plot()
+    texts = [*picture.description, *(text.text or "" for text in parsed_svg(picture).iter(f"{SVG}text"))]
+    assert not [text for text in texts if re.search(r"\d us|\d\u2009\d", text)]
+    instants = np.array([instant_ticks(t, TIMESTAMP) for lifetime in lifetimes for t in lifetime if t])
+    low, high = section(instants, TIMESTAMP)
+    marks = TimeAxis(low, high, TIMESTAMP, 0, 900).marks()
+    assert low <= instants.min() and instants.max() <= high and low < high and marks
+    assert all(low <= mark.at <= high and re.match(r"\d{2,4}[-:\d.]*$", mark.label) for mark in marks)
+    beyond = section(np.append(instants, 2**60), TIMESTAMP)
+    assert beyond[1] > 2**60, "data beyond the calendar has its margins"
 
 
 def luminance(colour: str) -> float:

@@ -6,12 +6,17 @@ import sys
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
+from IPython.core.formatters import DisplayFormatter
 
 import streamq as sq
 from streamq.errors import PlanError, SessionError, TypeMismatch, UnknownColumn
+from streamq.pictures.palette import DARK, LIGHT
+from streamq.pictures.step_chart import MOST_TABLE_ROWS, StepChart
+from tests.pictures.drawn import SVG
 
 LOADS = [
     *[(1, 4, "a", 2.0), (4, 6, "a", 5.0), (8, 9, "a", 1.0)],
@@ -74,7 +79,7 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
 @pytest.mark.slow
 def test_a_chart_is_drawn_without_the_network_and_saved(tmp_path: Path) -> None:
     chart = loads().chart(key="k", title="The load")
-    assert chart._repr_html_().startswith("<svg") and ">The load<" in chart.svg
+    assert chart.svg in chart._repr_html_() and ">The load<" in chart.svg
     assert chart.save(tmp_path / "p.svg").read_text(encoding="utf-8") == f"{chart.svg}\n"
     assert chart.save(tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     assert chart.altair.to_dict()["title"] == chart.spec["title"]
@@ -88,5 +93,44 @@ def test_without_altair_and_vl_convert_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(SessionError, match=r"chart: Altair is not installed. pip install 'streamq\[notebook\]'"):
         chart.altair
-    with pytest.raises(SessionError, match=r"chart: vl-convert is not installed. pip install 'streamq\[notebook\]'"):
+    with pytest.raises(
+        SessionError, match=r"chart: vl-convert is not installed. pip install 'streamq\[notebook\]'"
+    ) as error:
         chart.save(tmp_path / "p.svg")
+    assert error.value.__suppress_context__
+    shown, _ = DisplayFormatter().format(chart)
+    page = ElementTree.fromstring(shown["text/html"])
+    assert page.findtext("pre") == repr(chart) == shown["text/plain"]
+    assert page.findtext("p") == str(error.value)
+    assert len(page.findall(".//tbody/tr")) == len(LOADS)
+
+
+@pytest.mark.slow
+def test_a_chart_is_an_image_with_a_name_and_a_description_in_light_and_dark() -> None:
+    chart = loads().chart(key="k")
+    svg = ElementTree.fromstring(chart.svg)
+    identity = svg.get("id")
+    assert identity is not None and svg.get("role") == "img"
+    labels = {element.get("id"): element.text for element in svg if element.get("id")}
+    assert labels == {f"{identity}-title": "Numbers over time", f"{identity}-desc": repr(chart)}
+    assert svg.get("aria-labelledby") == " ".join(labels)
+    colours = {e.get(part) for e in svg.iter() for part in ("fill", "stroke")} - {None, "none", "transparent"}
+    rules = svg.findtext(f"{SVG}style") or ""
+    for colour in colours:
+        assert f'#{identity} [fill="{colour}"] {{' in rules and f'#{identity} [stroke="{colour}"] {{' in rules
+    assert {LIGHT.text, LIGHT.line, LIGHT.ground} <= colours and DARK.text in rules
+
+
+def test_the_table_beside_a_chart_has_its_events_the_first_of_many() -> None:
+    def cells(chart: StepChart) -> list[list[str]]:
+        page = ElementTree.fromstring(f"<div>{chart._table}</div>")
+        return [[cell.text or "" for cell in row] for row in page.iter("tr")]
+
+    chart = sq.events([(1, None, {"k": "<a>", "v": 2.5, "w": 1}), (3, 4, {"k": None, "v": None, "w": 1})]).chart(
+        "v", key="k"
+    )
+    assert cells(chart) == [["k", "v", "start", "end"], ["<a>", "2.5", "1", "inf"], ["NULL", "NULL", "3", "4"]]
+    many = sq.points(
+        pa.table({"at": range(MOST_TABLE_ROWS + 2), "v": range(MOST_TABLE_ROWS + 2)}), time="at", name="s"
+    ).chart()
+    assert len(cells(many)) == 1 + MOST_TABLE_ROWS and "... 2 more rows" in many._table

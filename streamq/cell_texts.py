@@ -1,0 +1,31 @@
+"""Texts of values and names in tables and sentences: no character controls a terminal, and a long value is shortened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+WIDEST = 500
+"""The characters of a value that a table as text shows."""
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""What moves the cursor, ends a line or controls a terminal, and halves of surrogate pairs, which cannot be printed."""
+
+
+def with_escapes(text: str) -> str:
+    r"""Return a text with the escapes of Python's literals in the place of control characters and line ends.
+
+    >>> print(with_escapes("a\tb\x1b[31m"))
+    a\tb\x1b[31m
+    """
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def shortened_value(text: str, written: Callable[[str], str] = with_escapes) -> str:
+    """Return the text of a value as ``written`` shows it; of one longer than WIDEST the beginning, with its length behind."""
+    if len(text) <= WIDEST:
+        return written(text)
+    return f"{written(text[:WIDEST])}… ({len(text):,} characters)"
+
+
+__all__ = ["WIDEST", "shortened_value", "with_escapes"]
