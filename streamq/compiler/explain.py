@@ -48,6 +48,11 @@ CTI_GUIDE = (
     "A CTI is the time before which nothing changes any more: c is that of the sources, an operator may be behind it."
 )
 
+STAGES_GUIDE = (
+    "In the details: keeps, the state that stays from one micro-batch to the next; reads, the part of it that a micro-batch "
+    "reads; CTI, the time before which the operator's result no longer changes; final, its rows that no longer change."
+)
+
 _fragments = itertools.count(1)
 
 SHOWN = 2
@@ -120,6 +125,12 @@ def _sources(plan: Results) -> str:
 def print_explanation(written: Callable[[str], str], format: str) -> None:
     """Print what ``written`` returns for a format; instead of text, a notebook shows the HTML."""
     html.print_or_display(written(format), lambda: written("fragment"), rich=format == "text")
+
+
+def state_section(state: str, reason: str) -> Section:
+    """Return the part that shows the state of a run, with the error or the reason why it is over, if there is one."""
+    first, *rest = f"{state}: {reason}".split("\n") if reason else [state]
+    return Section("state", "state of the run", [first, *rest], {"state": state, "reason": reason or None})
 
 
 def explain_sections(
@@ -307,8 +318,9 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
 def _physical_part(plan: Results, options: Options, expected: Expected | None, measured: Measured) -> Section:
     """Return the part on the run: outputs, their level of consistency, the policies of sources, and the stages.
 
-    Each stage is shown with its buckets, baskets and their bound, what opens these, the cost, CTI rule and finality, and with
-    what it keeps for good, the rows that it takes and keeps if input is expected, and those of a run if they are measured.
+    Each stage is shown with its buckets, its state and the bound of it, the part of it that is read, the cost, CTI rule and
+    finality, and with what it keeps for good, the rows that it takes and keeps if input is expected, and those of a run if they
+    are measured.
     """
     from streamq.compiler.stages import compile_stages
 
@@ -319,7 +331,8 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None, m
     lines += [_savings(program, plan, options)] * several
     lines.append(f"consistency: {_level(options, program.axis)}")
     lines += [f"  {line}" for line in read_statements(HeldRows).state.lines() if options.level.block != 0]
-    lines += [_source_line(r.source, program.axis) for r in program.sources if r.source]
+    for source in (r.source for r in program.sources if r.source):
+        lines += [_source_line(source, program.axis), *_indented(measured.sources.get(source.shown_name(), ()))]
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
     # operators over one stream are one whatever its policy, which their plan therefore has not
     lags = {r.source.table: r.source.policy.progress.lag for r in program.sources if r.source}
@@ -332,14 +345,18 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None, m
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]
             lines.append(f"  {title}")
-            lines += [f"    {line}" for line in (*rest, f"state: {hosted.name}")]
-            if hosted.name in measured.operators:
-                lines.append(f"    {measured.operators[hosted.name]}")
+            lines += [f"    {line}" for line in (*rest, f"name of its state: {hosted.name}")]
+            lines += [f"  {line}" for line in _indented(measured.operators.get(hosted.name, ()))]
             node = program.nodes.get(program.relations[hosted.name].number)
             if expected is not None and node is not None:
                 lines.append(f"    {cost_line(node, rates, expected, lags, forms[hosted.name])}")
     graph = partial(stage_graph, "stages", program, frames, measured)
-    return Section("physical", "stages", lines, lines, graph=graph)
+    return Section("physical", "stages", lines, lines, graph=graph, guide=STAGES_GUIDE)
+
+
+def _indented(measurements: tuple[str, ...]) -> list[str]:
+    """Return the measurements of a source or an operator as one indented line, or as none."""
+    return [f"  {'; '.join(measurements)}"] if measurements else []
 
 
 def _savings(program: StagedPlan, plan: Results, options: Options) -> str:
@@ -386,4 +403,4 @@ def _level(options: Options, axis: str) -> str:
     return f"level ({'; '.join(filter(None, [blocked, forgotten]))})"
 
 
-__all__ = ["FORMATS", "MODES", "Section", "explain", "explain_sections", "print_explanation"]
+__all__ = ["FORMATS", "MODES", "Section", "explain", "explain_sections", "print_explanation", "state_section"]

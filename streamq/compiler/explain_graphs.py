@@ -62,7 +62,11 @@ def stage_graph(title: str, program: StagedPlan, frames: Sequence[str], measured
     last = 2 * len(program.stages) + 1
     boxes = [
         OperatorBox(
-            name=f"s{number}", kind=OperatorBoxKind.SOURCE, title=relation.source.title, text=relation.source.detail()
+            name=f"s{number}",
+            kind=OperatorBoxKind.SOURCE,
+            title=relation.source.title,
+            text=relation.source.detail(),
+            measured=measured.sources.get(relation.source.shown_name(), ()),
         )
         for number, relation in enumerate(program.sources)
         if relation.source is not None
@@ -90,14 +94,14 @@ def stage_graph(title: str, program: StagedPlan, frames: Sequence[str], measured
         for hosted in stage.hosted:
             operator, *details = program.titles[hosted.name]
             title, text = _split(operator, program.nodes.get(hosted.number))
-            so_far = measured.operators.get(hosted.name, "")
             boxes.append(
                 OperatorBox(
                     name=names[hosted.name],
                     kind=OperatorBoxKind.STATE,
                     title=title,
-                    text=f"{text}; {so_far}" if so_far else text,
-                    details=(*([so_far] if so_far else []), *details),
+                    text=text,
+                    details=tuple(details),
+                    measured=measured.operators.get(hosted.name, ()),
                     mark="slowest stage" if measured.is_slowest(stage.number) else "",
                     band=2 * stage.number + 1,
                 )

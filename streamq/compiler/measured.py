@@ -1,4 +1,4 @@
-"""Measurements of a run, as explain shows them: the rows and state of its operators, and the time of its stages."""
+"""Measurements of a run, as explain shows them: rows of its sources, rows and state of operators, and the time of stages."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from streamq.choices import CountReason
 from streamq.compiler.staged_plan import StagedPlan
+from streamq.errors import counted
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows and state of operators as text, by kernel, and the times of stages in milliseconds, by number."""
+    """Lines on the rows and state of operators, by kernel, the times of stages in milliseconds, by number, and lines on sources.
 
-    operators: Mapping[str, str] = field(default_factory=dict)
+    The lines on a source, by its name, have its rows so far, and those of them that were late, invalid or repeated, if any were.
+    """
+
+    operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     times: Mapping[int, float] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of_metrics(cls, metrics: Mapping[str, Any], program: StagedPlan) -> Measured:
@@ -25,10 +31,10 @@ class Measured:
                 times[stage.number] = float(own["time_ms"])
             for hosted, fields in zip(stage.hosted, own["operators"], strict=True):
                 operators[hosted.name] = (
-                    f"so far: {fields['inserted']:,} rows inserted, {fields['retracted']:,} retracted; "
-                    f"state: {fields['state_rows']:,} rows, {fields['state_bytes']:,} bytes"
+                    f"so far: {counted(fields['inserted'], 'row')} inserted, {fields['retracted']:,} retracted",
+                    f"state: {counted(fields['state_rows'], 'row')}, {counted(fields['state_bytes'], 'byte')}",
                 )
-        return cls(operators, times)
+        return cls(operators, times, {name: _source_lines(fields) for name, fields in metrics["sources"].items()})
 
     def frame(self, stage: int) -> str:
         """Return what follows a stage's title: its time, and whether no other took longer; "" if there is none."""
@@ -40,6 +46,21 @@ class Measured:
     def is_slowest(self, stage: int) -> bool:
         """Return True if there are several stages, and none took longer."""
         return self.frame(stage).endswith("the slowest")
+
+
+NOT_USED = {
+    CountReason.DROPPED: "late and dropped",
+    CountReason.ADJUSTED: "late and adjusted",
+    CountReason.INVALID: "invalid",
+    CountReason.DUPLICATES: "repeated",
+}
+"""The words for a source's rows that were not used, or not as they came."""
+
+
+def _source_lines(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the lines on a source from its metrics: its rows, and those that were not used, or not as they came."""
+    odd = [f"{fields[reason]:,} {words}" for reason, words in NOT_USED.items() if fields.get(reason)]
+    return f"so far: {counted(fields['rows'], 'row')}", *([f"of these {'; '.join(odd)}"] if odd else [])
 
 
 UNMEASURED = Measured()

@@ -21,8 +21,14 @@ PADDING, MARGIN, FRAME, FRAME_TITLE = 10.0, 12.0, 12.0, 16.0
 LAYER_GAP, FRAMED_GAP = 34.0, 56.0
 """The room between two layers, without frames and with them."""
 
-WIDEST, WIDEST_MARK, MOST_LINES = 44, 50, 3
-"""The greatest number of characters in a line of a box and of its mark, and of lines of each; what is cut is in its details."""
+WIDEST, WIDEST_MARK, WIDEST_MEASURED, MOST_LINES = 44, 50, 54, 3
+"""The greatest number of characters in a line of a box, of its mark and of its measurements, and of lines of the first two.
+
+What is cut is in the details of the box; measurements are not cut.
+"""
+
+TIME_GUIDE = "Time is measured for a whole stage, because Spark times tasks and not operators."
+"""How to read the times of a run."""
 
 STYLE = """
   .streamq svg.plan { max-width: 100%; height: auto; }
@@ -61,7 +67,8 @@ class OperatorBoxKind(StrEnum):
 class OperatorBox:
     """A node of a graph: its title, the rest of its line, and its details, which a click shows.
 
-    ``mark``: why it is highlighted, such as the rule that made it; "" if it is not. ``band``: the number of its frame.
+    ``mark``: why it is highlighted, such as the rule that made it; "" if it is not. ``measured``: the numbers of a run, which are
+    shown uncut. ``band``: the number of its frame.
     """
 
     name: str
@@ -70,12 +77,28 @@ class OperatorBox:
     text: str = ""
     details: tuple[str, ...] = ()
     mark: str = ""
+    measured: tuple[str, ...] = ()
     band: int = 0
 
     @property
+    def line(self) -> str:
+        """The title and the rest of the line."""
+        return f"{self.title} {self.text}".strip()
+
+    @property
+    def in_words(self) -> str:
+        """The line, and the numbers of a run if there are any, as one line."""
+        return "; ".join([self.line, *self.measured])
+
+    @property
+    def all_details(self) -> tuple[str, ...]:
+        """The numbers of a run, and the details."""
+        return *self.measured, *self.details
+
+    @property
     def lines(self) -> list[str]:
-        """The lines below the title, cut to what a box has room for."""
-        return _wrapped(self.text, WIDEST)
+        """The lines below the title: the text, cut to what a box has room for, and the numbers of a run."""
+        return [*_wrapped(self.text, WIDEST), *(line for text in self.measured for line in wrap(text, WIDEST_MEASURED))]
 
     @property
     def mark_lines(self) -> list[str]:
@@ -118,7 +141,7 @@ class PlanGraph:
         boxes = "".join(self._box(box, layout, left, top) for box in self.boxes)
         width, height = layout.width + 2 * left, layout.height + 2 * top
         words = f"{len(self.boxes)} operators, from sources at the top to the result below: " + "; ".join(
-            f"{box.title} {box.text}".strip() for box in self.boxes
+            box.in_words for box in self.boxes
         )
         return element(
             "svg",
@@ -145,6 +168,7 @@ class PlanGraph:
         )
         said += ["Orange: why stands in the box."] * any(box.mark for box in self.boxes)
         said += ["A dashed frame: a stage, in which each bucket of keys runs by itself."] * bool(self.frames)
+        said += [TIME_GUIDE] * any(box.measured for box in self.boxes)
         return " ".join([*said, "Click a box for its details."])
 
     @property
@@ -153,9 +177,9 @@ class PlanGraph:
         return "".join(
             element(
                 "div",
-                element("h2", markup_text(f"{box.title} {box.text}".strip())),
+                element("h2", markup_text(box.line)),
                 element(
-                    "pre", markup_text("\n".join(line for line in (box.mark, *box.details) if line) or "stateless")
+                    "pre", markup_text("\n".join(line for line in (box.mark, *box.all_details) if line) or "stateless")
                 ),
                 class_="about",
                 id=f"{self.id}-{box.name}",
@@ -172,7 +196,7 @@ class PlanGraph:
         titles = dict(self.frames)
         lines = ["flowchart TD"]
         for band, boxes in sorted(by_band.items()):
-            shown = [f'  {box.name}["{_quoted(f"{box.title} {box.text}".strip())}"]' for box in boxes]
+            shown = [f'  {box.name}["{_quoted(box.in_words)}"]' for box in boxes]
             if band in titles:
                 shown = [f'  subgraph band{band}["{_quoted(titles[band])}"]', *shown, "  end"]
             lines += shown
@@ -199,7 +223,7 @@ class PlanGraph:
             element("text", markup_text(text), x=x + PADDING, y=first + LINE * number, class_=kind)
             for number, (text, kind) in enumerate(rows)
         ]
-        whole = element("title", markup_text("\n".join([f"{box.title} {box.text}".strip(), *box.details])))
+        whole = element("title", markup_text("\n".join([box.line, *box.all_details])))
         rectangle = element("rect", x=x, y=y, width=width, height=height, rx=6)
         kind = f"{box.kind} marked" if box.mark else str(box.kind)
         return element("a", whole, rectangle, *texts, href=f"#{self.id}-{box.name}", class_=kind)
@@ -228,4 +252,4 @@ def _quoted(text: str) -> str:
     return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
 
 
-__all__ = ["STYLE", "OperatorBox", "OperatorBoxKind", "PlanGraph"]
+__all__ = ["STYLE", "TIME_GUIDE", "OperatorBox", "OperatorBoxKind", "PlanGraph"]

@@ -259,7 +259,11 @@ class _Compiler:
         lines = (
             f"ingress of {source.shown_name()}: {ingress.title}",
             *kernel_lines(statements_of(source), ingress.kernel.progress_rule.cti.shown(), source.growth),
-            *((f"judged here: {reason}",) if (reason := self.strategy.judging[source.table].reason) else ()),
+            *(
+                (f"late rows are judged here: {reason}",)
+                if (reason := self.strategy.judging[source.table].reason)
+                else ()
+            ),
         )
         items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), (LE, *ingress.columns))
         port = Port(

@@ -89,12 +89,12 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
     if options.late_output:
         return "late rows are an output"
     if len(ways) > 1:
-        return "it is read several times"
+        return "the source is read several times"
     (way,) = ways
     if not way.has_state:
-        return "no kernel reads it"
+        return "no operator with state reads the source"
     if way.reads_judged_rows:
-        return "windows of several sizes read it"
+        return "windows of several sizes read the source"
     keeps_order = _drops_what_is_late(source) and way.moves_alike and way.window is None
     if way.changes_rows and not keeps_order:
         return "rows are judged before they are moved, or become several"

@@ -67,7 +67,7 @@ class WindowAggregate(MemberOperator):
         asleep: with early=True all its events, of which none are condensed; mergeable, counted: parts, the rows in a window that
         is due, and those of its group in one that is corrected (all of them in each micro-batch where a value reads an end that
         may still move)
-    Cost: members, condensed, asleep: O(n log n) in the events opened and their windows not final; by value: and in the events
+    Cost: members, condensed, asleep: O(n log n) in the events read and their windows not final; by value: and in the events
         that these rows stand for, of which no more is read; members: collect and
         time_weighted_avg have a copy of each member in each of its windows; mergeable: a merge of the partial results in a window
         that is reported, of points in many hops that of O(log n) blocks; counted: a merge of them, and a sort of the values in it

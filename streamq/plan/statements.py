@@ -1,7 +1,7 @@
-"""The statements of an operator: its CTI, when its rows are final, what it keeps, what opens that, and the cost.
+"""The statements of an operator: its CTI, when its rows are final, what it keeps, the part that it reads, and the cost.
 
 They stand in docstrings, as lines ``CTI: ...``, ``Final: ...``, ``State: ...``, ``Opens: ...`` and ``Cost: ...``; explain and the
-docs show them, and the law on cost checks the part that is opened.
+docs show them, ``State`` as ``keeps`` and ``Opens`` as ``reads``, and the law on cost checks the part that is opened.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ class Opened(StrEnum):
     """All events that are still needed of a group are evaluated once one of its rows is new or due."""
 
 
+KEEPS, NOTHING_KEPT = "keeps: ", "nothing"
+"""The beginning of explain's line on what an operator keeps, and the rest of that line if it keeps nothing."""
+
+
 @dataclass(frozen=True)
 class StateCost:
     """The events or results that an operator keeps, the part of them that a micro-batch opens, and the cost of a micro-batch."""
@@ -49,9 +53,9 @@ class StateCost:
         return opened
 
     def lines(self) -> tuple[str, ...]:
-        """Return explain's lines, without one on the part that is opened if that is nothing."""
-        opens = () if self.opened is Opened.NOTHING else (f"opens: {self.opens}",)
-        return f"basket: {self.keeps}", *opens, f"cost: {self.cost}"
+        """Return explain's lines, without one on the part that is read if that is nothing."""
+        reads = () if self.opened is Opened.NOTHING else (f"reads: {self.opens}",)
+        return f"{KEEPS}{NOTHING_KEPT if self.keeps == 'none' else self.keeps}", *reads, f"cost: {self.cost}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,9 @@ def statements_of(stated: Stated) -> Statements:
 
 
 __all__ = [
+    "KEEPS",
     "LABELS",
+    "NOTHING_KEPT",
     "Opened",
     "StateCost",
     "Stated",

@@ -244,16 +244,30 @@ class Run:
         )
 
     def explain(self, mode: str | None = None, format: str = "text") -> None:
-        """Print the plans of the queries and how they run, as :meth:`Stream.explain` does for one query.
+        """Print the state of the run, the plans of its queries and how they run, as :meth:`Stream.explain` does for one query.
 
-        The stages also have the rows and the state of each operator so far, and the time of each stage in the last micro-batch.
+        :meth:`explanation` returns the text, and says what it has beyond that of a query.
         """
-        from streamq.compiler.explain import explain, print_explanation
+        from streamq.compiler.explain import print_explanation
+
+        print_explanation(lambda format: self.explanation(mode, format), format)
+
+    def explanation(self, mode: str | None = None, format: str = "text") -> str:
+        """Return the text that :meth:`explain` prints; ``mode`` and ``format`` are those of :meth:`Stream.explain`.
+
+        The first part, "state", is the state of the run: if it has failed, with the error; if it is over, with the reason. The
+        stages also have the rows of each source, the rows and the state of each operator so far, and the time of each stage in
+        the last micro-batch. Raises PlanError for a mode or format that does not exist.
+        """
+        from streamq.compiler.explain import explain, state_section
         from streamq.compiler.measured import Measured
 
+        status = self._status()
+        figures = metrics(self._program, self._watcher.all_micro_batches(self.query), status.state)
+        measured = Measured.of_metrics(figures, self._program)
+        before = [state_section(status.state, status.reason)]
         plans, options = self._launch.prepared.written, self._program.options
-        measured = Measured.of_metrics(self.metrics, self._program)
-        print_explanation(lambda format: explain(plans, mode, format, options, measured=measured), format)
+        return explain(plans, mode, format, options, before, measured=measured)
 
     @spark_errors("sample")
     def sample(self, rows: int = 1_000, seconds: float = 10.0) -> Recorded:

@@ -105,7 +105,7 @@ class HeldRows:
     Final: every row that is let through
     State: rows that the level holds back
     Opens: parts, the rows that are due, and those of their events
-    Cost: a group by of what is new and what is opened
+    Cost: a group by of what is new and what is read
     """
 
     def __init__(self, scope: KernelBaskets, at: AlignAt = AlignAt.INPUT, key: Sequence[str] = ()):

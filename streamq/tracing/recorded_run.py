@@ -20,6 +20,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
+from streamq.plan.statements import KEEPS, NOTHING_KEPT
 from streamq.progress_bar import ProgressBar
 from streamq.run.passed_batches import ArrivingRows
 from streamq.runtime.columnar import concat, ints
@@ -165,7 +166,7 @@ def record_run(
                 for kernel, owner in owners.items()
                 if owner == number
                 for line in run.program.titles[kernel]
-                if (text := line.removeprefix("basket: ")) not in (line, "none")
+                if (text := line.removeprefix(KEEPS)) not in (line, NOTHING_KEPT)
             ),
         )
         for number, part in enumerate(parts)

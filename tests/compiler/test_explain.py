@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from pyspark.sql import types as t
 
 import streamq as sq
-from streamq.compiler.explain import explain
+from streamq.compiler.explain import explain, state_section
 from streamq.compiler.results import Results
 from streamq.errors import PlanError
 from streamq.operators import Union
@@ -113,7 +114,7 @@ def test_how_a_run_is_asked_for_is_explained() -> None:
         assert lines[1:3] == [f"  output: {output}", f"  consistency: {level}"]
         assert [line.strip() for line in lines if line.startswith("  stage")][-1] == last
         holds_back = asked.get("consistency") in ("strong", sq.level("1 minute", "1 hour"))
-        assert (lines[3] == "    basket: rows that the level holds back") == holds_back
+        assert (lines[3] == "    keeps: rows that the level holds back") == holds_back
     assert (
         json.loads(query.explanation("physical", "json", output="upsert"))["physical"][0]
         == "output: upsert, by zone, start"
@@ -232,6 +233,17 @@ def test_text_is_as_in_the_golden_file(query: object) -> None:
     assert text == path.read_text()
 
 
+def test_the_words_of_the_stages_are_explained_in_the_docs() -> None:
+    page = (GOLDEN.parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    table = page.partition("### The words of explain()")[2].partition("\n## ")[0]
+    explained = {
+        word for row in table.splitlines() if row[:1] == "|" for word in re.findall("`([^`]+)`", row.split("|")[1])
+    }
+    stages = [path.read_text().partition("\nstages\n")[2] for path in sorted(GOLDEN.glob("*.txt"))]
+    words = {word for text in stages for word in re.findall(r"(?m)^ {6}([^:(,]+)(?:: | \()", text)}
+    assert len(words) > 8 and words <= explained
+
+
 def test_names_do_not_depend_on_how_many_streams_were_made_before() -> None:
     def text(first: str, second: str) -> str:
         return trips(first).union(trips(second)).where(lambda e: e.fare > 1).explanation("incremental")
@@ -243,6 +255,24 @@ def test_names_do_not_depend_on_how_many_streams_were_made_before() -> None:
 def test_all_parts_in_order_with_the_stages_last() -> None:
     headings = [line for line in delays().explanation().splitlines() if line and not line.startswith(" ")]
     assert headings == ["logical plan", "rules", "incremental plan (CTI: c, unless said otherwise)", "stages"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("", "state of the run\n  failed\n"),
+        ("no column <b>\n  at v", "state of the run\n  failed: no column <b>\n    at v\n"),
+    ],
+)
+def test_the_state_of_a_run_comes_first(reason: str, shown: str) -> None:
+    def written(mode: str | None, format: str) -> str:
+        return explain(Results((delays().plan,)), mode, format, before=[state_section("failed", reason)])
+
+    assert written(None, "text").startswith(f"{shown}\nlogical plan\n") and written("state", "text") == shown.rstrip()
+    assert json.loads(written("state", "json")) == {"state": {"state": "failed", "reason": reason or None}}
+    page = written(None, "html")
+    assert page.index("state of the run") < page.index("logical plan") and "<b>" not in page
+    assert written("physical", "mermaid").startswith("flowchart")
 
 
 def test_json_is_the_same_as_data() -> None:

@@ -165,7 +165,7 @@ def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
     state = StateCost("one line, and another; only of b", "parts, and some", "much")
     assert statements_of(object.__new__(Told)) == Statements("c", "", state)
     assert state.opened is Opened.PARTS
-    assert state.lines() == ("basket: one line, and another; only of b", "opens: parts, and some", "cost: much")
+    assert state.lines() == ("keeps: one line, and another; only of b", "reads: parts, and some", "cost: much")
     with pytest.raises(ValueError, match="Opens: begins with none of nothing, parts, whole groups: 'a bit'"):
         _ = StateCost("much", "a bit", "").opened
 

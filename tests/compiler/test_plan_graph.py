@@ -16,6 +16,7 @@ import streamq as sq
 from streamq.compiler.explain import explain
 from streamq.compiler.graph_layout import Layout, apart_at_least, layered
 from streamq.compiler.measured import Measured
+from streamq.compiler.plan_graph import TIME_GUIDE, OperatorBox, OperatorBoxKind, PlanGraph
 from streamq.compiler.results import Results
 from streamq.errors import PlanError
 from streamq.run.rehearsal import Rehearsal
@@ -148,15 +149,44 @@ def test_the_stages_of_a_run_have_its_rows_its_state_and_the_slowest_stage() -> 
     for stage in metrics["stages"]:
         stage["time_ms"] = 12
     metrics["stages"][-1]["time_ms"] = 40
+    metrics["sources"]["cars & vans"] |= {"rows": 1_200, "dropped": 3}
     measured = Measured.of_metrics(metrics, run.program)
     text = explain(Results((query().plan,)), "physical", options=run.program.options, measured=measured)
-    assert re.search(r"so far: 0 rows inserted, 0 retracted; state: [1-9]\d* rows, [1-9]\d* bytes\n", text)
+    assert re.search(r"so far: 0 rows inserted, 0 retracted; state: [1-9]\d* rows?, [1-9]\d* bytes\n", text)
     assert "buckets, 12 ms in the last micro-batch\n" in text and "40 ms in the last micro-batch, the slowest\n" in text
     page = ElementTree.fromstring(
         explain(Results((query().plan,)), "physical", "html", run.program.options, measured=measured)
     )
     boxes = [["".join(line.itertext()) for line in box.iter(f"{SVG}text")] for box in page.iter(f"{SVG}a")]
     assert [box[0] for box in boxes if "slowest stage" in box] == ["inner join"]
-    assert all("so far" in " ".join(box) for box in boxes if box[0] in ("hopping", "inner join"))
+    measured_boxes = {box[0]: box[1:] for box in boxes if any(line.startswith("so far: ") for line in box)}
+    assert set(measured_boxes) == {"points", "ingress", "hopping", "inner join"}
+    assert measured_boxes["points"] == ["cars & vans, time=at", "so far: 1,200 rows", "of these 3 late and dropped"]
+    assert "\n    so far: 1,200 rows; of these 3 late and dropped\n" in text
+    assert "Spark times tasks and not operators" in "".join(page.itertext())
     alone = replace(measured, times={0: 12.0})
     assert alone.frame(0).endswith("micro-batch") and alone.frame(1) == "" and not alone.is_slowest(0)
+
+
+def test_numbers_are_not_cut_however_long_an_operators_line_is() -> None:
+    numbers = ("so far: 1,234,567,890 rows inserted, 1,234,567 retracted", "state: 12 rows, 345 bytes")
+    box = OperatorBox(
+        name="a", kind=OperatorBoxKind.STATE, title="session", text="by a column, " * 30, measured=numbers
+    )
+    graph = PlanGraph("stages", (box,), ())
+    assert box.lines[2].endswith("…") and " ".join(box.lines[3:]) == " ".join(numbers)
+    assert TIME_GUIDE in graph.guide and all(number in graph.details for number in numbers)
+    unmeasured = PlanGraph("stages", (replace(box, measured=()),), ())
+    assert len(unmeasured.boxes[0].lines) == 3 and TIME_GUIDE not in unmeasured.guide
+
+
+def test_a_single_stage_has_its_time_and_is_not_the_slowest() -> None:
+    stays = sq.points(pa.table({"at": [1], "k": [1]}), time="at", name="stays", progress=sq.generate(3))
+    counts = stays.group_by("k").tumbling_window(5).select(n=sq.count())
+    run = Rehearsal(counts)
+    run.arrive()
+    metrics = run.metrics
+    metrics["stages"][0]["time_ms"] = 7
+    measured = Measured.of_metrics(metrics, run.program)
+    page = explain(Results((counts.plan,)), "physical", "html", run.program.options, measured=measured)
+    assert "stage 1 of 1, up to 4 buckets, 7 ms in the last micro-batch</text>" in page and "slowest" not in page

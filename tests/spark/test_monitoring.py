@@ -68,8 +68,14 @@ def test_a_join_with_an_idle_input_says_which(
         assert metrics["sources"]["zones"]["cti"] is None
         # the events, their lifetimes, and the row of each, which waits
         assert metrics["stages"][-1]["state_rows"] == 3 * 3 and metrics["stages"][-1]["time_ms"] > 0
-        run.explain("physical")
-        assert re.search(r"buckets, [\d,]+ ms in the last micro-batch", capsys.readouterr().out)
+        run.explain()
+        explained = capsys.readouterr().out
+        assert explained.startswith("state of the run\n  running\n\nlogical plan\n")
+        assert re.search(r"buckets, [\d,]+ ms in the last micro-batch", explained)
+        assert "    so far: 4 rows; of these 1 late and dropped\n" in explained
+        assert explained == f"{run.explanation()}\n" and "so far: 4 rows</text>" in run.explanation(format="html")
+        with pytest.raises(PlanError, match="no mode 'stat'.*there are: state, logical.* Did you mean 'state'?"):
+            run.explanation("stat")
         assert "trips" in run._repr_html_()
         sample = run.sample(rows=3)
         assert [set(batch) for batch in sample] == [{"trips"}] * len(sample)
@@ -81,6 +87,7 @@ def test_a_join_with_an_idle_input_says_which(
         progress = run.progress
         assert (progress["batch"], progress["rows"], progress["sources"]["trips"]["cti"]) == (2, 2, 18)
         assert progress["spark"]["batchId"] == 2
+    assert run.explanation("state") == "state of the run\n  stopped: it was stopped"
     assert run.why().verdict == run.metrics["state"] == "stopped" and repr(run).endswith(", stopped)")
 
 
@@ -116,6 +123,7 @@ def test_a_line_a_micro_batch_and_the_end_of_it(
         with pytest.raises(LateEvent):
             run.process_all_available()
         why = run.why()
+        assert re.match(r"state of the run\n  failed: .*behind the CTI", run.explanation())
         run.watch()
         look = run._run_look(NewestRows(spark, run._launch.arguments))
     assert re.fullmatch(

@@ -42,7 +42,7 @@ class CtisKernel(UncombinedKernel):
     Final: as of the result
     State: at once: none; in order: rows that the CTI has not passed; reads ends: rows whose open ends are read
     Opens: at once: nothing; in order: parts, the rows that are due; reads ends: parts, the rows that settle
-    Cost: a pass over what is new and what is opened
+    Cost: a pass over what is new and what is read
     """
 
     payload: pa.Schema

@@ -227,4 +227,4 @@ def test_explain_says_what_is_shared_and_saved(capsys: pytest.CaptureFixture[str
     )
     assert "with 3 values instead of 4, in 12 basic windows instead of 14" in text
     assert "windows that are shown: size=12, hop=1; size=4, hop=2" in text
-    assert "judged here: windows of several sizes read it" in text
+    assert "late rows are judged here: windows of several sizes read the source" in text
