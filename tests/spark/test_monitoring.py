@@ -74,7 +74,7 @@ def test_a_join_with_an_idle_input_says_which(
         assert re.search(r"buckets, [\d,]+ ms in the last micro-batch", explained)
         assert "    so far: 4 rows; of these 1 late and dropped\n" in explained
         assert explained == f"{run.explanation()}\n" and "so far: 4 rows</text>" in run.explanation(format="html")
-        with pytest.raises(PlanError, match="no mode 'stat'.*there are: state, logical.* Did you mean 'state'?"):
+        with pytest.raises(PlanError, match="mode is 'state', 'logical', .*; found 'stat'"):
             run.explanation("stat")
         assert "trips" in run._repr_html_()
         sample = run.sample(rows=3)
@@ -87,7 +87,7 @@ def test_a_join_with_an_idle_input_says_which(
         progress = run.progress
         assert (progress["batch"], progress["rows"], progress["sources"]["trips"]["cti"]) == (2, 2, 18)
         assert progress["spark"]["batchId"] == 2
-    assert run.explanation("state") == "state of the run\n  stopped: it was stopped"
+    assert run.explanation("state") == "state of the run\n  stopped: stop was called on it"
     assert run.why().verdict == run.metrics["state"] == "stopped" and repr(run).endswith(", stopped)")
 
 
