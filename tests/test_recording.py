@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streamq.errors import PlanError
+from streamq.progress_bar import ProgressBar
 from streamq.run import recording
 
 
@@ -48,6 +49,46 @@ def test_a_recording_leaves_neither_its_checkpoint_nor_its_view(
     with pytest.raises(TimeoutError):
         recording.record(spark, {}, f"file:{checkpoint}", rows=1, seconds=1, to_end=False)
     assert not checkpoint.exists() and tmp_path.exists() and views == set()
+
+
+def test_a_bar_shows_the_rows_and_the_time_of_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows what is nearer to its limit; the recording ends with the last row, the time, or the query."""
+    shown: list[tuple[float, float | None, str]] = []
+    monkeypatch.setattr(ProgressBar, "update", lambda self, *work: shown.append(work))
+
+    def recorded(times: list[float], *rows: int) -> list[tuple[float, float | None, str]]:
+        shown.clear()
+        clock, reports = iter(times), iter(rows)
+        read: list[Any] = []
+
+        class Query:
+            """A query that reads so many rows between two looks, and then ends."""
+
+            isActive = property(lambda self: len(read) < len(rows))
+
+            @property
+            def recentProgress(self) -> list[Any]:
+                read.append(SimpleNamespace(numInputRows=next(reports)))
+                return read
+
+            def awaitTermination(self) -> None:
+                read.append(None)
+
+        waiting: Any = Query()
+        with monkeypatch.context() as patched:
+            patched.setattr(recording.time, "monotonic", lambda: next(clock))
+            patched.setattr(recording, "LOOK_EVERY", 0)
+            recording._wait(waiting, ProgressBar("sample"), 1_000, 8.0)
+        return list(shown)
+
+    by_rows = recorded([5, 5, 6, 7], 0, 500, 600, 0)
+    assert by_rows == [
+        (0, 1, "0 of 1,000 rows, at most 8 s"),
+        (0.5, 1, "500 of 1,000 rows, at most 8 s"),
+        (1, 1, "1,000 of 1,000 rows, at most 8 s"),
+    ]
+    assert [share for share, *_ in recorded([0, 2, 6, 8], 100, 100, 100)] == [0.25, 0.75], "time is up"
+    assert len(recorded([0, 2, 6], 100)) == 1, "the query has ended"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq import html
 from streamq.choices import LevelName, OutputForm
-from streamq.errors import PlanError, kind_of, sentence
+from streamq.errors import PlanError, counted, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency, written_level
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from streamq.levels.level_costs import LevelCosts, RecordedInput
+    from streamq.levels.level_costs import MeasuredLevels, RecordedInput
     from streamq.pictures.level_bars import LevelBars
 
 HEADINGS = (
@@ -41,11 +41,12 @@ LEVEL_NAMES = (LevelName.STRONG, LevelName.MIDDLE)
 class LevelComparison:
     """The costs of a query at several levels of consistency, as :func:`compare_levels` returns them.
 
-    A notebook shows them as a table; printed they are text.
+    A notebook shows them as a table; printed they are text. Both say how many rows came late, if any did.
     """
 
-    def __init__(self, costs: Sequence[LevelCosts], axis: str):
-        self.costs, self.axis = tuple(costs), axis
+    def __init__(self, measured: MeasuredLevels, axis: str):
+        self.costs, self.axis = tuple(measured.costs), axis
+        self._late, self._rows = measured.late, measured.rows
 
     def to_arrow(self) -> pa.Table:
         """The costs as an Arrow table, a row for each level; on a timestamp axis waits are durations, else ticks."""
@@ -70,7 +71,20 @@ class LevelComparison:
         from streamq.pictures.svg_picture import check_title
 
         check_title(title, "plot")
-        return LevelBars(title or "", self.costs, self.table(), lambda wait: show_wait(wait, self.axis))
+        return LevelBars(
+            title or "",
+            self.costs,
+            self.table(),
+            lambda wait: show_wait(wait, self.axis),
+            notes=self._late_note(),
+        )
+
+    def _late_note(self) -> list[str]:
+        """Return a sentence on the rows that came late; none if none did."""
+        if not self._late:
+            return []
+        rows = f"{self._late:,} of {counted(self._rows, 'row')}"
+        return [f"{rows} came late; progress=sq.generate(delay) with a longer delay lets them in."]
 
     def rows(self) -> list[list[Any]]:
         """Return the costs as they are shown, a list for each level."""
@@ -98,13 +112,14 @@ class LevelComparison:
         lines = [list(HEADINGS), *([str(value) for value in row] for row in self.rows())]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         first, *others = widths
-        return "\n".join(
+        table = [
             "  ".join([line[0].ljust(first), *(cell.rjust(w) for cell, w in zip(line[1:], others, strict=True))])
             for line in lines
-        )
+        ]
+        return "\n".join([*table, *self._late_note()])
 
     def _repr_html_(self) -> str:
-        return html.fragment(self.table())
+        return html.fragment(self.table(), *map(html.lines, self._late_note()))
 
 
 def show_wait(wait: float, axis: str) -> str:
@@ -164,7 +179,7 @@ def compare_levels(
     if len(set(names)) < len(names):
         raise PlanError(sentence(verb, "two levels are one", f"found {', '.join(names)}", "Give each of them once."))
     recorded = _recorded(query, rows, instant_ticks(until, axis, verb), verb)
-    return LevelComparison(recorded.costs({level.name: level.level(axis) for level in written}), axis)
+    return LevelComparison(recorded.measured({level.name: level.level(axis) for level in written}), axis)
 
 
 def _recorded(query: Verbs, rows: Any, until: int | None, verb: str) -> RecordedInput:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import OutputForm
+from streamq.choices import CountReason, LevelName, OutputForm
 from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
@@ -18,6 +19,7 @@ from streamq.compiler.results import Results, rewritten
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.policies import MIDDLE, Level
+from streamq.progress_bar import ProgressBar
 from streamq.run.passed_batches import ArrivingRows
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import INSERT, WEIGHT
@@ -49,11 +51,21 @@ class LevelCosts:
 
 
 @dataclass(frozen=True)
+class MeasuredLevels:
+    """The costs of levels, and how many of the input's ``rows`` came ``late``, so that middle leaves them out or cuts them."""
+
+    costs: Sequence[LevelCosts]
+    late: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class LevelRun:
-    """A run at a level: the deltas of each micro-batch, and the rows in state after it."""
+    """A run at a level: the deltas of each micro-batch, the rows in state after it, and the number of late rows."""
 
     deltas: Sequence[pa.Table]
     state: Sequence[int]
+    late: int
 
 
 @dataclass(frozen=True)
@@ -68,27 +80,47 @@ class RecordedInput:
     batches: Sequence[ArrivingRows]
     until: int | None
 
-    def costs(self, levels: Mapping[str, Level]) -> list[LevelCosts]:
+    def measured(self, levels: Mapping[str, Level]) -> MeasuredLevels:
         """Return the costs of each level, by its name. The answer is that of a run whose input all comes at once."""
-        runs = {level: self.run(level, self.batches) for level in (MIDDLE, *levels.values())}
-        at_once = self.run(MIDDLE, [self.tables])
+        names = {MIDDLE: LevelName.MIDDLE} | {level: name for name, level in levels.items()}
+        count = len(self.batches)
+        # the answer's run has one micro-batch with all the rows: it counts as if it had as many as the others
+        steps = count * (len(names) + 1)
+        with ProgressBar("compare_levels") as bar:
+
+            def tell(run: int, name: str, number: int) -> None:
+                bar.update(count * run + number - 1, steps, f"{name}: micro-batch {number:,} of {count:,}")
+
+            runs = {
+                level: self.run(level, self.batches, partial(tell, run, name))
+                for run, (level, name) in enumerate(names.items())
+            }
+            bar.update(steps - count, steps, "the answer, with nothing late")
+            at_once = self.run(MIDDLE, [self.tables])
+            bar.update(steps, steps)
         rows = _WrittenRows.of_runs([at_once, *runs.values()])
         answer, standing = rows[0], dict(zip(runs, rows[1:], strict=True))
         reached = self.greatest_starts()
-        return [
+        costs = [
             _costs(name, runs[level], reached, rows=standing[level], at_middle=standing[MIDDLE], answer=answer)
             for name, level in levels.items()
         ]
+        return MeasuredLevels(
+            costs, runs[MIDDLE].late, sum(t.num_rows for batch in self.batches for t in batch.values())
+        )
 
-    def run(self, level: Level, batches: Sequence[ArrivingRows]) -> LevelRun:
-        """Return a run of the plan as a stream over some micro-batches."""
+    def run(
+        self, level: Level, batches: Sequence[ArrivingRows], begin: Callable[[int], None] = lambda number: None
+    ) -> LevelRun:
+        """Return a run of the plan as a stream over some micro-batches; ``begin`` is called with the number of each."""
         live = LocalRun(self._program(level), static=self.tables)
         deltas, state = [], []
         for number, batch in enumerate(batches, 1):
+            begin(number)
             is_last = number == len(batches)
             deltas.append(live.batch(batch, [(None, INFINITY)] * is_last, self.until if is_last else None))
             state.append(sum(kernel.state_rows or 0 for kernel in live.readings.of_kernels.values()))
-        return LevelRun(deltas, state)
+        return LevelRun(deltas, state, _late_count(live))
 
     def greatest_starts(self) -> list[int]:
         """Return the greatest start of all rows up to each micro-batch."""
@@ -107,6 +139,13 @@ class RecordedInput:
     def _program(self, level: Level) -> StagedPlan:
         options = Options(egresses=(Egress(OutputForm.CHANGELOG),), buckets=1, level=level)
         return compile_stages(rewritten(self.plan), options, self.plan)
+
+
+def _late_count(run: LocalRun) -> int:
+    """Return the number of rows that sources left out or cut so far, because they came behind the CTI."""
+    reasons = (CountReason.DROPPED, CountReason.ADJUSTED)
+    counts = (item for totals in run.totals.values() for item in totals.items())
+    return sum(count for key, count in counts if key.rpartition("|")[2] in reasons)
 
 
 @dataclass(frozen=True)
@@ -186,4 +225,4 @@ def _costs(
     )
 
 
-__all__ = ["LevelCosts", "RecordedInput"]
+__all__ = ["LevelCosts", "MeasuredLevels", "RecordedInput"]

@@ -40,11 +40,13 @@ class CostBars:
 class LevelBars(SvgPicture):
     """A picture of the costs of levels of consistency: a line for each level, a panel for each kind of costs."""
 
-    def __init__(self, title: str, costs: Costs, table: str, show_wait: Callable[[float], str]):
-        """Draw ``costs``; ``table``: the same as HTML; ``show_wait``: writes the wait of a row."""
+    def __init__(
+        self, title: str, costs: Costs, table: str, show_wait: Callable[[float], str], notes: Sequence[str] = ()
+    ):
+        """Draw ``costs``; ``table``: the same as HTML; ``show_wait``: writes the wait of a row; ``notes``: more sentences."""
         self._costs, self._table, self._show_wait = costs, table, show_wait
         self._panels = _panels(show_wait)
-        super().__init__(title, [self._sentence(cost) for cost in costs])
+        super().__init__(title, [*(self._sentence(cost) for cost in costs), *notes])
 
     def _sentence(self, cost: LevelCosts) -> str:
         mean, most = self._show_wait(cost.wait_mean), self._show_wait(cost.wait_most)

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from streamq.errors import PlanError, sentence
 from streamq.plan.schema import quote
+from streamq.progress_bar import ProgressBar
 from streamq.run.local_paths import local_path
 
 if TYPE_CHECKING:
@@ -40,11 +41,12 @@ def record(
     writer = _wide_rows(sources).limit(rows).writeStream.format("memory").queryName(view).outputMode("append")
     writer = writer.option("checkpointLocation", checkpoint)
     with ExitStack() as ending:
+        bar = ending.enter_context(ProgressBar("sample"))
         ending.callback(_delete, checkpoint)
         query = (writer.trigger(availableNow=True) if to_end else writer).start()
         ending.callback(spark.catalog.dropTempView, view)
         ending.callback(query.stop)
-        _wait(query, rows, time.monotonic() + seconds)
+        _wait(query, bar, rows, seconds)
         table = spark.table(view).toArrow()
     return list(_micro_batches(table, list(sources)))
 
@@ -87,9 +89,17 @@ def _wide_rows(sources: Mapping[str, DataFrame]) -> DataFrame:
     return wide.withColumn(BATCH, F.current_timestamp())
 
 
-def _wait(query: StreamingQuery, rows: int, until: float) -> None:
-    """Wait until a query has read so many rows, has ended, or time is up; raise the error it failed with."""
-    while query.isActive and time.monotonic() < until and sum(p.numInputRows for p in query.recentProgress) < rows:
+def _wait(query: StreamingQuery, bar: ProgressBar, rows: int, seconds: float) -> None:
+    """Wait until a query has read so many rows, has ended, or time is up; raise the error it failed with.
+
+    The bar shows what comes first: the part of the rows that has been read, or that of the time which is over.
+    """
+    begun = time.monotonic()
+    while query.isActive and (passed := time.monotonic() - begun) < seconds:
+        read = min(rows, sum(p.numInputRows for p in query.recentProgress))
+        bar.update(max(read / rows, passed / seconds), 1, f"{read:,} of {rows:,} rows, at most {seconds:g} s")
+        if read == rows:
+            break
         time.sleep(LOOK_EVERY)
     if not query.isActive:
         query.awaitTermination()

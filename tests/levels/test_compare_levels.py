@@ -20,6 +20,8 @@ from streamq.compiler.results import Results
 from streamq.errors import PlanError, SourceError, UnknownColumn
 from streamq.levels.level_costs import LevelRun, RecordedInput
 from streamq.policies import MIDDLE, Level
+from streamq.progress_bar import ProgressBar
+from streamq.run.rehearsal import Rehearsal
 from streamq.runtime.result_rows import changelog_rows
 from streamq.stream import Stream
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -129,6 +131,38 @@ def test_a_comparison_is_a_table_a_text_and_a_picture() -> None:
     texts = [e.text for e in root.iter(f"{SVG}text")]
     assert {"strong", "12 minutes; most 29 minutes", "4 + 0"} <= {*texts}
     assert compared.to_pandas().shape == (2, 10)
+
+
+def test_a_comparison_says_how_many_rows_came_late() -> None:
+    """As many as run.late counts: the car of 17 comes when its window is final, unless the source waits twenty for it."""
+    rows = [(at, at + 1, {}) for at in (1, 12, 4, 31, 17, 60)]
+    late = "1 of 6 rows came late; progress=sq.generate(delay) with a longer delay lets them in."
+    for delay, notes in ((5, [late]), (20, [])):
+        source = sq.events(rows, name="cars", progress=sq.generate(delay))
+        query = source.tumbling_window(10).select(n=sq.count())
+        compared = sq.compare_levels(query, levels=["strong", sq.weak(1)])
+        assert repr(compared).split("\n")[3:] == notes and compared.plot().description[2:] == notes
+        assert (late in compared._repr_html_()) == (late in compared.plot().html) == bool(notes)
+        run = Rehearsal(query, "changelog")
+        for _ in rows:
+            run.arrive(cars=1)
+        assert run.late["cars|dropped"] == len(notes)
+
+
+def test_a_bar_goes_over_levels_and_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[float, float | None, str]] = []
+    monkeypatch.setattr(ProgressBar, "update", lambda self, done, total, note="": shown.append((done, total, note)))
+    sq.compare_levels(cars([1, 12]), levels=["strong", sq.weak("5 minutes")])
+    assert shown == [
+        (0, 8, "middle: micro-batch 1 of 2"),
+        (1, 8, "middle: micro-batch 2 of 2"),
+        (2, 8, "strong: micro-batch 1 of 2"),
+        (3, 8, "strong: micro-batch 2 of 2"),
+        (4, 8, "weak('5 minutes'): micro-batch 1 of 2"),
+        (5, 8, "weak('5 minutes'): micro-batch 2 of 2"),
+        (6, 8, "the answer, with nothing late"),
+        (8, 8, ""),
+    ]
 
 
 def test_bad_input_is_a_sentence_and_none_is_a_comparison() -> None:
