@@ -69,6 +69,8 @@ def address(server: subprocess.Popen[bytes], runtime: Path) -> str:
 def test_a_live_view_is_updated_in_place_and_an_interrupt_leaves_the_query(browser: Browser, lab: str) -> None:
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     page.set_default_timeout(180_000)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(f"{lab}lab/tree/live.ipynb?reset")
     cells = page.locator(".jp-CodeCell")
     outputs = [cells.nth(i).locator(".jp-OutputArea-output") for i in range(len(CELLS))]
@@ -96,6 +98,7 @@ def test_a_live_view_is_updated_in_place_and_an_interrupt_leaves_the_query(brows
         assert outputs[1].count() == 1
         page.keyboard.press("Shift+Enter")
         outputs[2].filter(has_text="still active: True").first.wait_for()
+        assert wrong == [], "an error of a script"
     finally:
         SCREENSHOTS.mkdir(exist_ok=True)
         page.screenshot(path=SCREENSHOTS / "lab.png")

@@ -13,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from tests.browser.chromium import opened
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Locator, Page
 
 CELLS = [
     """
@@ -32,6 +32,24 @@ try:
 except sq.StreamqError as error:
     display(error)
 """,
+    'counts.chart("n", key="booth", title="the load")',
+    "counts.trace()",
+    "counts.trace()",
+    """
+from streamq import testing as t
+coins = sq.points(t.table("at bigint, coin double", [(0, 0.1)]), time="at", name="coins")
+try:
+    t.verify(
+        coins.tumbling_window(10).select(paid=sq.sum("coin")).where(sq.col("paid") > 0.6),
+        t.Intent(
+            events=3, disorder="in_order", ctis="eager", late="none", invalid=False, speculation=False, duplicates=False,
+            payload={"coin": [0.1, 0.2, 0.3]}, pattern=lambda random, many: [(i, i + 1) for i in range(many)],
+        ),
+        profile=t.Profile(examples=500, batch=0, streams=0, seed=1, shrinking=60),
+    )
+except t.VerificationFailed as error:
+    display(error)
+""",
 ]
 
 OFFLINE = [f"--HTMLExporter.{name}=" for name in ("require_js_url", "jquery_url", "mathjax_url", "mermaid_js_url")]
@@ -44,16 +62,44 @@ def test_notebook(browser: Browser, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     with opened(browser, file.with_suffix(".html"), "notebook") as page:
-        assert page.locator("svg.plan").count() == 2 and page.locator("svg[role=img]:visible").count() == 3
-        page.locator("svg.plan").last.locator("a").first.click()
+        plans = page.locator("svg.plan:not(.trace *)")
+        assert plans.count() == 2 and page.locator("svg[role=img]:visible:not(.trace *)").count() == 3
+        plans.last.locator("a").first.click()
         (shown,) = [about for about in page.locator(".about").all() if about.is_visible()]
         second, plot = (page.locator("svg[role=img]").nth(i).bounding_box() for i in (1, 2))
         box = shown.bounding_box()
         assert second and plot and box and second["y"] < box["y"] < plot["y"], "below the graph that was clicked"
         ours = page.locator(".streamq").first.evaluate("e => getComputedStyle(e).color")
-        texts = page.locator("svg.plan .title")
+        texts = plans.locator(".title")
         fills = {text.evaluate("e => getComputedStyle(e).fill") for text in texts.all()}
         assert fills == {ours}, "the notebook's own style of links does not show"
         assert page.locator(".streamq td").first.evaluate("e => getComputedStyle(e).textAlign") == "left"
         for text in ("Did you mean 'booth'?", "a row waits: mean", "UnknownColumn"):
             assert page.get_by_text(text).first.is_visible()
+        assert page.locator("svg.marks text").get_by_text("the load", exact=True).is_visible()
+        assert page.locator(".trace").count() == 3
+        first, second, failed = (page.locator(".trace").nth(i) for i in range(3))
+        click_through(page, second, beside=first)
+        for name, text in (("coins", "insert"), ("hopping", "insert"), ("where", "micro-batch")):
+            assert text in failed.locator(f"section[aria-label={name}]").inner_text()
+        failed.locator("section[aria-label=coins] tr[data-op]").first.click()
+        assert "1 effect." in failed.locator(".says").inner_text() and failed.locator("tr.effect").count() == 1
+
+
+def click_through(page: Page, trace: Locator, *, beside: Locator) -> None:
+    """Move a trace in time by its slider, and choose a row and an operator; the same trace beside it stays as it is."""
+    rows, says = trace.locator("tr[data-op]:visible"), beside.locator(".says").inner_text()
+    shown = beside.locator("tr[data-op]:visible").count()
+    trace.get_by_role("slider").focus()
+    page.keyboard.press("Home")
+    assert rows.count() == 0 and trace.locator("output").inner_text() == "before anything arrives"
+    page.keyboard.press("ArrowRight")
+    assert rows.count() == 1 and trace.locator("svg a.here").count() == 1
+    page.keyboard.press("End")
+    assert rows.count() == shown > 9
+    trace.locator("section").last.locator("tr[data-op]").last.click()
+    assert trace.locator("tr.cause").count() > 0 and "cause" in trace.locator(".says").inner_text()
+    trace.locator("svg a").last.click()
+    assert trace.locator("section").last.evaluate("e => e === document.activeElement")
+    assert beside.locator("tr.cause, tr.chosen").count() == 0 and beside.locator(".says").inner_text() == says
+    assert beside.locator("tr[data-op]:visible").count() == shown
