@@ -45,7 +45,7 @@ try:
             events=3, disorder="in_order", ctis="eager", late="none", invalid=False, speculation=False, duplicates=False,
             payload={"coin": [0.1, 0.2, 0.3]}, pattern=lambda random, many: [(i, i + 1) for i in range(many)],
         ),
-        profile=t.Profile(examples=500, batch=0, streams=0, seed=1, shrinking=60),
+        profile=t.Profile(examples=500, batch=0, streams=0, seed=1, shrinking=2),
     )
 except t.VerificationFailed as error:
     display(error)
