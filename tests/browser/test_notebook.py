@@ -63,7 +63,7 @@ def test_notebook(browser: Browser, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     with opened(browser, file.with_suffix(".html"), "notebook") as page:
         plans = page.locator("svg.plan:not(.trace *)")
-        assert plans.count() == 2 and page.locator("svg[role=img]:visible:not(.trace *)").count() == 3
+        assert plans.count() == 2 and page.locator("svg[role=img]:visible:not(.trace *)").count() == 4
         plans.last.locator("a").first.click()
         (shown,) = [about for about in page.locator(".about").all() if about.is_visible()]
         second, plot = (page.locator("svg[role=img]").nth(i).bounding_box() for i in (1, 2))
