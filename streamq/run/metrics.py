@@ -104,6 +104,7 @@ def _operator_metrics(hosted: HostedKernel, program: StagedPlan, history: RunHis
         "retracted": readings.retracted or 0,
         "evaluated": readings.evaluated or 0,
         "bins_read": readings.bins_read or 0,
+        "cpu_ms": (readings.cpu_us_now or 0) / 1_000,
         "held_rows": readings.held_rows or 0,
         "state_rows": readings.state_rows or 0,
         "state_bytes": readings.state_bytes or 0,

@@ -94,10 +94,11 @@ class TimeBinSizes:
 
 @dataclass(eq=False, repr=False)
 class Work:
-    """The bins, and the rows of them, that have been read."""
+    """The bins, and the rows of them, that have been read; and the processor time in microseconds that it took."""
 
     bins: int = 0
     rows: int = 0
+    cpu_us: int = 0
 
 
 class Baskets:

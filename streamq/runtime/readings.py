@@ -106,6 +106,8 @@ class KernelReadings:
     """Rows it has computed with: those that came, and those of its state."""
     bins_read: int | None = _reading(CombineRule.SUM)
     """Bins of its state that it has read."""
+    cpu_us_now: int | None = _reading(CombineRule.SUM)
+    """Processor time in microseconds that it has taken in this micro-batch, without what writes its state."""
     state_rows: int | None = _reading(CombineRule.SUM)
     state_bytes: int | None = _reading(CombineRule.SUM)
     held_rows: int | None = _reading(CombineRule.SUM)
@@ -268,6 +270,7 @@ def kernel_columns(
     readings = {
         "output_cti": output.c,
         "inserted_now": inserted,
+        "cpu_us_now": work.cpu_us,
         "state_rows": sum(rows for rows, _ in sizes),
         "state_bytes": sum(size for _, size in sizes),
         "held_rows": sum(rows for rows, _ in backlogs),

@@ -6,6 +6,7 @@ Envelopes (``runtime.envelope``) come in and go out; an envelope for a later sta
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -182,7 +183,7 @@ class Stage:
         Its output and counts are added to ``run``; kernels of the stage that read its rows find them there. If the level of
         consistency holds rows back behind this kernel, only the due ones go on.
         """
-        totals, work = Totals(), Work()
+        totals, work, begun = Totals(), Work(), time.thread_time_ns()
         run.baskets.work = work
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, run, totals)) is not None]
         notes = [
@@ -205,6 +206,7 @@ class Stage:
         if output.evaluated is not None:
             # the rows that were read to hold others back
             output.evaluated += rows_released + work.rows - rows_read
+        work.cpu_us = (time.thread_time_ns() - begun) // 1_000
         run.outputs.append((hosted, arrivals, output, work))
         run.count(totals)
         run.count(output.totals)
