@@ -164,7 +164,7 @@ def test_a_hint_and_expected_rows_choose_another_form_and_not_another_answer(spa
     lives = t.table("a bigint, b bigint, v bigint", [(i, i + 1 + i % 7, i) for i in range(0, 90, 2)])
     s = sq.points(frame(spark, points), "at", name="s").group_by("k")
     i = sq.intervals(frame(spark, lives), "a", "b", name="i")
-    hopping = s.hopping_window(40, 10).select(n=sq.count(), m=sq.max("v"))
+    hopping = s.hopping_window(60, 10).select(n=sq.count(), m=sq.max("v"))
     others = (
         i.hopping_window(25, 10).select(n=sq.count(), m=sq.max("v")),
         i.snapshot_window().select(n=sq.count(), m=sq.sum("v")),

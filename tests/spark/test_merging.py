@@ -281,9 +281,9 @@ def test_a_form_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
     ("shape", "n", "partials", "form"),
     [
         ("point", 1, PARTIALS, "direct"),
-        ("point", 3, PARTIALS, "direct"),
-        ("point", 36, PARTIALS, "explode"),
-        ("point", 48, PARTIALS, "blocks"),
+        ("point", 4, PARTIALS, "direct"),
+        ("point", 24, PARTIALS, "explode"),
+        ("point", 25, PARTIALS, "blocks"),
         ("point", 9, EXACT, "difference"),
         ("interval", 1, EXACT, "difference"),
         ("interval", 1, PARTIALS, "dyadic"),
