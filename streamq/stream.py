@@ -348,7 +348,7 @@ class Stream(
         ``columns``: the columns with numbers, each a chart below the other; default: all that are no keys. ``key`` and ``until``
         as in :meth:`plot`; over DataFrames the answer is computed on Spark. NULL, NaN and infinite values are left out. A
         notebook shows the chart without the network; ``save("x.svg")`` or ``save("x.png")`` writes it; ``altair`` is it as an
-        Altair chart. These need the extra ``notebook``. Raises UnknownColumn, TypeMismatch for a column without numbers, and
+        Altair chart. These need the extra ``charts``. Raises UnknownColumn, TypeMismatch for a column without numbers, and
         PlanError for more than 20,000 events. (docs/pictures.md, "Numbers over time")
 
         >>> import streamq as sq

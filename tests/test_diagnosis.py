@@ -55,8 +55,10 @@ def test_a_first_micro_batch_that_takes_its_time() -> None:
     run = rehearsal(counted(events("a", 1, 2)))
     now = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
     answer = why(run.program, RunHistory(), now=now, busy_since=now - dt.timedelta(seconds=90))
+    later = why(run.program, RunHistory(), now=now + dt.timedelta(seconds=1), busy_since=now - dt.timedelta(seconds=90))
     assert answer.verdict == "first_batch"
-    assert answer.summary.startswith("The first micro-batch is running, for 90 s now;")
+    assert answer.summary.startswith("The first micro-batch is running, since 23:58:30 UTC;")
+    assert later.summary == answer.summary, "a log gets one line"
 
 
 def test_rows_that_are_all_no_events() -> None:

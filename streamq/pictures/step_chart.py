@@ -31,7 +31,7 @@ MOST_STEPS_DRAWN = 20_000
 MOST_TABLE_ROWS = 800
 """The most events in the table beside a chart."""
 
-TO_INSTALL = "pip install 'streamq[notebook]'"
+TO_INSTALL = "pip install 'streamq[charts]'"
 
 
 class StepChart:

@@ -41,7 +41,7 @@ def why(
     waits = () if has_ended else tuple(case.waits())
     answer = (
         _ended(state, reason)
-        or _in_first_micro_batch(busy_since, now)
+        or _in_first_micro_batch(busy_since)
         or _no_rows_or_flowing(case)
         or _filtered_at_the_end(case)
         or _waiting(case, waits, now)
@@ -85,12 +85,13 @@ def _ended(state: RunState, reason: str) -> Answer | None:
     return None
 
 
-def _in_first_micro_batch(since: dt.datetime | None, now: dt.datetime) -> Answer | None:
+def _in_first_micro_batch(since: dt.datetime | None) -> Answer | None:
     """Answer for a run whose first micro-batch began at ``since``; None if none is being processed."""
     if since is None:
         return None
-    seconds = f"{max(0, (now - since).total_seconds()):.0f} s"
-    text = f"The first micro-batch is running, for {seconds} now; what it reads is counted once it is done."
+    # not for how long: a log that shows the answer would get a line every second
+    begun = f"{since.astimezone(dt.UTC):%H:%M:%S} UTC"
+    text = f"The first micro-batch is running, since {begun}; what it reads is counted once it is done."
     return Answer(Verdict.FIRST_BATCH, text)
 
 

@@ -21,7 +21,7 @@ from streamq.run.backlog import Backlog
 from streamq.run.checkpoint import Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import START_AGAIN, why
-from streamq.run.failure import spark_errors, translated
+from streamq.run.failure import REPORT, spark_errors, translated
 from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
 from streamq.run.metrics import metrics, progress_line, progress_record
@@ -343,7 +343,8 @@ class Run:
             return _Status(RunState.RUNNING)
         error = self.query.exception()
         if error is not None:
-            return _Status(RunState.FAILED, str(translated(error)))
+            reason = str(translated(error)).replace(REPORT, "Spark's own report is run.query.exception().")
+            return _Status(RunState.FAILED, reason)
         if self._over == _INPUT_ENDED:
             return _Status(RunState.FINISHED, self._over)
         if self._launch.trigger.available_now and not self._over:
