@@ -91,10 +91,10 @@ def test_without_altair_and_vl_convert_the_error_says_what_to_install(
     chart = loads().chart()
     monkeypatch.setitem(sys.modules, "altair", None)
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(SessionError, match=r"chart: Altair is not installed. pip install 'streamq\[notebook\]'"):
+    with pytest.raises(SessionError, match=r"chart: Altair is not installed. pip install 'streamq\[charts\]'"):
         chart.altair
     with pytest.raises(
-        SessionError, match=r"chart: vl-convert is not installed. pip install 'streamq\[notebook\]'"
+        SessionError, match=r"chart: vl-convert is not installed. pip install 'streamq\[charts\]'"
     ) as error:
         chart.save(tmp_path / "p.svg")
     assert error.value.__suppress_context__
