@@ -57,7 +57,7 @@ def rule_marks(done: RewriteResult, *, before: bool) -> dict[str, str]:
 def stage_graph(title: str, program: StagedPlan, frames: Sequence[str], measured: Measured) -> PlanGraph:
     """Return the graph of a run: sources, the operators with state in the frames of their stages, and results.
 
-    ``frames``: the titles of the stages. ``measured``: measurements of a run; operators of the slowest stage are highlighted.
+    ``frames``: the titles of the stages. ``measured``: measurements of a run; the slowest operator is highlighted.
     """
     last = 2 * len(program.stages) + 1
     boxes = [
@@ -102,7 +102,7 @@ def stage_graph(title: str, program: StagedPlan, frames: Sequence[str], measured
                     text=text,
                     details=tuple(details),
                     measured=measured.operators.get(hosted.name, ()),
-                    mark="slowest stage" if measured.is_slowest(stage.number) else "",
+                    mark="slowest operator" if hosted.name == measured.slowest else "",
                     band=2 * stage.number + 1,
                 )
             )

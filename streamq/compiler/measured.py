@@ -1,4 +1,4 @@
-"""Measurements of a run, as explain shows them: rows of its sources, rows and state of operators, and the time of stages."""
+"""Measurements of a run, as explain shows them: rows of its sources, rows, state and time of operators, the time of stages."""
 
 from __future__ import annotations
 
@@ -13,28 +13,35 @@ from streamq.errors import counted
 
 @dataclass(frozen=True)
 class Measured:
-    """Lines on the rows and state of operators, by kernel, the times of stages in milliseconds, by number, and lines on sources.
+    """Lines on operators, by kernel, the times of stages in milliseconds, by number, and lines on sources.
 
+    The lines on an operator have its rows, its state and its processor time; ``slowest`` is the kernel of the one that took most
+    of that in the last micro-batch, None if there is one operator only, or none took any.
     The lines on a source, by its name, have its rows so far, and those of them that were late, invalid or repeated, if any were.
     """
 
     operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     times: Mapping[int, float] = field(default_factory=dict)
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    slowest: str | None = None
 
     @classmethod
     def of_metrics(cls, metrics: Mapping[str, Any], program: StagedPlan) -> Measured:
         """Return the measurements in the metrics of a run of ``program``; docs/operations.md lists the fields."""
-        operators, times = {}, {}
+        operators, times, cpu_ms = {}, {}, {}
         for stage, own in zip(program.stages, metrics["stages"], strict=True):
             if own["time_ms"] is not None:
                 times[stage.number] = float(own["time_ms"])
             for hosted, fields in zip(stage.hosted, own["operators"], strict=True):
+                cpu_ms[hosted.name] = fields["cpu_ms"]
                 operators[hosted.name] = (
                     f"so far: {counted(fields['inserted'], 'row')} inserted, {fields['retracted']:,} retracted",
                     f"state: {counted(fields['state_rows'], 'row')}, {counted(fields['state_bytes'], 'byte')}",
+                    f"{fields['cpu_ms']:,.1f} ms of processor time in the last micro-batch",
                 )
-        return cls(operators, times, {name: _source_lines(fields) for name, fields in metrics["sources"].items()})
+        sources = {name: _source_lines(fields) for name, fields in metrics["sources"].items()}
+        slowest = max(cpu_ms, key=cpu_ms.__getitem__) if len(cpu_ms) > 1 and any(cpu_ms.values()) else None
+        return cls(operators, times, sources, slowest)
 
     def frame(self, stage: int) -> str:
         """Return what follows a stage's title: its time, and whether no other took longer; "" if there is none."""
@@ -42,10 +49,6 @@ class Measured:
             return ""
         slowest = ", the slowest" if len(self.times) > 1 and self.times[stage] == max(self.times.values()) else ""
         return f", {self.times[stage]:,.0f} ms in the last micro-batch{slowest}"
-
-    def is_slowest(self, stage: int) -> bool:
-        """Return True if there are several stages, and none took longer."""
-        return self.frame(stage).endswith("the slowest")
 
 
 NOT_USED = {

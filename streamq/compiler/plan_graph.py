@@ -27,7 +27,9 @@ WIDEST, WIDEST_MARK, WIDEST_MEASURED, MOST_LINES = 44, 50, 54, 3
 What is cut is in the details of the box; measurements are not cut.
 """
 
-TIME_GUIDE = "Time is measured for a whole stage, because Spark times tasks and not operators."
+TIME_GUIDE = (
+    "The time of a stage is that of its tasks, which read and write state, too; that of an operator its evaluation."
+)
 """How to read the times of a run."""
 
 STYLE = """
