@@ -41,12 +41,13 @@ LEVEL_NAMES = (LevelName.STRONG, LevelName.MIDDLE)
 class LevelComparison:
     """The costs of a query at several levels of consistency, as :func:`compare_levels` returns them.
 
-    A notebook shows them as a table; printed they are text. Both say how many rows came late, if any did.
+    A notebook shows them as a table; printed they are text. Both say how many rows came late, if any did, and if all
+    rows came together, so that no level could differ.
     """
 
     def __init__(self, measured: MeasuredLevels, axis: str):
         self.costs, self.axis = tuple(measured.costs), axis
-        self._late, self._rows = measured.late, measured.rows
+        self._measured = measured
 
     def to_arrow(self) -> pa.Table:
         """The costs as an Arrow table, a row for each level; on a timestamp axis waits are durations, else ticks."""
@@ -76,15 +77,17 @@ class LevelComparison:
             self.costs,
             self.table(),
             lambda wait: show_wait(wait, self.axis),
-            notes=self._late_note(),
+            notes=self._notes(),
         )
 
-    def _late_note(self) -> list[str]:
-        """Return a sentence on the rows that came late; none if none did."""
-        if not self._late:
-            return []
-        rows = f"{self._late:,} of {counted(self._rows, 'row')}"
-        return [f"{rows} came late; progress=sq.generate(delay) with a longer delay lets them in."]
+    def _notes(self) -> list[str]:
+        """Return a sentence on the rows that came late, if any did, and one if all rows came in one micro-batch."""
+        late, rows = self._measured.late, counted(self._measured.rows, "row")
+        notes = [f"{late:,} of {rows} came late; progress=sq.generate(delay) with a longer delay lets them in."] * bool(
+            late
+        )
+        together = "All rows came in one micro-batch, in which levels hardly differ: those of tables come one by one."
+        return [*notes, *[together] * (self._measured.batches == 1 and self._measured.rows > 1)]
 
     def rows(self) -> list[list[Any]]:
         """Return the costs as they are shown, a list for each level."""
@@ -116,10 +119,10 @@ class LevelComparison:
             "  ".join([line[0].ljust(first), *(cell.rjust(w) for cell, w in zip(line[1:], others, strict=True))])
             for line in lines
         ]
-        return "\n".join([*table, *self._late_note()])
+        return "\n".join([*table, *self._notes()])
 
     def _repr_html_(self) -> str:
-        return html.fragment(self.table(), *map(html.lines, self._late_note()))
+        return html.fragment(self.table(), *map(html.lines, self._notes()))
 
 
 def show_wait(wait: float, axis: str) -> str:

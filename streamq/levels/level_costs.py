@@ -52,11 +52,12 @@ class LevelCosts:
 
 @dataclass(frozen=True)
 class MeasuredLevels:
-    """The costs of levels, and how many of the input's ``rows`` came ``late``, so that middle leaves them out or cuts them."""
+    """The costs of levels over so many ``batches`` of ``rows``; ``late`` ones of these are cut or left out at middle."""
 
     costs: Sequence[LevelCosts]
     late: int
     rows: int
+    batches: int
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,8 @@ class RecordedInput:
             _costs(name, runs[level], reached, rows=standing[level], at_middle=standing[MIDDLE], answer=answer)
             for name, level in levels.items()
         ]
-        return MeasuredLevels(
-            costs, runs[MIDDLE].late, sum(t.num_rows for batch in self.batches for t in batch.values())
-        )
+        rows_read = sum(table.num_rows for batch in self.batches for table in batch.values())
+        return MeasuredLevels(costs, runs[MIDDLE].late, rows_read, count)
 
     def run(
         self, level: Level, batches: Sequence[ArrivingRows], begin: Callable[[int], None] = lambda number: None

@@ -143,6 +143,10 @@ def test_a_comparison_says_how_many_rows_came_late() -> None:
         compared = sq.compare_levels(query, levels=["strong", sq.weak(1)])
         assert repr(compared).split("\n")[3:] == notes and compared.plot().description[2:] == notes
         assert (late in compared._repr_html_()) == (late in compared.plot().html) == bool(notes)
+        together = sq.compare_levels(query, [source.tables["cars"]], levels=["strong"])
+        assert (
+            repr(together).split("\n")[-1].startswith("All rows came in one micro-batch, in which levels hardly differ")
+        )
         run = Rehearsal(query, "changelog")
         for _ in rows:
             run.arrive(cars=1)
