@@ -120,6 +120,38 @@ def test_a_rate_that_changes_within_a_measurement_begins_the_search_anew() -> No
         assert FIGURE_8.response(search.chunks, 2_000) <= FACTOR * FIGURE_8.best(2_000)
 
 
+QUICK, SLOW = Engine(batch=10, row=1e-3, merge=1e-3), Engine(batch=10, row=0.1, merge=1e-3)
+"""An engine before and after its rows take 100 times as long: chunks gain nothing before, and much afterwards."""
+
+
+def check_other_speeds() -> None:
+    """Assert the law for an engine that becomes slower, and as quick as before, while the rate stays."""
+    search = ChunkSearch()
+    for engine in (QUICK, SLOW, QUICK):
+        search = searched(search, engine, 1_000)
+        assert engine.response(search.chunks, 1_000) <= FACTOR * engine.best(1_000), search
+
+
+def test_an_engine_that_becomes_slower_begins_the_search_anew() -> None:
+    check_other_speeds()
+
+
+def test_a_response_time_that_drifts_is_compared_with_that_of_settling() -> None:
+    """Many small changes count as one; noise around one response time does not."""
+    settled = searched(ChunkSearch(), QUICK, 1_000)
+    response = QUICK.response(settled.chunks, 1_000)
+
+    def after(*factors: float) -> ChunkSearch:
+        search = settled
+        for factor in factors:
+            for _ in range(SLIDES):
+                search = search.after(Slide(response * factor, 1_000))
+        return search
+
+    assert after(1.3, 0.8, 1.4, 0.9).phase is SearchPhase.SETTLED
+    assert after(1.2, 1.4, 1.6) == after(0.9, 0.8, 0.6) == ChunkSearch()
+
+
 def check_nothing_is_gained(noise: float) -> None:
     """Assert that a search stays with one chunk where each costs much more than all rows."""
     assert searched(ChunkSearch(), Engine(batch=10, row=1e-4, merge=1e-3), 1_000, noise).chunks == 1
@@ -134,7 +166,9 @@ def check_law() -> None:
     """Assert the law for engines whose best number of chunks lies much below the number of rows, is that number, or is 1."""
     check(Engine(batch=0.001, row=1e-3, merge=1e-5), (20_000, 911, 20_000), 0.05)
     check(Engine(batch=1e-5, row=1e-3, merge=1e-9), (911,), 0)
+    check(Engine(batch=10, row=1e-4, merge=1e-3), (1_000, 3_000), 0)
     check_nothing_is_gained(0.02)
+    check_other_speeds()
 
 
 FILE = "streamq/run/chunk_search.py"
@@ -142,7 +176,8 @@ FILE = "streamq/run/chunk_search.py"
 MISTAKES = {
     "the number tried last is kept": ("self.chunks if is_best else self.best", "self.chunks"),
     "the mean of response times counts": ("statistics.median(slide.response", "statistics.mean(slide.response"),
-    "any rate is the same": ("if self.rows is not None and not", "if self.rows is not None and False and not"),
+    "any rate is the same": ("_has_changed(self.rows, rows)", "False"),
+    "any speed is the same": ("_has_changed(self.settled, response)", "False"),
     "nothing is bisected": ("return None if is_near else middle", "return None"),
     "what is hardly slower is better": ("* (1 - BAND)", "* (1 + BAND)"),
     "former measurements stand at another rate": (

@@ -22,7 +22,7 @@ DOUBLINGS = 2
 """The search doubles until so many numbers in a row are no better than the best: one may be measured in a bad moment."""
 
 RATE_CHANGE = 1.5
-"""The search begins anew once the rows of a hop have become so many times as many, or as few, as when it began."""
+"""The search begins anew once the rows of a hop, or the response time, are so many times what they were, or that part of it."""
 
 WIDTH = 0.25
 """The bisection ends where the next number to try differs from the best by at most half this part of the best."""
@@ -50,7 +50,8 @@ class ChunkSearch:
 
     ``chunks`` is the number for the next hop, between 1 and the rows of a hop. ``best`` is the best number so far,
     ``responses`` has the median response time of each number tried since the search began, ``rows`` the rows of a hop then
-    (None before the first median). ``slides`` are the hops so far with the present number.
+    (None before the first median). ``settled``: the response time with which it settled (None before). ``slides`` are the hops
+    so far with the present number.
 
     >>> search = ChunkSearch()
     >>> for _ in range(60):
@@ -63,22 +64,25 @@ class ChunkSearch:
     best: int = 1
     responses: Mapping[int, float] = field(default_factory=dict)
     rows: float | None = None
+    settled: float | None = None
     slides: tuple[Slide, ...] = ()
 
     def after(self, slide: Slide) -> ChunkSearch:
         """Return the search after a hop that was processed in ``chunks`` chunks.
 
-        When the rate has changed, the search begins anew: what was measured before does not count. It begins with one chunk,
-        since with too many an engine is always busy, and for how long it still is at the end of a hop depends on chance.
+        When the rate has changed, or the response time since the search settled, the search begins anew: what was measured
+        before does not count. It begins with one chunk, since with too many an engine is always busy, and for how long it still
+        is at the end of a hop depends on chance.
         """
         slides = (*self.slides, slide)
         if len(slides) < SLIDES:
             return replace(self, slides=slides)
         rows = statistics.median(slide.rows for slide in slides)
-        if self.rows is not None and not self.rows / RATE_CHANGE <= rows <= self.rows * RATE_CHANGE:
-            # some of these hops may have had the former rate, so they are not measurements either
+        response = statistics.median(slide.response for slide in slides)
+        if _has_changed(self.rows, rows) or _has_changed(self.settled, response):
+            # some of these hops may be from before the change, so they are not measurements either
             return ChunkSearch()
-        return self._measured(statistics.median(slide.response for slide in slides), rows)
+        return self._measured(response, rows)
 
     def _measured(self, response: float, rows: float) -> ChunkSearch:
         """Return the search with the response time of the present number of chunks."""
@@ -91,7 +95,9 @@ class ChunkSearch:
             rows=rows if self.rows is None else self.rows,
         )
         candidate = measured._doubled() or measured._bisected()
-        return replace(measured, chunks=candidate or best)
+        if candidate is not None:
+            return replace(measured, chunks=candidate)
+        return replace(measured, chunks=best, settled=responses[best] if self.settled is None else self.settled)
 
     @property
     def phase(self) -> SearchPhase:
@@ -127,3 +133,8 @@ class ChunkSearch:
         middle = (farther + self.best) // 2 if farther > self.best else -(-(farther + self.best) // 2)
         is_near = abs(middle - self.best) <= self.best * WIDTH / 2
         return None if is_near else middle
+
+
+def _has_changed(before: float | None, now: float) -> bool:
+    """Return True if a value is more than RATE_CHANGE times what it was, or less than that part; False without one before."""
+    return before is not None and not before / RATE_CHANGE <= now <= before * RATE_CHANGE

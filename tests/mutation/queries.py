@@ -19,9 +19,14 @@ def events(**given_as: Any) -> t.Scenario:
     return t.stream(columns="k string, v double", axis="integer", **given_as)
 
 
-def whole_numbers() -> t.Scenario:
+def whole_numbers(shape: str = "intervals") -> t.Scenario:
     """A stream of integers by key, whose sums are exact."""
-    return t.stream(columns="k string, v bigint", axis="integer", shape="intervals")
+    return t.stream(columns="k string, v bigint", axis="integer", shape=shape)
+
+
+def two_numbers() -> t.Scenario:
+    """A stream of pairs of numbers by key."""
+    return t.stream(columns="k string, v double, w double", axis="integer")
 
 
 def totals(windows: t.Scenario) -> t.Scenario:
@@ -35,6 +40,13 @@ def shared_windows(windows: Any) -> t.Scenario:
     return joined
 
 
+def windows_of_two_sizes(points: Any) -> t.Scenario:
+    """The totals of long windows and of shorter ones, in one result."""
+    long, short = (points.hopping_window(*grid).select(n=sq.count(), total=sq.sum("v")) for grid in ((8, 1), (4, 2, 1)))
+    both: t.Scenario = long.union(short)
+    return both
+
+
 def pattern(text: str) -> t.Scenario:
     """The matches of a pattern over two streams."""
     matches: t.Scenario = sq.cedr(f"EVENT E WHEN {text}", A=events(), B=events())  # type: ignore[arg-type, assignment]
@@ -45,6 +57,8 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "hopping": lambda: totals(events().group_by("k").hopping_window(6, 2, 1)),
     "hopping over points": lambda: totals(events(shape="points").group_by("k").hopping_window(5, 2)),
     "hopping over starts": lambda: totals(events().to_points().group_by("k").hopping_window(5, 2)),
+    "hopping over many": lambda: totals(whole_numbers("points").group_by("k").hopping_window(16, 1)),
+    "windows of two sizes": lambda: windows_of_two_sizes(whole_numbers("points").group_by("k")),
     "tumbling": lambda: (
         events().tumbling_window(4).select(n=sq.count("v"), mean=sq.avg("v"), least=sq.min("v"), most=sq.max("v"))
     ),
@@ -63,6 +77,7 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "landmark": lambda: totals(events().landmark_window(4, period=10)),
     "time_weighted_avg": lambda: events().group_by("k").tumbling_window(5).select(level=sq.time_weighted_avg("v")),
     "first and last": lambda: events().snapshot_window().select(first=sq.first("v"), last=sq.last("v")),
+    "median of hops": lambda: events(shape="points").group_by("k").hopping_window(6, 2).select(middle=sq.median("v")),
     "count_distinct": lambda: events().hopping_window(4, 2).select(keys=sq.count_distinct("k")),
     "top_k": lambda: events().tumbling_window(4).top_k(2, by="v"),
     "join": lambda: events().join(events(), on="k"),
@@ -102,6 +117,13 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "filtered": lambda: (
         events().with_columns(v=col("v") * 2).where(col("v") > 3).group_by("k").tumbling_window(4).select(n=sq.count())
     ),
+    "swapped": lambda: two_numbers().select("k", v=col("w"), w=col("v")),
+    "inverse of the rising": lambda: two_numbers().where(col("v") * col("w") > 0).where(1 / col("v") > 0.1),
+    "total where most is high": lambda: (
+        totals(events().group_by("k").tumbling_window(4)).where(col("most") > 2).select("k", "total")
+    ),
+    "long when extended": lambda: events().extend(2).where(sq.duration() > 4),
+    "filtered union": lambda: events().union(events()).where(col("v") > 2),
     "except of greatest values": lambda: (
         events().snapshot_window().select(most=sq.max("v")).except_(events().select(most=col("v")))
     ),

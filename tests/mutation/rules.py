@@ -14,6 +14,7 @@ from tests.mutation.mutant import FAILS, Edit, Mutant, wrapped
 
 SPANS = "streamq/runtime/window_spans.py"
 SHARED = "streamq/compiler/partial_sets.py"
+RULE = "streamq/compiler/rules"
 
 
 def changed(name: str, law: Any) -> tuple[Any, str, Any]:
@@ -132,5 +133,42 @@ MUTANTS = (
         "a filter goes below a projection without what its columns stand for there",
         "filtered",
         (changed("push_where_below_select", not_inlined),),
+    ),
+    Mutant(
+        "swapped columns dropped",
+        "a select that returns other columns under the names of its input is removed",
+        "swapped",
+        edits=(Edit(f"{RULE}/drop_identity_select.py", "isinstance(e, Col) and e.name == name", "isinstance(e, Col)"),),
+    ),
+    Mutant(
+        "second filter may fail",
+        "a filter that can fail is merged with the one below, and fails on rows where that is NULL",
+        "inverse of the rising",
+        edits=(Edit(f"{RULE}/merge_wheres.py", "if can_fail(q, source.schema):", "if False:"),),
+        breaks=FAILS,
+    ),
+    Mutant(
+        "filter between aggregates lost",
+        "with the aggregates that nobody reads, the filter above the windows is left out",
+        "total where most is high",
+        edits=(Edit(f"{RULE}/prune_aggregates.py", "return refilter(node, wheres,", "return refilter(node, [],"),),
+    ),
+    Mutant(
+        "filter on new lifetimes below their change",
+        "a filter that reads the lifetime goes below the operator that changes it, and reads the former one",
+        "long when extended",
+        edits=(Edit(f"{RULE}/push_where_below_alter_lifetime.py", "if reads_lifetime(part):", "if False:"),),
+    ),
+    Mutant(
+        "one branch of a union filtered",
+        "a filter over a union goes into its first branch only",
+        "filtered union",
+        edits=(
+            Edit(
+                f"{RULE}/push_where_below_union.py",
+                "tuple(Where(source, p) for source in inputs)",
+                "(Where(inputs[0], p), *inputs[1:])",
+            ),
+        ),
     ),
 )

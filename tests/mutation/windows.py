@@ -27,6 +27,10 @@ from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import count, landmark, rows, session, snapshot
 from tests.mutation.mutant import Edit, Mutant, wrapped
 
+BLOCKS = "streamq/runtime/basic_window_blocks.py"
+SIZES = "streamq/runtime/kernels/windows_of_sizes.py"
+VALUES = "streamq/runtime/counted_values.py"
+
 
 def first_too_early(window: Grid, le: Any, re: Any, arithmetic: Any) -> Any:
     low, high = window_range(window, le, re, arithmetic)
@@ -284,5 +288,35 @@ MUTANTS = (
         "of members that share the last rank only some are kept",
         "top_k",
         (wrapped(TopKEvaluator, "rows", ties_cut),),
+    ),
+    Mutant(
+        "block from before the window",
+        "a block that begins one basic window before a window counts in it",
+        "hopping over many",
+        edits=(Edit(BLOCKS, "self.first <= (cell", "self.first <= 1 + (cell"),),
+    ),
+    Mutant(
+        "value not in its last window",
+        "a value is no member of the last of the windows that its event is in",
+        "median of hops",
+        edits=(Edit(VALUES, "last=last[row],", "last=np.maximum(first[row], last[row] - 1),"),),
+    ),
+    Mutant(
+        "values counted by rows",
+        "a value that several events of a basic window have counts once",
+        "median of hops",
+        edits=(Edit(VALUES, "number=number[row],", "number=np.ones(len(row), np.int64),"),),
+    ),
+    Mutant(
+        "shorter windows a hop too short",
+        "windows that read the basic windows of longer ones lack their last one",
+        "windows of two sizes",
+        edits=(Edit(SIZES, "return self.grid.size // self.basic.hop", "return self.grid.size // self.basic.hop - 1"),),
+    ),
+    Mutant(
+        "sizes with one offset",
+        "windows of another offset are placed as if they had that of the longer ones",
+        "windows of two sizes",
+        edits=(Edit(SIZES, "grid_index(first, self.offset,", "grid_index(first, 0,"),),
     ),
 )
