@@ -51,7 +51,7 @@ def _form_of_members(kernel: WindowAggregateKernel) -> str:
     if kernel.reductions:
         return "values, each with the number of its events, and partial results"
     if kernel.has_blocks:
-        return "partial results of hops, and of blocks of 8, 64, ... hops"
+        return "partial results of hops; beside more than 32,768 in a bucket, those of blocks of 8, 64, ... hops"
     return "partial results" if kernel.merges else "values with weights"
 
 

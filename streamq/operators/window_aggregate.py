@@ -59,8 +59,8 @@ class WindowAggregate(MemberOperator):
         ones, too, as they are never taken back; asleep: of a
         group with many of them a row for those that end about as late as one another, read instead of them until then;
         by value: one such row for each of their values, where a median, percentile or distinct count reads these;
-        mergeable: as partial results, of points in windows of 16 hops or more also those of blocks of hops; counted: values by
-        range of windows, with their numbers and partial results
+        mergeable: as partial results, of many points in windows of 16 hops or more also those of blocks of hops; counted: values
+        by range of windows, with their numbers and partial results
     Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and a row for
         the others in the same windows; asleep: parts of a group that rows touch or with a window due: new events, those that
         end soon, and a row for each slot of the timing wheel; asleep: all its events where ends may still move; condensed,
@@ -70,7 +70,7 @@ class WindowAggregate(MemberOperator):
     Cost: members, condensed, asleep: O(n log n) in the events read and their windows not final; by value: and in the events
         that these rows stand for, of which no more is read; members: collect and
         time_weighted_avg have a copy of each member in each of its windows; mergeable: a merge of the partial results in a window
-        that is reported, of points in many hops that of O(log n) blocks; counted: a merge of them, and a sort of the values in it
+        that is reported, of many points in many hops of O(log n) blocks; counted: a merge of them, and a sort of the values in it
     """
 
     input: Node

@@ -2,6 +2,9 @@
 
 A window of n hops consists of n basic windows. Those that are over are merged once for each block; from then on a slide merges a
 few blocks of each size and the basic windows at both ends that fill none, some 7 log8 n rows a group, and not n.
+
+Small bins and many blocks cost time of their own, which few rows do not repay. So a state has blocks only while it holds many
+rows, and changes between the two arrangements as a whole; either is complete by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from streamq.grid import Grid
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.bins import bin_starts, in_bins
 from streamq.runtime.columnar import concat, ints, with_column
-from streamq.runtime.grid_baskets import PartialsBasket
+from streamq.runtime.grid_baskets import PARTIALS, PartialsBasket
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import merge_partial_rows
@@ -27,6 +30,12 @@ BLOCKS = "blocks"
 
 RANK = 3
 """The logarithm of the number of basic windows, or smaller blocks, that a block merges."""
+
+FEWER = 4
+"""Blocks are given up once there are so many times fewer rows than those above which there are blocks.
+
+So the rows that come or go between two changes are as many as a change moves, but for a factor.
+"""
 
 
 def block_sizes(grid: Grid, rank: int = RANK) -> range:
@@ -39,18 +48,21 @@ def block_sizes(grid: Grid, rank: int = RANK) -> range:
 
 @dataclass(frozen=True, kw_only=True)
 class BlocksBasket:
-    """The blocks over the partial results ``held``, of which a bin has as many basic windows as a block of the least size.
+    """The partial results ``held``, and the blocks over them while state has more than ``above`` of their rows.
 
-    A block is a row for each group, with the columns of ``held``. Its HI is its first basic window, which is also the number of
-    the last window that contains the whole block.
+    There are none at all if ``rank`` is None. With blocks, a bin of ``held`` has ``2**rank`` basic windows, as many as a block of
+    the least size. A block is a row for each group, with the columns of ``held``. Its HI is its first basic window, which is also
+    the number of the last window that contains the whole block.
     """
 
     held: PartialsBasket
+    rank: int | None
+    above: int
 
     @property
     def sizes(self) -> range:
-        """The sizes of blocks (:func:`block_sizes`); none if the bins of ``held`` are not as blocks need them."""
-        return range(0) if self.held.bin_rank is None else block_sizes(self.held.grid, self.held.bin_rank)
+        """The sizes of blocks (:func:`block_sizes`); none if there never are blocks."""
+        return range(0) if self.rank is None else block_sizes(self.held.grid, self.rank)
 
     def read(self, state: KernelBaskets, first: int, last: int) -> pa.Table | None:
         """Return partial results that merge into the windows ``first..last``, in each of which every event occurs once.
@@ -75,7 +87,8 @@ class BlocksBasket:
         return concat(some) if some else None
 
     def add(self, state: KernelBaskets, new: pa.Table) -> None:
-        """Add partial results of blocks that have been merged before they came."""
+        """Add partial results, also to blocks that have been merged before they came."""
+        self._hold(state, new)
         merged = state.values.get(BLOCKS, {})
         for size in self.sizes:
             is_late = ints(new, HI) >> size < merged.get(str(size), MINUS_INFINITY)
@@ -83,10 +96,23 @@ class BlocksBasket:
                 self._append(state, new.filter(pa.array(is_late)), size)
 
     def merge_past(self, state: KernelBaskets, before: int) -> None:
-        """Merge the blocks that end before the basic window ``before``, from those of the next smaller size."""
-        if before in (INFINITY, MINUS_INFINITY):
+        """Merge the blocks that end before the basic window ``before``, from those of the next smaller size.
+
+        Before that, state gets blocks if it holds many rows, and gives them up if it holds few.
+        """
+        if before in (INFINITY, MINUS_INFINITY) or not self.sizes:
             return
-        merged = state.values.setdefault(BLOCKS, {}) if self.sizes else {}
+        rows, _ = state.size(PARTIALS)
+        if BLOCKS in state.values:
+            if rows <= self.above // FEWER:
+                self.drop(state)
+                self._rearrange(state)
+        elif rows > self.above:
+            state.values[BLOCKS] = {}
+            self._rearrange(state)
+        if BLOCKS not in state.values:
+            return
+        merged = state.values[BLOCKS]
         for size in self.sizes:
             since, upto = merged.get(str(size), MINUS_INFINITY), before >> size
             if upto <= since:
@@ -106,6 +132,17 @@ class BlocksBasket:
         """Drop all blocks; they are merged again."""
         self.forget(state, INFINITY)
         state.values.pop(BLOCKS, None)
+
+    def _hold(self, state: KernelBaskets, rows: pa.Table) -> None:
+        """Add rows to the basic windows, in bins of blocks' size if state has blocks."""
+        self.held.add(state, rows, self.rank if BLOCKS in state.values else None)
+
+    def _rearrange(self, state: KernelBaskets) -> None:
+        """Move the rows of basic windows into bins as they are with blocks, or without."""
+        rows = self.held.read(state, MINUS_INFINITY, INFINITY)
+        self.held.forget(state, INFINITY)
+        if rows is not None:
+            self._hold(state, self.held.merged(rows))
 
     def _blocks(self, state: KernelBaskets) -> Iterator[tuple[str, int, int]]:
         """Yield the bin of each block that has rows, its first basic window and its size."""

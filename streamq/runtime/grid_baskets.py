@@ -41,7 +41,6 @@ class PartialsBasket:
     merges: they are merged for good; else they are values with weights, which may be retracted. reads_end: members whose ends
     may still move stay separate, with their lifetimes. points: events are points, so that a range has as many windows as the
     grid gives. parted: bins that exceed ``sizes`` are split by group. values: columns of values that are not merged either.
-    bin_rank: a bin has ``2**bin_rank`` last windows; None: half as many as its ranges are long.
     """
 
     keys: tuple[str, ...]
@@ -53,7 +52,6 @@ class PartialsBasket:
     parted: bool
     sizes: BinSizes
     values: tuple[str, ...]
-    bin_rank: int | None = None
 
     def merged(self, table: pa.Table) -> pa.Table:
         """Merge rows of one key and range; if they may be retracted, only rows of equal values, dropping those that cancel."""
@@ -61,10 +59,11 @@ class PartialsBasket:
         by += [HASH] if HASH in table.column_names else []
         return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 
-    def add(self, state: KernelBaskets, new: pa.Table) -> None:
+    def add(self, state: KernelBaskets, new: pa.Table, bin_rank: int | None = None) -> None:
         """Put partial results into bins by their last windows, those of endless lifetimes into a bin of their own.
 
-        The least and the greatest window of each bin are recorded in the state's values.
+        A bin has ``2**bin_rank`` last windows; None: about half as many as its ranges are long. The least and the greatest window
+        of each bin are recorded in the state's values.
         """
         bins, spans = self._bins(state), BinSpans(state.values)
         low, high = ints(new, LO), ints(new, HI)
@@ -75,8 +74,8 @@ class PartialsBasket:
             new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
         if not len(high):
             return
-        if self.bin_rank is not None:
-            widths = np.full(len(high), self.bin_rank)
+        if bin_rank is not None:
+            widths = np.full(len(high), bin_rank)
         else:
             # bins about half as wide as their ranges: few to read, and dropped soon after they are needed
             widths = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)

@@ -45,6 +45,7 @@ class BinSizes:
     bin is rewritten. slack: the number of settled events that a bin may always hold. awake_upto: the number of events
     of a group up to which none of them sleeps. slot_parts: the slots of a timing wheel are so narrow (``timing_wheel.slots``).
     block_rank: a block merges ``2**block_rank`` basic windows, or smaller blocks (``basic_window_blocks``).
+    blocks_above: the number of rows of basic windows above which there are blocks.
     """
 
     split_above: int = 32_768
@@ -54,6 +55,7 @@ class BinSizes:
     awake_upto: int = 256
     slot_parts: int = 2
     block_rank: int = 3
+    blocks_above: int = 32_768
 
 
 class GroupBins:

@@ -158,8 +158,13 @@ def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
     return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)
 
 
-SMALLEST = BinSizes(split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awake_upto=0, slot_parts=-2, block_rank=1)
-"""Bins are split and rewritten whenever they can be, and settled events forgotten; all events sleep that may."""
+SMALLEST = BinSizes(
+    split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awake_upto=0, slot_parts=-2, block_rank=1, blocks_above=4
+)
+"""Bins are split and rewritten whenever they can be, and settled events forgotten; all events sleep that may.
+
+So few rows have blocks that a short run gets them, and gives them up.
+"""
 
 
 def with_sizes(kernel: Kernel, sizes: BinSizes) -> Kernel:

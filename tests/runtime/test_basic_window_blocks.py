@@ -35,7 +35,7 @@ def windows(points: sq.Stream, n: int) -> sq.Stream:
 
 def rows_of_a_slide(n: int) -> float:
     """The rows that a slide reads on average, of a key with an event in each hop."""
-    live = LocalRun(program(lambda a, b: windows(POINTS, n)))
+    live = LocalRun(with_sizes(program(lambda a, b: windows(POINTS, n)), BinSizes(blocks_above=0)))
     rows = t.table(COLUMNS, [(at, "a", at) for at in range(2 * n)])
     live.batch({"s": rows}, [(None, 2 * n)])
     before = work(live).evaluated
@@ -71,20 +71,43 @@ FAULTS = (
              "self.points and not (self.early or self.reads_end)"),)),
     Mutant("not forgotten", "blocks stay when no window contains them any longer", "", edits=(
         Edit(FILE, "if start < least:", "if False:"),)),
+    Mutant("wide bins", "rows that came before there were blocks stay in bins wider than a block", "", edits=(
+        Edit(FILE, "state.values[BLOCKS] = {}\n            self._rearrange(state)", "state.values[BLOCKS] = {}"),)),
+    Mutant("twice in state", "rows stay where they were when they are moved", "", edits=(
+        Edit(FILE, "self.held.forget(state, INFINITY)", "pass"),)),
+    Mutant("never given up", "few rows keep their blocks", "", edits=(
+        Edit(FILE, "if rows <= self.above // FEWER:", "if False:"),)),
 )  # fmt: skip
 DELAY = 12
 
 
 def check(n: int, *forms: dict[str, Any]) -> None:
-    """Points that come late and out of order, in blocks of the least size: the windows are those that counting gives.
-
-    The ``forms`` of rows are used in turn, for four micro-batches each, on the same state.
-    """
+    """Points in blocks of the least size: the windows are those that counting gives."""
     rng = random.Random(1)
     points = [(rng.randrange(80), rng.choice("ab"), rng.randrange(9)) for _ in range(70)]
+    run(points, n, 0, *forms)
+
+
+def check_crossing(n: int, *forms: dict[str, Any], seed: int = 1) -> None:
+    """Points that are dense, sparse and dense: state has blocks, gives them up and has them again, and windows are right."""
+    rng = random.Random(seed)
+    dense = [(at, rng.choice("ab"), rng.randrange(9)) for at in (*range(30), *range(120, 160)) for _ in "123"]
+    points = [*dense, *((at, rng.choice("ab"), rng.randrange(9)) for at in range(30, 120, 9))]
+    have_blocks = [have for have, _ in itertools.groupby(run(points, n, 40, *forms))]
+    assert have_blocks[:4] == [False, True, False, True]
+
+
+def run(points: list[tuple[int, str, int]], n: int, above: int, *forms: dict[str, Any]) -> list[bool]:
+    """Compare the windows of points that come late and out of order with those that counting gives.
+
+    There are blocks above a number of rows. The ``forms`` of rows are used in turn, for four micro-batches each, on the same
+    state. After each micro-batch: state has blocks.
+    """
+    rng = random.Random(1)
     left = sorted(points, key=lambda point: point[0] + rng.randrange(DELAY))
     source = sq.points(t.table(COLUMNS, []), time="at", name="s", progress=sq.generate(DELAY))
-    sizes = BinSizes(block_rank=1)
+    sizes = BinSizes(block_rank=1, blocks_above=above)
+    have_blocks: list[bool] = []
     programs = [with_sizes(program(lambda a, b: windows(source, n), **form), sizes) for form in forms]
     live = LocalRun(programs[0], identity=identity_of(programs[0]))
     history: Counter[tuple[Any, ...]] = Counter()
@@ -96,8 +119,11 @@ def check(n: int, *forms: dict[str, Any]) -> None:
         new, left = left[:5], left[5:]
         add(history, live.batch({"s": t.table(COLUMNS, new)}))
         assert blocks(live) <= n + DELAY
+        stores = [Baskets(DictStore(store)) for store in live.stores.values()]
+        have_blocks.append(any(BLOCKS in values for one in stores for values in one.scopes.values()))
     add(history, live.finish())
     assert +history == counted(points, n) and not -history
+    return have_blocks
 
 
 def add(history: Counter[tuple[Any, ...]], deltas: pa.Table) -> None:
@@ -114,7 +140,7 @@ def blocks(live: LocalRun) -> int:
 def counted(points: list[tuple[int, str, int]], n: int) -> Counter[tuple[Any, ...]]:
     """The windows by the definition."""
     rows: Counter[tuple[Any, ...]] = Counter()
-    for start in range(-n, 80):
+    for start in range(-n, 1 + max(at for at, _, _ in points)):
         for key in "ab":
             values = [v for at, k, v in points if k == key and start <= at < start + n]
             if values:
@@ -134,6 +160,7 @@ CHANGELOG, FINAL = {"output": OutputForm.CHANGELOG}, {"output": OutputForm.FINAL
 def check_some() -> None:
     for n, forms in itertools.product((5, 16), ([FINAL], [CHANGELOG], [EARLY, CHANGELOG])):
         check(n, *forms)
+        check_crossing(n, *forms)
 
 
 def test_windows_are_those_that_counting_gives() -> None:

@@ -1,7 +1,7 @@
 """Kernel of windows on a grid: keeps partial results by range of windows, and merges them into a window when it is reported.
 
 State: partial results in bins by their last window, so that a bin is dropped as a whole; if input may be taken back, values with
-weights instead of merged results (a minimum cannot be subtracted). Of points in windows of many hops also blocks of partials
+weights instead of merged results (a minimum cannot be subtracted). Of many points in many hops also blocks of partials
 (:mod:`streamq.runtime.basic_window_blocks`). Cost: a micro-batch adds its own partials; a reported window merges the blocks, or
 partials, that it spans; one that is corrected, the partials of its group.
 """
@@ -190,7 +190,6 @@ class WindowAggregateKernel:
         if not self.final and out and clock.c != INFINITY:
             self._reported.add(state, out, least)
         if new is not None and clock.c != INFINITY:
-            self._held.add(state, new)
             self._blocks.add(state, new)
         self._blocks.merge_past(state, grid.last_starting_before(clock.m))
         self._forget(state, least)
@@ -291,12 +290,11 @@ class WindowAggregateKernel:
             # bins of which some groups are read
             parted=not (self.final or self.reads_end),
             sizes=self.sizes,
-            bin_rank=self.sizes.block_rank if self.has_blocks else None,
         )
 
     @property
     def has_blocks(self) -> bool:
-        """True if basic windows are merged into blocks: they merge for good, and windows have many of them.
+        """True if many basic windows are merged into blocks: they merge for good, and windows have enough of them.
 
         That does not depend on the form of the rows, so that a run in another form finds its state as it needs it.
         """
@@ -305,7 +303,8 @@ class WindowAggregateKernel:
 
     @property
     def _blocks(self) -> BlocksBasket:
-        return BlocksBasket(held=self._held)
+        rank = self.sizes.block_rank if self.has_blocks else None
+        return BlocksBasket(held=self._held, rank=rank, above=self.sizes.blocks_above)
 
     @property
     def _reported(self) -> ReportedBasket:

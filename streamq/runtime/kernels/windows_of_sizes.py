@@ -64,7 +64,6 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
             if rows is not None:
                 out.append(self._numbered(rows, number))
         if new is not None and clock.c != INFINITY:
-            self._held.add(state, new)
             self._blocks.add(state, new)
         self._blocks.merge_past(state, self.window.last_starting_before(clock.m))
         least = self.window.first_ending_after(clock.c)
