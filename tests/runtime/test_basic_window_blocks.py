@@ -66,9 +66,9 @@ FAULTS = (
         Edit(FILE, "self.first <= (cell", "self.first <= 1 + (cell"),)),
     Mutant("twice", "a block is read beside a larger one that contains it", "", edits=(
         Edit(FILE, "and not usable.covers(start, larger)", ""),)),
-    Mutant("another form", "rows that are sent at once have no blocks, and no bins that fit them", "", edits=(
-        Edit("streamq/runtime/kernels/window_aggregate.py", "self.points and not self.reads_end",
-             "self.points and not (self.early or self.reads_end)"),)),
+    Mutant("another form", "late rows that are sent at once are not added to merged blocks", "", edits=(
+        Edit("streamq/runtime/kernels/window_aggregate.py", "self._blocks.add(state, new)",
+             "(self._blocks._hold if self.early else self._blocks.add)(state, new)"),)),
     Mutant("not forgotten", "blocks stay when no window contains them any longer", "", edits=(
         Edit(FILE, "if start < least:", "if False:"),)),
     Mutant("wide bins", "rows that came before there were blocks stay in bins wider than a block", "", edits=(

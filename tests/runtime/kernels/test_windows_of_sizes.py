@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,6 +15,7 @@ import streamq as sq
 from streamq.compiler import shared_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CheckpointError
+from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.identity import read_identity
 from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
 from streamq.testing.deltas import net
@@ -22,6 +24,7 @@ from streamq.testing.oracle import oracle
 from tests.changed_query import ChangingRun
 from tests.compiler.test_results import CHANGELOG, FINAL, TOLD, program_of
 from tests.mutation.mutant import Edit, Mutant
+from tests.programs import with_sizes
 
 ROWS, LATENESS = 60, 6
 
@@ -75,7 +78,7 @@ def check(seed: int, **how: Any) -> None:
     # where the watermark is far ahead, blocks are merged that begin in a window which is due and end behind it
     stream = source(rng.choice([2, 14]))
     queries, cut = drawn(rng, stream=stream.extend(2).to_points() if seed % 2 else stream, **how), rng.choice([6, 25])
-    together = ChangingRun(*queries)
+    together = with_blocks(ChangingRun(*queries))
     with patch.object(shared_windows, "consists_of_basic", lambda window, longest: window == longest):
         apart = ChangingRun(*queries)
     assert (len(shown(together.run.program)), len(shown(apart.run.program))) == (1, 4)
@@ -84,10 +87,17 @@ def check(seed: int, **how: Any) -> None:
         batch = {"s": rows.slice(at, cut)}
         assert_same_parts(together.batch(batch), apart.batch(batch))
     assert_same_parts(together.finish(), apart.finish())
-    rows, run = points(seed, late=False), ChangingRun(*queries)
+    rows, run = points(seed, late=False), with_blocks(ChangingRun(*queries))
     sent = [*(run.batch({"s": rows.slice(at, cut)}) for at in range(0, ROWS, cut)), run.finish()]
     for query, parts in zip(queries, zip(*sent, strict=True), strict=True):
         assert_same_history(net(list(parts)), oracle(query.plan, {"s": rows}))
+
+
+def with_blocks(run: ChangingRun) -> ChangingRun:
+    """The run with blocks above few rows."""
+    program = with_sizes(run.run.program, BinSizes(blocks_above=4))
+    run.run = replace(run.run.go_on(program), identity=run.identity)
+    return run
 
 
 def check_all(seeds: Iterable[int]) -> None:
