@@ -64,6 +64,8 @@ FAULTS = (
         Edit(FILE, "self._append(state, new.filter(pa.array(is_late)), size)", "pass"),)),
     Mutant("a block too far", "a block that begins before the window counts for it", "", edits=(
         Edit(FILE, "self.first <= (cell", "self.first <= 1 + (cell"),)),
+    Mutant("a block beyond", "a block that ends behind the window counts for it", "", edits=(
+        Edit(FILE, "<= self.end", "<= 1 + self.end"),)),
     Mutant("twice", "a block is read beside a larger one that contains it", "", edits=(
         Edit(FILE, "and not usable.covers(start, larger)", ""),)),
     Mutant("another form", "late rows that are sent at once are not added to merged blocks", "", edits=(
