@@ -163,8 +163,11 @@ def test_explain_all_estimates_what_results_share(capsys: pytest.CaptureFixture[
 def test_what_depends_on_values_is_not_estimated() -> None:
     s = sq.intervals(t.table("start bigint, end bigint, k bigint", []), start="start", end="end", name="s")
     text = s.join(s.rename(k="k2"), on=[("k", "k2")]).explanation(expected=sq.Expected(rows=10, every=5))
-    assert "expected: to Python at most 20 rows in 5; state not estimated" in text
+    assert "expected: to Python at most 20 rows in 5; state not estimated: an event without an end stays" in text
     assert "batch" not in text
+    ended = s.set_duration(3)
+    bounded = ended.join(ended.rename(k="k2"), on=[("k", "k2")]).explanation(expected=sq.Expected(rows=10, every=5))
+    assert "for ever" not in bounded
     signals = points().to_signal("k").explanation("physical", expected=sq.Expected(rows=10, every=5))
     assert "state not estimated; no number of different k is expected" in signals
 
