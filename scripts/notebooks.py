@@ -3,8 +3,8 @@
 python scripts/notebooks.py [NAME ...]
 
 NAME is a file of notebooks/ without its ending, such as 01_first_query; without names all are executed. What a cell writes to
-stderr, such as Spark's messages as it starts, is dropped; execution times are not written. The notebook's metadata hold a digest
-of its code, so that a test sees outputs that are older than the code.
+stderr, such as Spark's messages as it starts, is dropped, and so are progress bars; execution times are not written. The
+notebook's metadata hold a digest of its code, so that a test sees outputs that are older than the code.
 """
 
 from __future__ import annotations
@@ -45,9 +45,14 @@ def execute(notebook: NotebookNode) -> None:
         options = {"timeout": SECONDS, "record_timing": False, "coalesce_streams": True}
         NotebookClient(notebook, resources={"metadata": {"path": folder}}, **options).execute()
     for cell in code_cells(notebook):
-        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        cell.outputs = [output for output in cell.outputs if is_kept(output)]
     # not the kernel's version of Python
     notebook.metadata = NotebookNode({**metadata, "executed": code_digest(notebook)})
+
+
+def is_kept(output: NotebookNode) -> bool:
+    """Return False for what a cell writes to stderr, and for progress bars, which are there only where a machine is slow."""
+    return output.get("name") != "stderr" and "<progress" not in output.get("data", {}).get("text/html", "")
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
