@@ -207,6 +207,9 @@ def main() -> None:
     parser.add_argument("--json", default="streaming_hopping.json")
     args = parser.parse_args()
     settings = args.settings.split(",")
+    unknown = set(args.only) - {cell.name for cells in MATRICES.values() for cell in cells}
+    if unknown:
+        parser.error(f"no cells {sorted(unknown)}")
     spark = sq.session(
         "benchmark", master="local[2]", config={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "6g"}
     )

@@ -8,8 +8,9 @@ from collections.abc import Callable
 WIDEST = 500
 """The characters of a value that a table as text shows."""
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""What moves the cursor, ends a line or controls a terminal, and halves of surrogate pairs, which cannot be printed."""
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves the cursor, ends a line or turns it round, or controls a terminal, and halves of surrogate pairs, which cannot be
+printed."""
 
 
 def with_escapes(text: str) -> str:
@@ -18,14 +19,14 @@ def with_escapes(text: str) -> str:
     >>> print(with_escapes("a\tb\x1b[31m"))
     a\tb\x1b[31m
     """
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
 
 
-def shortened_value(text: str, written: Callable[[str], str] = with_escapes) -> str:
-    """Return the text of a value as ``written`` shows it; of one longer than WIDEST the beginning, with its length behind."""
+def shortened_value(text: str, quote: Callable[[str], str] = with_escapes) -> str:
+    """Return the text of a value as ``quote`` shows it; of one longer than WIDEST the beginning, with its length behind."""
     if len(text) <= WIDEST:
-        return written(text)
-    return f"{written(text[:WIDEST])}… ({len(text):,} characters)"
+        return quote(text)
+    return f"{quote(text[:WIDEST])}… ({len(text):,} characters)"
 
 
 __all__ = ["WIDEST", "shortened_value", "with_escapes"]

@@ -19,6 +19,9 @@ from streamq.views import BarSection, View
 AFTER = 2.0
 """The seconds before a bar is drawn for the first time."""
 
+GONE = OSError, ValueError
+"""The errors of writing to a terminal that is gone, and to a stream that is closed."""
+
 EVERY = 0.1
 """The least number of seconds between two drawings."""
 
@@ -71,13 +74,19 @@ class ProgressBar:
         self._drawn = bar
         try:
             self._screen.show(View([bar], bar.text()))
-        except OSError:
-            # the terminal is gone: the work goes on without a bar
-            self._release()
+        except GONE:
+            # the work goes on without a bar
+            self._close()
 
-    def _release(self) -> None:
-        self._screen = None
-        _OPEN.release()
+    def _close(self) -> None:
+        assert self._screen is not None
+        try:
+            # a terminal that is gone is closed, too: rich has put itself in the place of sys.stdout
+            with contextlib.suppress(*GONE):
+                self._screen.close()
+        finally:
+            self._screen = None
+            _OPEN.release()
 
     def __enter__(self) -> Self:
         if _OPEN.acquire(blocking=False):
@@ -97,13 +106,9 @@ class ProgressBar:
         try:
             if self._drawn is not None and self._last is not None and self._last != self._drawn:
                 self._draw(self._last)
-            if self._screen is not None:
-                # a terminal that is gone needs no closing
-                with contextlib.suppress(OSError):
-                    self._screen.close()
         finally:
             if self._screen is not None:
-                self._release()
+                self._close()
 
 
 __all__ = ["ProgressBar"]

@@ -15,6 +15,7 @@ import streamq as sq
 from streamq import html
 from streamq import testing as t
 from streamq.errors import PlanError
+from streamq.run.answers import as_html
 from streamq.run.rehearsal import Rehearsal
 
 NASTY = [
@@ -77,6 +78,7 @@ def test_of_a_long_value_a_table_as_text_shows_the_beginning(capsys: pytest.Capt
     texts = sq.events([(0, 1, {"short": "a" * 500, "long": "é" * 10_000})], name="texts")
     texts.show()
     _, row = capsys.readouterr().out.splitlines()
+    assert "é" * 300 + "... (10,000 characters)" in as_html(texts.to_arrow(), 5)
     assert "a" * 500 + "  " in row and "é" * 500 + "… (10,000 characters)" in row and "é" * 501 not in row
 
 

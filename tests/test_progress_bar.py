@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,26 @@ def test_the_work_goes_on_without_a_terminal_that_has_gone(monkeypatch: pytest.M
     monkeypatch.setattr(screen, call, gone)
     drawn_by(screen, [0, 9, 9.5], lambda bar: [bar.update(done, 4) for done in (1, 2)])
     assert len(drawn_by(RecordingScreen(), [0, 9], lambda bar: bar.update(1, 2))) == 1
+
+
+def test_a_terminal_that_has_gone_gives_the_programs_output_back() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    before = sys.stdout
+    for stream in (Gone(), closed_while_open()):
+        screen = TerminalScreen(Console(file=stream, force_terminal=True))
+        with ProgressBar("job", repeat(screen).__next__, iter((0, 9)).__next__) as bar:
+            bar.update(1, 4)
+            assert sys.stdout is before and not bar.is_live
+
+
+def closed_while_open() -> io.StringIO:
+    """A stream that is closed after the bar has got it."""
+    stream = io.StringIO()
+    stream.close()
+    return stream
 
 
 def test_a_terminal_draws_the_bar_in_place() -> None:

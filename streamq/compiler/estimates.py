@@ -16,7 +16,7 @@ from streamq.plan.own_names import shown_name
 from streamq.runtime.identity import EARLY, FINAL
 from streamq.time import INFINITY, show_duration, ticks
 
-ENDLESS = "an event without an end stays in it for ever; set_duration or clip gives it one"
+UNBOUNDED_REASON = "an event without an end stays in it until it is ended; set_duration or clip ends it"
 """The reason why state may grow without a bound, and the cure."""
 
 UNKNOWN = "not estimated"
@@ -93,8 +93,10 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
         usual, most = (_number(math.ceil(number)) for number in state)
         rows = f"at most {most} rows" + ("" if usual == most else f", {usual} in micro-batches of a hop or longer")
         rows += ", and the results that may be corrected" if form != FINAL else ""
-    elif isinstance(node, EvaluatedOperator) and any(child.traits.infinite for child in node.children):
-        rows += f": {ENDLESS}"
+    elif isinstance(node, EvaluatedOperator) and any(
+        child.traits.infinite and node.retention(port) is None for port, child in enumerate(node.children)
+    ):
+        rows += f": {UNBOUNDED_REASON}"
     return f"expected: to Python {sent}; state {rows}{_missing(node, expected)}"
 
 

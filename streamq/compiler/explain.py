@@ -118,8 +118,8 @@ def explain(
 
 def _sources(plan: Results) -> str:
     """Return the names of a plan's sources, for the title of its page."""
-    found = (node.shown_name() for node in nodes(number_sources(plan)[0]) if isinstance(node, Source))
-    return ", ".join(dict.fromkeys(found))
+    names = (node.shown_name() for node in nodes(number_sources(plan)[0]) if isinstance(node, Source))
+    return ", ".join(dict.fromkeys(names))
 
 
 def print_explanation(written: Callable[[str], str], format: str) -> None:

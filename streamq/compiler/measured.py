@@ -62,8 +62,8 @@ NOT_USED = {
 
 def _source_lines(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the lines on a source from its metrics: its rows, and those that were not used, or not as they came."""
-    odd = [f"{fields[reason]:,} {words}" for reason, words in NOT_USED.items() if fields.get(reason)]
-    return f"so far: {counted(fields['rows'], 'row')}", *([f"of these {'; '.join(odd)}"] if odd else [])
+    unused = [f"{fields[reason]:,} {words}" for reason, words in NOT_USED.items() if fields.get(reason)]
+    return f"so far: {counted(fields['rows'], 'row')}", *([f"of these {'; '.join(unused)}"] if unused else [])
 
 
 UNMEASURED = Measured()

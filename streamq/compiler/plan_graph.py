@@ -27,9 +27,7 @@ WIDEST, WIDEST_MARK, WIDEST_MEASURED, MOST_LINES = 44, 50, 54, 3
 What is cut is in the details of the box; measurements are not cut.
 """
 
-TIME_GUIDE = (
-    "The time of a stage is that of its tasks, which read and write state, too; that of an operator its evaluation."
-)
+TIME_GUIDE = "The time of a stage is that of its tasks, that of an operator the part of it in Python."
 """How to read the times of a run."""
 
 STYLE = """
@@ -164,14 +162,14 @@ class PlanGraph:
     @property
     def guide(self) -> str:
         """How to read the graph, in a sentence for each kind of mark that it has."""
-        said = ["Sources are at the top, results below."]
-        said += ["A thick border: an operator with state."] * any(
+        sentences = ["Sources are at the top, results below."]
+        sentences += ["A thick border: an operator with state."] * any(
             box.kind == OperatorBoxKind.STATE for box in self.boxes
         )
-        said += ["Orange: why stands in the box."] * any(box.mark for box in self.boxes)
-        said += ["A dashed frame: a stage, in which each bucket of keys runs by itself."] * bool(self.frames)
-        said += [TIME_GUIDE] * any(box.measured for box in self.boxes)
-        return " ".join([*said, "Click a box for its details."])
+        sentences += ["Orange: why stands in the box."] * any(box.mark for box in self.boxes)
+        sentences += ["A dashed frame: a stage, in which each bucket of keys runs by itself."] * bool(self.frames)
+        sentences += [TIME_GUIDE] * any(box.measured for box in self.boxes)
+        return " ".join([*sentences, "Click a box for its details."])
 
     @property
     def details(self) -> str:

@@ -25,7 +25,7 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
     grid = windows.window.shown_with(ClipInput.FULL, windows.stamp, node.schema.axis)
     shown = show_partials(windows.arguments, windows.partials) + _show_values(windows)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
-    case = "in blocks" if kernel.has_blocks else "one by one"
+    case = "in blocks" if kernel.may_have_blocks else "one by one"
     statements = replace(statements_in_case(MergePartials, (case,), {}), final=kernel.progress_rule.final_rows)
     statements = statements.keeping(bound + ("" if kernel.final else "; rows reported and not final"))
     if windows.reductions:
@@ -50,8 +50,9 @@ def _form_of_members(kernel: WindowAggregateKernel) -> str:
     """Return the form in which a kernel keeps members, as explain shows it."""
     if kernel.reductions:
         return "values, each with the number of its events, and partial results"
-    if kernel.has_blocks:
-        return "partial results of hops; beside more than 32,768 in a bucket, those of blocks of 8, 64, ... hops"
+    if kernel.may_have_blocks:
+        above = f"{kernel.sizes.blocks_above:,}"
+        return f"partial results of hops and, in a bucket with more than {above} rows of them, of blocks of 8, 64, ... hops"
     return "partial results" if kernel.merges else "values with weights"
 
 
@@ -62,7 +63,7 @@ def _show_values(windows: GridAggregation) -> str:
 
 
 def kernel_lines(statements: Statements, cti: str, growth: str = "") -> tuple[str, ...]:
-    """Return the lines of explain on a kernel: what it keeps, opens and costs, its ``cti``, and its final rows.
+    """Return the lines of explain on a kernel: what it keeps, reads and costs, its ``cti``, and its final rows.
 
     ``growth``: the rows that it keeps for good; "" if all of them go.
     """

@@ -66,7 +66,7 @@ class LevelComparison:
         """The costs as a pandas frame, a row for each level."""
         return self.to_arrow().to_pandas()
 
-    def plot(self, title: str = "Levels of consistency") -> LevelBars:
+    def plot(self, title: str | None = "Levels of consistency") -> LevelBars:
         """Return a picture of the costs: bars for each level."""
         from streamq.pictures.level_bars import LevelBars
         from streamq.pictures.svg_picture import check_title
@@ -83,10 +83,10 @@ class LevelComparison:
     def _notes(self) -> list[str]:
         """Return a sentence on the rows that came late, if any did, and one if all rows came in one micro-batch."""
         late, rows = self._measured.late, counted(self._measured.rows, "row")
-        notes = [f"{late:,} of {rows} came late; progress=sq.generate(delay) with a longer delay lets them in."] * bool(
-            late
-        )
-        together = "All rows came in one micro-batch, in which levels hardly differ: those of tables come one by one."
+        notes = [
+            f"{late:,} of {rows} came late, behind a CTI; of sq.generate(delay) a longer delay lets them in."
+        ] * bool(late)
+        together = "All rows came in one micro-batch, in which levels hardly differ; those of a table come one by one."
         return [*notes, *[together] * (self._measured.batches == 1 and self._measured.rows > 1)]
 
     def rows(self) -> list[list[Any]]:

@@ -89,11 +89,11 @@ class RecordedInput:
         steps = count * (len(names) + 1)
         with ProgressBar("compare_levels") as bar:
 
-            def tell(run: int, name: str, number: int) -> None:
+            def show_step(run: int, name: str, number: int) -> None:
                 bar.update(count * run + number - 1, steps, f"{name}: micro-batch {number:,} of {count:,}")
 
             runs = {
-                level: self.run(level, self.batches, partial(tell, run, name))
+                level: self.run(level, self.batches, partial(show_step, run, name))
                 for run, (level, name) in enumerate(names.items())
             }
             bar.update(steps - count, steps, "the answer, with nothing late")

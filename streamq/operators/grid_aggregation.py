@@ -72,8 +72,9 @@ class GridAggregation:
         """Return the rows of state: partial results, also of blocks of 8, 64, ... hops, or values with their numbers.
 
         They are those in micro-batches of a hop or longer, and at most: a shorter one adds partial results of its own, and values
-        that no window needs any more stay until half of a bin are. None if they cannot be estimated; ``lag`` as in
-        :meth:`Operator.expected_state`.
+        that no window needs any more stay until half of a bin are. Blocks are counted also of so few rows that there are none
+        (``basic_window_blocks``), as bins are wider then, and rows stay for longer. None if they cannot be estimated; ``lag`` as
+        in :meth:`Operator.expected_state`.
         """
         grid, are_points, rows = self.window.basic_grid(), self.input.schema.shape == POINT, rates.of(self.input)
         longest = 0 if are_points else self.input.traits.longest

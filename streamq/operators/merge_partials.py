@@ -44,12 +44,12 @@ class MergePartials(Operator):
 
     CTI: start of the earliest window not final; at point_at_end c
     Final: windows that end at or before c; where a value reads an end that may still move, once their members are settled too
-    State: partial results of windows not final; in blocks: beside more than 32,768 in a bucket those of blocks of 8, 64, ...
-        hops; where events may be taken back, values with weights
+    State: partial results of windows not final; in blocks: in a bucket with many rows of them also those of blocks of 8,
+        64, ... hops; where events may be taken back, values with weights
     Opens: parts, the partial results in a window that is due, and those of its group in one that is corrected (all of them in
         each micro-batch where a value reads an end that may still move)
-    Cost: one by one: a merge of the partial results in a window that is reported, over long ranges of log2 of them; in blocks: of
-        few those, of more than 32,768 in a bucket a merge of O(log n) blocks of the n hops of a window that is reported
+    Cost: one by one: a merge of the partial results in a window that is reported, over long ranges of log2 of them; in blocks: a
+        merge of O(log n) blocks of the n hops of a window that is reported, of a bucket with few rows one by one
     """
 
     input: PartialAggregate

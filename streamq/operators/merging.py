@@ -68,9 +68,9 @@ def not_subtracted(partials: Sequence[SparkPartial]) -> str:
 
 
 USUAL = 0.125
-"""The partial results an event where no rows are expected: one for 8 events of a group and basic window. If more were
-supposed, 4 windows would copy partial results, which costs twice what copying the events does where these are few; where they
-are many, copying them costs a sixth more."""
+"""The partial results an event where no rows are expected: one for 8 events of a group and basic window. Were it
+one for 20, partial results would be copied into 4 windows, which costs twice what copying the events does where these are few;
+where they are many, copying them costs a sixth more."""
 
 
 def costs_an_event(n: int, per_event: float, exact: bool) -> dict[BatchForm, float]:

@@ -38,7 +38,7 @@ class StepChart:
     """A chart of numbers over time; a notebook shows it as SVG, without the network, with its words and a table below it.
 
     ``spec`` is the chart in Vega-Lite, as data. ``altair`` is it as an Altair chart, to be changed. :meth:`save` writes it.
-    These raise SessionError if Altair or vl-convert, of the extra ``notebook``, is not installed; a notebook then shows the
+    These raise SessionError if Altair or vl-convert, of the extra ``charts``, is not installed; a notebook then shows the
     words and the table, and what to install.
     """
 

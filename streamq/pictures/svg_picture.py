@@ -20,8 +20,8 @@ WIDTH = 960.0
 
 
 def check_title(title: Any, verb: str) -> None:
-    """Raise PlanError, worded for ``verb``, for a title that is neither a text nor None."""
-    if not isinstance(title, str | None):
+    """Raise PlanError, worded for ``verb``, for a title that is neither a text that can be written nor None."""
+    if not isinstance(title, str | None) or any("\ud800" <= letter <= "\udfff" for letter in title or ""):
         raise PlanError(sentence(verb, "title is a text", f"found {title!r}"))
 
 

@@ -91,8 +91,8 @@ def as_text(table: pa.Table, n: int) -> str:
 
 
 def as_html(table: pa.Table, n: int) -> str:
-    """Return the first ``n`` rows as an HTML table, with the values of :func:`as_text`."""
-    rows = [[v if isinstance(v, int | float | Decimal) else _cell(v) for v in row] for row in _first_rows(table, n)]
+    """Return the first ``n`` rows as an HTML table, with the values of :func:`as_text`, which the table shortens."""
+    rows = [[v if isinstance(v, int | float | Decimal) else _in_html(v) for v in row] for row in _first_rows(table, n)]
     names = [with_escapes(name) for name in table.column_names]
     return html.fragment(html.tabulated(names, rows, most=n), *_left_out(table, n))
 
@@ -114,13 +114,21 @@ def _left_out(table: pa.Table, n: int) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as the text of a table's cell: NULL for None, an instant without its zone and its fraction without zeros.
+    """Return a value as the text of a table's cell: what ``_whole`` returns, or of a long text the beginning, and its length."""
+    return shortened_value(_whole(value))
 
-    Of a text longer than WIDEST the beginning is shown, and its length; control characters are escapes.
-    """
+
+def _in_html(value: Any) -> str:
+    """Return a value as the text of a cell in HTML, which cuts a long one, and counts its characters."""
+    text = _whole(value)
+    return text if len(text) > html.LONGEST else with_escapes(text)
+
+
+def _whole(value: Any) -> str:
+    """Return a value as text: NULL for None, an instant without its zone and its fraction without zeros."""
     if value is None:
         return "NULL"
     if isinstance(value, dt.datetime):
         text = value.replace(tzinfo=None).isoformat(" ")
         return text.rstrip("0") if "." in text else text
-    return shortened_value(str(value))
+    return str(value)

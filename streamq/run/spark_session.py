@@ -46,7 +46,7 @@ CLASSIC = {
     # these columns are made at no line of the user's.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-"""The same, of a session that is not one of Spark Connect, which cannot be changed once it has started."""
+"""The same, for sessions other than those of Spark Connect; they are set before a session starts."""
 
 EMBEDDED = {
     "spark.ui.enabled": "false",

@@ -34,7 +34,7 @@ RANK = 3
 FEWER = 4
 """Blocks are given up once there are so many times fewer rows than those above which there are blocks.
 
-So the rows that come or go between two changes are as many as a change moves, but for a factor.
+So a change, which moves all rows, comes only after most of them have come or gone: a row is moved a few times at most.
 """
 
 
@@ -129,7 +129,7 @@ class BlocksBasket:
                 state.drop(BLOCKS, bin)
 
     def drop(self, state: KernelBaskets) -> None:
-        """Drop all blocks; they are merged again."""
+        """Drop all blocks; they are merged again if state still holds many rows."""
         self.forget(state, INFINITY)
         state.values.pop(BLOCKS, None)
 

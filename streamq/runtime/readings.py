@@ -107,7 +107,7 @@ class KernelReadings:
     bins_read: int | None = _reading(CombineRule.SUM)
     """Bins of its state that it has read."""
     cpu_us_now: int | None = _reading(CombineRule.SUM)
-    """Processor time in microseconds that it has taken in this micro-batch, without what writes its state."""
+    """Processor time in microseconds in Python that it has taken in this micro-batch, without that of rows on their way."""
     state_rows: int | None = _reading(CombineRule.SUM)
     state_bytes: int | None = _reading(CombineRule.SUM)
     held_rows: int | None = _reading(CombineRule.SUM)

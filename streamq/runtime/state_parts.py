@@ -292,7 +292,7 @@ class GridRows:
     reported: ReportedBasket
 
     def move(self, old: States, new: States, spread: Spread) -> None:
-        """Take out all rows, and add those of each new bucket, which merges its blocks anew."""
+        """Take out all rows, and add those of each new bucket, which merges blocks anew if it has many."""
         held = self.blocks.held
         for state in old:
             self.blocks.drop(state)

@@ -163,7 +163,7 @@ SMALLEST = BinSizes(
 )
 """Bins are split and rewritten whenever they can be, and settled events forgotten; all events sleep that may.
 
-So few rows have blocks that a short run gets them, and gives them up.
+There are blocks above so few rows that a short run gets them, and gives them up.
 """
 
 

@@ -167,7 +167,7 @@ def test_what_depends_on_values_is_not_estimated() -> None:
     assert "batch" not in text
     ended = s.set_duration(3)
     bounded = ended.join(ended.rename(k="k2"), on=[("k", "k2")]).explanation(expected=sq.Expected(rows=10, every=5))
-    assert "for ever" not in bounded
+    assert "without an end" not in bounded
     signals = points().to_signal("k").explanation("physical", expected=sq.Expected(rows=10, every=5))
     assert "state not estimated; no number of different k is expected" in signals
 

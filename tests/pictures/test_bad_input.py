@@ -109,6 +109,7 @@ ERRORS: dict[str, tuple[Any, type[StreamqError], str]] = {
         "plot: rows for one of several sources; there are: s, r. Write {'s': rows, ...}.",
     ),
     "file": (lambda: one().plot().save("p.png"), PlanError, "save: a picture is saved as .svg or .html; found 'p.png'."),
+    "half a letter": (lambda: one().plot(title="\ud800"), PlanError, "plot: title is a text; found '"),
     "rows of a test": (lambda: t.plot([1]), SourceError, "plot: takes an Arrow table or a pandas frame; found list."),
 }  # fmt: skip
 

@@ -293,8 +293,8 @@ class WindowAggregateKernel:
         )
 
     @property
-    def has_blocks(self) -> bool:
-        """True if many basic windows are merged into blocks: they merge for good, and windows have enough of them.
+    def may_have_blocks(self) -> bool:
+        """True if many rows of basic windows are merged into blocks: they merge for good, and windows have enough of them.
 
         That does not depend on the form of the rows, so that a run in another form finds its state as it needs it.
         """
@@ -303,7 +303,7 @@ class WindowAggregateKernel:
 
     @property
     def _blocks(self) -> BlocksBasket:
-        rank = self.sizes.block_rank if self.has_blocks else None
+        rank = self.sizes.block_rank if self.may_have_blocks else None
         return BlocksBasket(held=self._held, rank=rank, above=self.sizes.blocks_above)
 
     @property
