@@ -72,8 +72,9 @@ class ProgressBar:
     def _draw(self, bar: BarSection) -> None:
         assert self._screen is not None
         self._drawn = bar
+        view = View([bar], bar.text())
         try:
-            self._screen.show(View([bar], bar.text()))
+            self._screen.show(view)
         except GONE:
             # the work goes on without a bar
             self._close()

@@ -93,9 +93,7 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
         usual, most = (_number(math.ceil(number)) for number in state)
         rows = f"at most {most} rows" + ("" if usual == most else f", {usual} in micro-batches of a hop or longer")
         rows += ", and the results that may be corrected" if form != FINAL else ""
-    elif isinstance(node, EvaluatedOperator) and any(
-        child.traits.infinite and node.retention(port) is None for port, child in enumerate(node.children)
-    ):
+    elif isinstance(node, Operator) and node.keeps_endless:
         rows += f": {UNBOUNDED_REASON}"
     return f"expected: to Python {sent}; state {rows}{_missing(node, expected)}"
 

@@ -28,7 +28,7 @@ What is cut is in the details of the box; measurements are not cut.
 """
 
 TIME_GUIDE = "The time of a stage is that of its tasks, that of an operator the part of it in Python."
-"""How to read the times of a run."""
+"""Tells the reader of a graph which times it shows."""
 
 STYLE = """
   .streamq svg.plan { max-width: 100%; height: auto; }
@@ -161,7 +161,7 @@ class PlanGraph:
 
     @property
     def guide(self) -> str:
-        """How to read the graph, in a sentence for each kind of mark that it has."""
+        """The sentences that tell how to read the graph, one for each kind of mark that it has."""
         sentences = ["Sources are at the top, results below."]
         sentences += ["A thick border: an operator with state."] * any(
             box.kind == OperatorBoxKind.STATE for box in self.boxes

@@ -50,6 +50,10 @@ class EvaluatedOperator(Operator):
         return True
 
     @property
+    def keeps_endless(self) -> bool:
+        return any(child.traits.infinite and self.retention(port) is None for port, child in enumerate(self.children))
+
+    @property
     def bounds_windows(self) -> bool:
         return self.hears_endpoints
 

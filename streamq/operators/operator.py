@@ -132,6 +132,11 @@ class Operator(Node, ABC):
         return False
 
     @property
+    def keeps_endless(self) -> bool:
+        """True if a stream keeps an event without an end until it is ended; what is kept with or without one is ``growth``."""
+        return False
+
+    @property
     def growth(self) -> str:
         """The rows of state that a stream keeps for good, more with each group or event, with the cure if there is one.
 

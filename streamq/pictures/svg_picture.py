@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streamq import html
-from streamq.cell_texts import with_escapes
+from streamq.cell_texts import has_half_a_pair, with_escapes
 from streamq.errors import PlanError, sentence
 from streamq.markup import element, markup_text
 from streamq.pictures.palette import style_sheet
@@ -21,7 +21,7 @@ WIDTH = 960.0
 
 def check_title(title: Any, verb: str) -> None:
     """Raise PlanError, worded for ``verb``, for a title that is neither a text that can be written nor None."""
-    if not isinstance(title, str | None) or any("\ud800" <= letter <= "\udfff" for letter in title or ""):
+    if not isinstance(title, str | None) or has_half_a_pair(title or ""):
         raise PlanError(sentence(verb, "title is a text", f"found {title!r}"))
 
 

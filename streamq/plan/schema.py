@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.cell_texts import with_escapes
+from streamq.cell_texts import has_half_a_pair, with_escapes
 from streamq.errors import AmbiguousColumn, PlanError, sentence, unknown_column
 from streamq.plan.spark_types import wider
 from streamq.time import TIMESTAMP
@@ -114,7 +114,7 @@ def check_names(names: Iterable[Any], verb: str) -> None:
     for name in names:
         if not isinstance(name, str):
             raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}"))
-        if re.search("[\ud800-\udfff]", name):
+        if has_half_a_pair(name):
             raise PlanError(sentence(verb, "a column name with half a surrogate pair", f"found {name!r}"))
         if name.lower() in RESERVED:
             raise PlanError(

@@ -62,7 +62,7 @@ def why(
 
 
 START_AGAIN = "Start it again: with a checkpoint it goes on there, without one it begins anew."
-"""What one can do about a run that has been stopped."""
+"""The advice for a run that has been stopped."""
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def test_a_comparison_is_a_table_a_text_and_a_picture() -> None:
 
 
 def test_a_comparison_says_how_many_rows_came_late() -> None:
-    """As many as run.late counts: the car of 17 comes when its window is final, unless the source waits twenty for it."""
+    """The number is that of run.late: the car of 17 comes when its window is final, unless the source waits twenty for it."""
     rows = [(at, at + 1, {}) for at in (1, 12, 4, 31, 17, 60)]
     late = "1 of 6 rows came late, behind a CTI; of sq.generate(delay) a longer delay lets them in."
     for delay, notes in ((5, [late]), (20, [])):
