@@ -26,8 +26,7 @@ from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.own_names import carried_key, show_keys
 from streamq.plan.schema import POINT, Schema
 from streamq.progress.explicit import ExplicitCtis
-from streamq.run.passed_batches import passed_batches
-from streamq.run.passed_rows import tables_in_memory
+from streamq.run.passed_batches import passed_tables
 from streamq.run.query import compute_answer
 from streamq.runtime.event import BAD
 from streamq.time import instant_ticks
@@ -52,10 +51,7 @@ def draw_query(
     # equal queries have equal pictures, whatever numbers their unnamed sources have
     plan, names = number_sources(plan)
     numbered = {names[name]: table for name, table in tables.items() if name in names}
-    if isinstance(rows, list | tuple):
-        in_memory = passed_batches(plan, numbered, rows, verb="plot").all_rows()
-    else:
-        in_memory = tables_in_memory(plan, numbered, rows, verb="plot")
+    in_memory = passed_tables(plan, numbered, rows, verb="plot")
     drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.of(plan, key, "plot"))
     histories = drawing.changelog() if output == OutputForm.CHANGELOG else drawing.final()
     return Picture(title or drawing.title, histories, _section(between, plan.schema.axis))

@@ -64,6 +64,13 @@ def passed_batches(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: st
     return PassedBatches(batches, {name: table for name, table in static.items() if name not in fed})
 
 
+def passed_tables(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: str) -> dict[str, pa.Table]:
+    """Return the rows of a query's sources, and its static tables, by table; ``rows`` and errors as of ``passed_batches``."""
+    if isinstance(rows, list | tuple):
+        return passed_batches(plan, tables, rows, verb=verb).all_rows()
+    return tables_in_memory(plan, tables, rows, verb=verb)
+
+
 def _static_tables(passed: list[dict[str, pa.Table]], unread: Mapping[str, pa.Table], verb: str) -> dict[str, pa.Table]:
     """Return the static tables that micro-batches bring; ``unread``: what stands for one in a micro-batch without it."""
     static: dict[str, pa.Table] = {}
@@ -107,4 +114,4 @@ def _starts(source: Source, table: pa.Table) -> np.ndarray[tuple[int], np.dtype[
     return starts.to_numpy().astype(np.int64)
 
 
-__all__ = ["ArrivingRows", "PassedBatches", "passed_batches"]
+__all__ = ["ArrivingRows", "PassedBatches", "passed_batches", "passed_tables"]
