@@ -131,6 +131,10 @@ def by_hand(selected: float, window: pa.Table, *, grouped: bool) -> pa.Table:
     return result.rename_columns(["most", "x2_sum"])
 
 
+Times = tuple[float, float, float, float]
+"""The milliseconds of a slide, of its kernels, of computing anew, and of PyArrow."""
+
+
 def milliseconds(action: Callable[[], Any]) -> tuple[float, Any]:
     """Return the processor time of an action, and its result."""
     before = time.process_time()
@@ -138,13 +142,23 @@ def milliseconds(action: Callable[[], Any]) -> tuple[float, Any]:
     return 1_000 * (time.process_time() - before), result
 
 
+def kernels_milliseconds(run: LocalRun) -> float:
+    """Return the processor time of the kernels in the last micro-batch."""
+    return sum(kernel.cpu_us_now or 0 for kernel in run.readings.of_kernels.values()) / 1_000
+
+
 @dataclass(frozen=True)
 class Cell:
-    """The processor time of a slide in milliseconds, by each way."""
+    """The processor time of a slide in milliseconds, by each way.
+
+    ``merging`` is the part of ``incremental`` that the kernels take: holding, reading and merging partial results; before them
+    the new tuples are filtered, aggregated and sent.
+    """
 
     experiment: str
     of: str
     incremental: float
+    merging: float
     anew: float
     arrow: float
     state_rows: int
@@ -152,7 +166,7 @@ class Cell:
     @property
     def shown(self) -> str:
         ratios = f"{self.anew / self.incremental:>9.1f} {self.arrow / self.incremental:>9.2f}"
-        times = f"{self.incremental:>11.1f} {self.anew:>9.0f} {self.arrow:>9.0f}"
+        times = f"{self.incremental:>11.1f} {self.merging:>9.1f} {self.anew:>9.0f} {self.arrow:>9.0f}"
         return f"{self.experiment:<4} {self.of:<24} {times} {ratios} {self.state_rows:>10,}"
 
 
@@ -172,7 +186,7 @@ def slides_of_q1(experiment: str, of: str, window: Window, selected: float) -> C
     for _ in range(min(window.n, 32)):
         content.append(tuples.take(size // min(window.n, 32)))
         run.batch({"s": content[-1]}, [(None, tuples.now)])
-    times: list[tuple[float, float, float]] = []
+    times: list[Times] = []
     for number in range(SLIDES + 1):
         new = tuples.take(hop)
         content = [pa.concat_tables([*content, new]).slice(hop).combine_chunks()]
@@ -191,7 +205,7 @@ def slides_of_q2(experiment: str, of: str, window: Window, values: int) -> Cell:
     run, whole = live(q2(size, hop)), q2(size, size)
     content = {name: tuples.take(size) for name, tuples in streams.items()}
     run.batch(content, [(None, size)])
-    times: list[tuple[float, float, float]] = []
+    times: list[Times] = []
     for number in range(SLIDES + 1):
         new = {name: tuples.take(hop) for name, tuples in streams.items()}
         content = {name: pa.concat_tables([content[name], new[name]]).slice(hop).combine_chunks() for name in streams}
@@ -261,40 +275,40 @@ def slides_from_text(experiment: str, of: str, window: Window, values: int, fold
     content = {name: tuples.take(size) for name, tuples in streams.items()}
     run.batch(content, [(None, size)])
     duck.slide({name: text(table) for name, table in content.items()}, 0)
-    times: list[tuple[float, float, float]] = []
+    times: list[Times] = []
     for number in range(SLIDES + 1):
         new, since = {name: text(tuples.take(hop)) for name, tuples in streams.items()}, hop * (number + 1)
         mine, result = milliseconds(partial(slide_from_text, run, new, size + since))
+        merging = kernels_milliseconds(run)
         theirs, result_anew = milliseconds(partial(anew_from_text, whole, content, new))
         hand, result_by_hand = milliseconds(partial(duck.slide, new, since))
         check(("most", "total"), result, result_anew, result_by_hand)
         content = moved(content, new)
         if number:
-            times.append((mine, theirs, hand))
+            times.append((mine, merging, theirs, hand))
     return Cell(experiment, of, *medians(times), state_rows(run))
 
 
-def medians(times: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
-    """Return the median of each way."""
-    mine, theirs, arrow = (statistics.median(side) for side in zip(*times, strict=True))
-    return mine, theirs, arrow
+def medians(times: Sequence[Times]) -> Times:
+    """Return the median of each way, and of the kernels' part."""
+    mine, merging, theirs, arrow = (statistics.median(side) for side in zip(*times, strict=True))
+    return mine, merging, theirs, arrow
 
 
 Way = Callable[[], pa.Table]
 
 
-def measured(
-    run: LocalRun, new: dict[str, pa.Table], now: int, again: Way, hand: Way, names: tuple[str, str]
-) -> tuple[float, float, float]:
+def measured(run: LocalRun, new: dict[str, pa.Table], now: int, again: Way, hand: Way, names: tuple[str, str]) -> Times:
     """Return the milliseconds of a slide by each way; raise AssertionError unless they have the same results.
 
     ``names`` are the columns of ``run``'s results that are compared; the second is ``x2_sum`` where it is computed by hand.
     """
     mine, result = milliseconds(partial(run.batch, new, [(None, now)]))
+    merging = kernels_milliseconds(run)
     theirs, result_anew = milliseconds(again)
     arrow, result_by_hand = milliseconds(hand)
     check(names, result, result_anew, result_by_hand)
-    return mine, theirs, arrow
+    return mine, merging, theirs, arrow
 
 
 def check(names: tuple[str, str], result: pa.Table, result_anew: pa.Table, result_by_hand: pa.Table) -> None:
@@ -397,9 +411,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="*", choices=FIGURES, default=list(FIGURES))
     parser.add_argument("--json", type=Path, default=Path("datacell.json"))
     options = parser.parse_args(arguments)
-    print(
-        f"{'':<4} {'':<24} {'incremental':>11} {'anew':>9} {'Arrow':>9} {'anew/inc':>9} {'Arrow/inc':>9} {'state rows':>10}"
-    )
+    ways = ("incremental", "merging", "anew", "Arrow", "anew/inc", "Arrow/inc", "state rows")
+    print(" ".join([" " * 29, *(f"{way:>{max(9, len(way))}}" for way in ways)]))
     cells = []
     for name in options.only:
         for cell in FIGURES[name](options.scale):
