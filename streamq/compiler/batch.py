@@ -11,11 +11,10 @@ from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source import Source
 from streamq.plan.folding import fold
-from streamq.plan.lowering import instant
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import LE, RE
-from streamq.time import INFINITY
+from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,11 +66,7 @@ def _read_by(node: Node) -> frozenset[str] | None:
 
 def to_user(df: DataFrame, schema: Schema) -> DataFrame:
     """Return the payload, then ``start`` and ``end`` in the type of the axis; the end of an endless event is NULL."""
-    from pyspark.sql import functions as F
-
-    end = F.when(F.col(RE) != INFINITY, F.col(RE))
-    return df.select(
-        *(F.col(quote(name)) for name in schema.names),
-        instant(F.col(LE), schema.axis).alias("start"),
-        instant(end, schema.axis).alias("end"),
-    )
+    start, end = LE, f"CASE WHEN {RE} != {INFINITY}L THEN {RE} END"
+    if schema.axis == TIMESTAMP:
+        start, end = f"timestamp_micros({start})", f"timestamp_micros({end})"
+    return df.selectExpr(*map(quote, schema.names), f"{start} AS start", f"{end} AS end")

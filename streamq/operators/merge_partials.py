@@ -28,8 +28,8 @@ from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.runtime.progress_rule import Cti
 from streamq.windows import Window
-from streamq.windows.batch_events import ENDS, STARTS, stamped
-from streamq.windows.grid_columns import COUNT, INDEX, in_windows, window_lifetime
+from streamq.windows.batch_events import stamped
+from streamq.windows.grid_columns import COUNT, INDEX, in_windows, window_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -139,8 +139,7 @@ class MergePartials(Operator):
 
     def _stamped(self, rows: DataFrame) -> DataFrame:
         """Return rows of windows, which have the windows' numbers, with the stamp's lifetimes."""
-        start, end = window_lifetime(self.input.window.basic_grid())
-        return stamped(rows.withColumns({STARTS: start, ENDS: end}), self.stamp, self.schema)
+        return stamped(rows, self.stamp, self.schema, *window_bounds(self.input.window.basic_grid()))
 
     def _direct(self, df: DataFrame, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
         """Aggregate the events ``df``, copied into their windows, without partial results."""

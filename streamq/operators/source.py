@@ -18,7 +18,7 @@ from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expected import Expected
 from streamq.plan.keys import check_key
 from streamq.plan.lazy import lazy
-from streamq.plan.lowering import instant, orderable
+from streamq.plan.lowering import instant, orderable, text_literal
 from streamq.plan.schema import POINT, Field, Schema, check_names, quote
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, RE
@@ -75,16 +75,19 @@ class Source(Operator):
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
         """Return each row of a table as an item: ``__le``, the columns of its rules, the payload, and ``__bad``.
 
-        ``__bad`` is the reason to refuse the row, NULL for an event; a batch under ``invalid="fail"`` raises it instead.
-        ``streaming`` is False for a batch.
+        ``__bad`` is the reason to refuse the row, NULL for an event; a batch under ``invalid="fail"`` raises it instead, and has
+        no such column. ``streaming`` is False for a batch.
         """
-        from pyspark.sql import functions as F
+        columns = self.item_columns(streaming)
+        payload = [quote(field.name) for field in self.payload]
+        return table.select(*(column.alias(name) for name, column in columns.items()), *payload)
 
+    def item_columns(self, streaming: bool) -> dict[str, Column]:
+        """Return the columns of items beside the payload, by name."""
         items = self.item_rules.on_spark()
         assert items.reason is not None
         le, reason = check_starts(items.columns[LE], items.reason, self, streaming, items.columns.get(RE))
-        columns = {**items.columns, LE: le, **{f.name: F.col(quote(f.name)) for f in self.payload}, BAD: reason}
-        return table.select(*(column.alias(name) for name, column in columns.items()))
+        return {**items.columns, LE: le} | ({} if reason is None else {BAD: reason})
 
     def with_columns(self, names: Collection[str]) -> Source:
         """Return the source without payload columns that are not among ``names``; with all if they tell its rows apart."""
@@ -96,9 +99,7 @@ class Source(Operator):
     def good_items(self, run: BatchRun) -> DataFrame:
         """Return the items of a batch without the refused ones."""
         items = self.on_spark(run.tables[self.table], False)
-        # under "fail" a batch raises the reason
-        raises = self.policy.invalid_in(False) == Invalid.FAIL
-        return items.drop(BAD) if raises else keep_good(items)
+        return keep_good(items) if BAD in items.columns else items
 
     @property
     def items(self) -> Items:
@@ -210,13 +211,15 @@ def check_starts(
     streaming: bool,
     re: Column | None = None,
     read: Column | None = None,
-    payload: Mapping[str, Column] | None = None,
-) -> tuple[Column, Column]:
-    """Return a source's LE and ``__bad``; under ``invalid="fail"`` the reason shows the lifetime; a batch raises it instead.
+    payload: Mapping[str, str] | None = None,
+) -> tuple[Column, Column | None]:
+    """Return a source's LE and ``__bad``; under ``invalid="fail"`` the reason shows the lifetime.
+
+    A batch then raises the reason instead, and has None for it.
 
     ``reason``: why a row is refused, NULL: it is not; ``re``: its end, if it has one. A batch raises when LE is read. ``read``: a
     bigint column that is returned instead of LE, to raise from it, because LE would be read after the rows are filtered by it.
-    ``payload``: the payload's columns, if they are not available under their own names. ``streaming`` is False for a batch.
+    ``payload``: the payload's columns as SQL, unless they have their own names. ``streaming`` is False for a batch.
     """
     from pyspark.sql import functions as F
 
@@ -230,7 +233,7 @@ def check_starts(
         wrong = F.lit(f"[streamq] source {node.shown_name()}: a row is no event: ")
         message = F.concat(wrong, reason, _shown_payload(node, payload))
         raised = F.raise_error(message).cast("bigint")
-        return F.when(reason.isNull(), read).otherwise(raised), F.lit(None).cast("string")
+        return F.when(reason.isNull(), read).otherwise(raised), None
     return read, reason
 
 
@@ -257,23 +260,34 @@ def without_refused(df: DataFrame, reason: Column, node: Source, re: Column | No
     """Return the items of a batch that have no reason to be refused; under ``invalid="fail"`` reading LE raises the reason."""
     from pyspark.sql import functions as F
 
-    le, reason = check_starts(F.col(LE), reason, node, False, re)
-    return keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
+    return without_bad(df, LE, *check_starts(F.col(LE), reason, node, False, re))
 
 
-def _shown_payload(node: Source, columns: Mapping[str, Column] | None) -> Column:
-    """Return a row's payload, for an error, as Python shows a dict; a double quote would end the error's text."""
+def without_bad(df: DataFrame, name: str, read: Column, reason: Column | None) -> DataFrame:
+    """Return rows with the column ``name``, without those that have a reason to be refused.
+
+    Without a column of reasons ``read`` raises them.
+    """
+    df = df.withColumn(name, read)
+    return df if reason is None else keep_good(df.withColumn(BAD, reason))
+
+
+def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> Column:
+    """Return a row's payload, for an error, as Python shows a dict; a double quote would end the error's text.
+
+    ``columns`` are the payload's as SQL; None: they have their own names. Spark reads the whole as one text, in one call.
+    """
     from pyspark.sql import functions as F
 
-    parts: list[Column] = []
-    for field in node.payload:
-        value = (F.col(quote(field.name)) if columns is None else columns[field.name]).cast("string")
+    parts = [text_literal("; first: {")]
+    for number, field in enumerate(node.payload):
+        value = f"cast({quote(field.name) if columns is None else columns[field.name]} as string)"
         if isinstance(field.type, t.BooleanType):
-            value = F.initcap(value)
+            value = f"initcap({value})"
         elif not isinstance(field.type, t.NumericType):
-            value = F.concat(F.lit("'"), F.translate(value, '"\n', "' "), F.lit("'"))
-        parts += [F.lit(f"{', ' if parts else ''}{field.name!r}: "), F.coalesce(value, F.lit("None"))]
-    return F.concat(F.lit("; first: {"), *parts, F.lit("}"))
+            value = f"concat('\\'', translate({value}, '\"\\n', '\\' '), '\\'')"
+        parts += [text_literal(f"{', ' if number else ''}{field.name!r}: "), f"coalesce({value}, 'None')"]
+    return F.expr(f"concat({', '.join(parts)}, '}}')")
 
 
 def _shown(ticks: Column, axis: str) -> Column:

@@ -41,7 +41,7 @@ from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 from streamq.windows import Window
 from streamq.windows.batch_events import ENDS, STARTS, stamped
-from streamq.windows.grid_columns import window_lifetime
+from streamq.windows.grid_columns import window_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -316,10 +316,8 @@ class WindowAggregate(MemberOperator):
         members, by = self.window.copies(events)
         keys = [quote(k) for k in self.keys]
         rows = members.groupBy(*keys, *by).agg(*values) if values else members.select(*keys, *by).distinct()
-        if self.window.grid is not None and STARTS not in by:
-            start, end = window_lifetime(self.window.grid)
-            rows = rows.withColumns({STARTS: start, ENDS: end})
-        return stamped(rows, self.stamp, self.schema)
+        numbered = self.window.grid is not None and STARTS not in by
+        return stamped(rows, self.stamp, self.schema, *(window_bounds(self.window.basic_grid()) if numbered else ()))
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,12 @@ def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
     return to_spark(expr, DeltaColumns(schema))
 
 
+def text_literal(text: str) -> str:
+    """Return a text as a literal of Spark's SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def as_key(column: Column, kind: DataType) -> Column:
     """Normalise a key before it is hashed: -0.0 becomes 0.0 and every NaN the same NaN, inside arrays and structs too.
 

@@ -19,8 +19,8 @@ from streamq.operators.source import (
     Source,
     axis_of,
     check_starts,
-    keep_good,
     source_schema,
+    without_bad,
     without_refused,
 )
 from streamq.operators.source_items import ItemColumn, ItemRule, RowRefusal, TickColumn, refused_starts
@@ -32,7 +32,7 @@ from streamq.plan.node import Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.explicit import ExplicitCtis
-from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
+from streamq.runtime.event import CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
 from streamq.runtime.items import Items, Mark
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.stream import Stream
@@ -155,8 +155,8 @@ class Physical(Source):
         if self.policy.invalid_in(False) == Invalid.DROP:
             df = _without_unmatched(df.groupBy(LE, *payload))
         reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
-        weight, reason = check_starts(F.col(LE), reason, self, False, F.col(RE), F.col("__w"))
-        df = keep_good(df.withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
+        checked = check_starts(F.col(LE), reason, self, False, F.col(RE), F.col("__w"))
+        df = without_bad(df, "__w", *checked).where(F.col("__w") > 0)
         copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
         return df.select(LE, RE, *payload, copies.alias("__copy")).drop("__copy")
 
@@ -253,10 +253,10 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     start = F.coalesce(F.col("__insert")[LE], F.col("__at"))
     # one condition: of two, Spark might drop a row by the other before it reads the weight
     events = F.when(F.col("__insert").isNotNull() & (F.col(RE) > start), F.col("__w")).otherwise(0)
-    payload = {f.name: F.col("__insert")[f.name] for f in rest} | {node.id: F.col(id)}
-    weight, reason = check_starts(start, reason, node, False, F.col(RE), events, payload)
-    df = keep_good(df.withColumn(LE, start).withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
-    return df.select(LE, RE, *(payload[f.name].alias(f.name) for f in node.payload))
+    payload = {f.name: f"__insert.{quote(f.name)}" for f in rest} | {node.id: id}
+    checked = check_starts(start, reason, node, False, F.col(RE), events, payload)
+    df = without_bad(df.withColumn(LE, start), "__w", *checked).where(F.col("__w") > 0)
+    return df.select(LE, RE, *(F.col(payload[f.name]).alias(f.name) for f in node.payload))
 
 
 def _delta(end: str, weight: int, once: Column | None = None, inserts: int = 0, to: Column | None = None) -> Column:

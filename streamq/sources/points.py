@@ -19,16 +19,15 @@ from streamq.operators.source import (
 from streamq.operators.source_arguments import id_columns
 from streamq.operators.source_items import ItemRule, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
-from streamq.plan.lowering import end_column
 from streamq.plan.node import ADDED, Traits, node
-from streamq.plan.schema import POINT, Field, Schema, quote
+from streamq.plan.schema import POINT, Field, Schema
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.event import BAD, LAST_POINT, LE, RE
+from streamq.runtime.event import LAST_POINT, LE, RE
 from streamq.stream import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @node
@@ -67,19 +66,16 @@ class Points(InsertSource):
         """Add ``__le``; the end is implied, one tick later. Refuse rows without a valid start."""
         return TickColumn(LE, self.time), *refused_starts(LAST_POINT)
 
-    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """Return ``__le`` and payload of each row, in batch also ``__bad``; a stream refuses rows by their start alone."""
-        df = super().on_spark(table, streaming)
-        return df.drop(BAD) if streaming else df
+    def item_columns(self, streaming: bool) -> dict[str, Column]:
+        """Return ``__le``, in batch also ``__re``, and why a row is refused; a stream refuses rows by the start alone."""
+        columns = super().item_columns(streaming)
+        if streaming:
+            return {LE: columns[LE]}
+        return columns | {RE: columns[LE] + 1}
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Return the table's events; with ids, each once."""
-        from pyspark.sql import functions as F
-
-        df = self.good_items(run)
-        return deduplicate(
-            self, df.select(LE, end_column(False).alias(RE), *(F.col(quote(f.name)) for f in self.payload))
-        )
+        return deduplicate(self, self.good_items(run))
 
 
 @check_keywords

@@ -45,16 +45,15 @@ class BatchEvents:
         return self.df.select(*lifetime(self.schema), *(quote(n) for n in self.schema.names))
 
 
-def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
-    """Return result rows with the lifetime that ``stamp`` asks for: their window ``[__wle, __wre)``, or the tick at its end.
+def stamped(df: DataFrame, stamp: str, schema: Schema, start: str = STARTS, end: str = ENDS) -> DataFrame:
+    """Return result rows with the lifetime that ``stamp`` asks for: their window, or the tick at its end.
 
-    Of a window without an end there is no such tick, and no row.
+    ``start`` and ``end`` are the window's as SQL over the rows. Of a window without an end there is no such tick, and no row.
     """
     columns = [quote(f.name) for f in schema.fields]
-    start, end = F.col(STARTS), F.col(ENDS)
     if stamp == Stamp.POINT_AT_END:
-        return df.where(end < INFINITY).select(end.alias(LE), (end + 1).alias(RE), *columns)
-    return df.select(start.alias(LE), end.alias(RE), *columns)
+        return df.where(f"{end} < {INFINITY}L").selectExpr(f"{end} AS {LE}", f"{end} + 1L AS {RE}", *columns)
+    return df.selectExpr(f"{start} AS {LE}", f"{end} AS {RE}", *columns)
 
 
 def same_keys(right: DataFrame, keys: list[str], names: list[str]) -> tuple[DataFrame, Column]:

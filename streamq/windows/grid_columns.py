@@ -32,7 +32,7 @@ def grid_index_column(x: TickSql, shift: int, hop: int) -> Column:
     return index
 
 
-def grid_instant(index: TickSql, shift: int, hop: int) -> Column:
+def grid_instant(index: TickSql, shift: int, hop: int) -> TickSql:
     """Return ``shift + index * hop``, kept on the axis."""
     # for negative numbers multiply the next number, so that the product is on the axis if the instant is
     whole, part = divmod(shift, hop)
@@ -41,13 +41,21 @@ def grid_instant(index: TickSql, shift: int, hop: int) -> Column:
     product = f"try_multiply({(number + SQL.choose(before, 1, 0)).text}, {sql_of(hop)})"
     rest, end = SQL.choose(before, part - hop, part), SQL.choose(before, FIRST_INSTANT, INFINITY)
     instant = f"coalesce(try_add({product}, {rest.text}), {end.text})"
-    return TickSql(f"greatest({instant}, {sql_of(FIRST_INSTANT)})").column
+    return TickSql(f"greatest({instant}, {sql_of(FIRST_INSTANT)})")
+
+
+def window_bounds(grid: Grid) -> tuple[str, str]:
+    """Return start and end of window ``__i`` as SQL, kept on the axis."""
+    start, end = (grid_instant(TickSql(INDEX), at, grid.hop).text for at in (grid.offset, grid.offset + grid.size))
+    return start, end
 
 
 def window_lifetime(grid: Grid) -> tuple[Column, Column]:
     """Return LE and RE of window ``__i``, kept on the axis."""
-    start, end = (grid_instant(TickSql(INDEX), at, grid.hop) for at in (grid.offset, grid.offset + grid.size))
-    return start.alias(LE), end.alias(RE)
+    from pyspark.sql import functions as F
+
+    start, end = window_bounds(grid)
+    return F.expr(start).alias(LE), F.expr(end).alias(RE)
 
 
 def _last(grid: Grid) -> Column:
@@ -92,8 +100,12 @@ def in_windows(events: BatchEvents, grid: Grid) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    df = grid_members(events, grid)
     one = events.schema.shape == POINT and grid.n == 1
+    if one and not events.is_bounded and grid.hop <= grid.size:
+        # each step of a DataFrame is analyzed by Spark, which takes longer than a small job
+        low, high = window_range_columns(grid, events.schema.shape)
+        return events.df.withColumns({LO: low, HI: high, INDEX: low})
+    df = grid_members(events, grid)
     return df.withColumn(INDEX, F.col(LO) if one else F.explode(F.sequence(F.col(LO), F.col(HI))))
 
 
@@ -104,6 +116,7 @@ __all__ = [
     "LO",
     "grid_index_column",
     "grid_instant",
+    "window_bounds",
     "in_windows",
     "grid_members",
     "window_lifetime",

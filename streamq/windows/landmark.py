@@ -124,7 +124,7 @@ class Landmark(Window):
             low, high = (grid_index_column(t, at, period) for t in (TickSql(LE), until))
             df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
             df = df.withColumn("__mark", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
-            df = df.withColumn("__mark", grid_instant(mark, at, period))
+            df = df.withColumn("__mark", grid_instant(mark, at, period).column)
             cut, most = SQL.moved(mark, period), -(-period // hop)
         # windows that reach beyond the axis are cut at its end
         beyond = sql_of(INFINITY - 1)
