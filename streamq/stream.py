@@ -18,6 +18,7 @@ from streamq.operators.explode import ExplodeVerbs
 from streamq.operators.grouped_stream import GroupVerbs
 from streamq.operators.join import JoinVerbs
 from streamq.operators.join_table import JoinTableVerbs
+from streamq.operators.last_rows import LastRowsVerbs
 from streamq.operators.scan import ScanVerbs
 from streamq.operators.select import SelectVerbs
 from streamq.operators.to_signal import ToSignalVerbs
@@ -61,6 +62,7 @@ class Stream(
     ClipVerbs,
     AlterLifetimeVerbs,
     ToSignalVerbs,
+    LastRowsVerbs,
     ChopVerbs,
     ExplodeVerbs,
     DistinctIdsVerbs,

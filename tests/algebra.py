@@ -115,6 +115,7 @@ QUERIES: dict[str, Query] = {
     "clip": lambda s, t, z: s.clip(t, on="k"),
     "clip by anything": lambda s, t, z: s.clip(t),
     "to_signal": lambda s, t, z: s.to_signal("k"),
+    "last_rows": lambda s, t, z: s.last_rows(3, 2, key="k", order_by="v"),
     "chop": lambda s, t, z: s.chop(5, 1),
     "per window": lambda s, t, z: (
         s.group_by("k").hopping_window(7, 3).select(n=sq.count(), v=sq.max("v")).per_window().top_k(2, by="n")
@@ -138,6 +139,9 @@ QUERIES: dict[str, Query] = {
         s.to_points()
         .windowed_join(t.set_duration(3), on="k", size=5, hop=2, suffixes=("", "_r"))
         .select(n=sq.count(), most=sq.max("v"), total=sq.sum("v_r"))
+    ),
+    "pairs of last rows": lambda s, t, z: s.windowed_join(t, on="k", rows=4, step=3, suffixes=("", "_r")).select(
+        n=sq.count(), most=sq.max("v"), total=sq.sum("v_r")
     ),
     "shift, extend, to_points_at_end": lambda s, t, z: s.shift(5).extend(-2).to_points_at_end(),
     "alter_lifetime": lambda s, t, z: s.alter_lifetime(start=sq.start() - sq.start() % 4, duration=col("v")),

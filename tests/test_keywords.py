@@ -92,9 +92,9 @@ def test_a_keyword_of_pyspark_or_pandas(call: Callable[[], Any], wrong: str) -> 
 
 def test_a_missing_argument_is_told_by_python_with_the_users_name_of_the_verb() -> None:
     with pytest.raises(
-        TypeError, match=re.escape("Stream.windowed_join() missing 1 required keyword-only argument: 'size'")
+        TypeError, match=re.escape("Stream.distinct_ids() missing 1 required keyword-only argument: 'id'")
     ):
-        S.windowed_join(S, on="k")
+        S.distinct_ids(5)
 
 
 def test_a_function_that_takes_any_keyword_stays_as_it_is() -> None:

@@ -60,6 +60,7 @@ RELEASED: dict[str, Callable[[], sq.Stream]] = {
     "pieces on the grid": lambda: events("a", 6, 12, length=20).chop(6),
     "clipped": lambda: spans().clip(others(), on="k"),
     "a signal": lambda: events("a", 1, 4, 9, delay=3).to_signal("k"),
+    "last rows": lambda: events("a", 1, 4, 9, 11, delay=3).last_rows(2),
     "an anti join": lambda: spans().left_anti_join(others(3), on="k"),
     "a semi join": lambda: spans().join(others(), on="k", how="semi"),
     "a left join": lambda: spans().join(others(3), on="k", how="left", suffixes=("", "_b")),
@@ -158,6 +159,7 @@ EARLY: dict[str, Callable[[sq.Stream], sq.Stream]] = {
     "landmark": lambda s: s.landmark_window(7, period=21).select(n=sq.count()),
     "pieces": lambda s: s.chop(6),
     "a signal": lambda s: s.to_signal("k"),
+    "last rows": lambda s: s.last_rows(2, key="k"),
 }
 
 
@@ -244,6 +246,7 @@ def test_what_is_not_exact_is_told_as_that() -> None:
             "a row that cuts one of those that have no end",
         ),
         (lambda: events("a", 4).to_signal("k"), "the next row of a key: until then its last one has no end"),
+        (lambda: events("a", 4, 5).last_rows(2), "later rows of a key: until then its last ones have no end"),
     ],
 )  # fmt: skip
 def test_what_no_progress_releases_does_not_promise_that_some_does(

@@ -11,6 +11,7 @@ from streamq.operators.except_ import Except
 from streamq.operators.explode import Explode
 from streamq.operators.join import Join
 from streamq.operators.join_table import JoinTable
+from streamq.operators.last_rows import LastRows
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import PartialAggregate
@@ -35,6 +36,6 @@ def written_operators() -> list[type[Operator]]:
 
 __all__ = [
     "AlterLifetime", "Attempt", "Chop", "Clip", "DistinctIds", "Except", "Explode", "Join", "JoinTable",
-    "MergePartials", "PartialAggregate", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
+    "LastRows", "MergePartials", "PartialAggregate", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
     "WindowAggregate", "WindowSpan", "WindowedJoin", "written_operators",
 ]  # fmt: skip

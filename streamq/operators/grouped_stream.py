@@ -74,10 +74,12 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
     def select(self, *columns: ExprArgument, **named_columns: ExprArgument) -> S:
         """Compute one row for each window and group of the pairs of a :meth:`windowed_join`, as :meth:`per_window` does.
 
-        Raises PlanError for groups of another stream, which need a window before; the message suggests one.
+        Over :meth:`last_rows`, and pairs of them, the windows are snapshots, as of :meth:`snapshot_window`. Raises PlanError for
+        groups of another stream, which need a window before; the message suggests one.
         """
-        if self.stream.plan.aggregates_per_window:
-            return self.per_window().select(*columns, **named_columns)
+        if (implied := self.stream.plan.implied_windows) is not None:
+            windows: WindowedStream[S] = getattr(self, implied)()
+            return windows.select(*columns, **named_columns)
         raise PlanError(
             sentence(
                 "select",

@@ -28,7 +28,7 @@ from streamq.plan.expected import ExpectedRates, Retention
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import Node, node
+from streamq.plan.node import ImpliedWindows, Node, node
 from streamq.plan.own_names import show_equality
 from streamq.plan.passes import calls_python, substitute
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
@@ -79,6 +79,12 @@ class Join(Pairing):
     @property
     def title(self) -> str:
         return f"{self.how} join"
+
+    @property
+    def implied_windows(self) -> ImpliedWindows | None:
+        """Snapshots if both sides imply them."""
+        both = self.left.implied_windows is self.right.implied_windows is ImpliedWindows.SNAPSHOTS
+        return ImpliedWindows.SNAPSHOTS if both else None
 
     def _mixes_windows(self) -> bool:
         """True if results of overlapping windows live at one instant in the left side or, if its columns are kept, the right."""

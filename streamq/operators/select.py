@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Self, cast
 
 from pyspark.sql import types as t
 
@@ -112,8 +112,9 @@ class SelectVerbs(Verbs):
 
         Positional arguments are column names or aliased expressions. A keyword argument is a column of that name, and a
         string there is a constant: ``x="v"`` is the text, ``x=sq.col("v")`` the column. Aggregates over the pairs of a
-        :meth:`windowed_join` are computed for each window, as by :meth:`per_window`; other streams need a window before. Raises
-        UnknownColumn, TypeMismatch, and PlanError for a column called ``start`` or ``end``.
+        :meth:`windowed_join` are computed for each window, as by :meth:`per_window`; over :meth:`last_rows` and their pairs, at
+        each instant, as by :meth:`snapshot_window`; other streams need a window before. Raises UnknownColumn, TypeMismatch, and
+        PlanError for a column called ``start`` or ``end``.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 5, {"zone": "a", "fare": 3})])
@@ -121,9 +122,9 @@ class SelectVerbs(Verbs):
         zone  twice  start  end
            a      6      1    5
         """
-        if self.plan.aggregates_per_window and any(map(self._aggregates, (*columns, *named_columns.values()))):
-            stream: Any = self
-            return cast(Self, stream.per_window().select(*columns, **named_columns))
+        implied = self.plan.implied_windows
+        if implied is not None and any(map(self._aggregates, (*columns, *named_columns.values()))):
+            return cast(Self, getattr(self, implied)().select(*columns, **named_columns))
         for column in columns:
             if isinstance(column, Aggregate):
                 hint = f"Make a window first: s.tumbling_window(...).select({show(column)}), of windows' results s.per_window()."

@@ -10,7 +10,7 @@ from streamq.operators.operator import BatchRun, Operator
 from streamq.plan.expected import Expected
 from streamq.plan.expr import Expr
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import Node
+from streamq.plan.node import ImpliedWindows, Node
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import LE, RE
 from streamq.runtime.inner_path import TableStep
@@ -129,8 +129,8 @@ class Step(Operator):
         return self.progress_map is None and self.input.on_windows
 
     @property
-    def aggregates_per_window(self) -> bool:
-        return self.progress_map is None and self.input.aggregates_per_window
+    def implied_windows(self) -> ImpliedWindows | None:
+        return self.input.implied_windows if self.progress_map is None else None
 
     @property
     def moves_start(self) -> bool:

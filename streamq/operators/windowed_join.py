@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import types as t
@@ -11,8 +11,10 @@ from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE
+from streamq.operators.join import Join
 from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
 from streamq.operators.kernel_factory import CorrectingKernelFactory
+from streamq.operators.last_rows import LastRows
 from streamq.operators.lifetime_bound import add_bound
 from streamq.operators.operator import BatchRun
 from streamq.operators.pairing import Pairing
@@ -20,7 +22,7 @@ from streamq.operators.per_window import warn_of_neighbours
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import Node, Traits, node
+from streamq.plan.node import ImpliedWindows, Node, Traits, node
 from streamq.plan.own_names import show_equality
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.plan.tree import show
@@ -31,7 +33,7 @@ from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.windowed_join import WindowedJoinKernel
 from streamq.time import INFINITY, Duration
-from streamq.windows import Hopping
+from streamq.windows import Hopping, Rows
 from streamq.windows.batch_events import UNTIL
 from streamq.windows.grid_columns import INDEX, window_lifetime, windows_of
 
@@ -61,7 +63,7 @@ class WindowedJoin(Pairing):
 
     title = "windowed_join"
     on_windows = True
-    aggregates_per_window = True
+    implied_windows = ImpliedWindows.LIFETIMES
 
     def _mixes_windows(self) -> bool:
         return self.window.overlap
@@ -169,9 +171,12 @@ class WindowedJoinVerbs(Verbs):
         other: Self,
         on: On = (),
         *,
-        size: Duration,
+        size: Duration | None = None,
         hop: Duration | None = None,
         offset: Duration = 0,
+        rows: int | None = None,
+        step: int = 1,
+        order_by: str | Sequence[str] = (),
         where: Callable[[Any, Any], Any] | Expr | None = None,
         suffixes: tuple[str, str] | None = None,
     ) -> Self:
@@ -179,8 +184,12 @@ class WindowedJoinVerbs(Verbs):
 
         ``size``, ``hop`` (default: size) and ``offset`` as in :meth:`hopping_window`; ``on``, ``where`` and ``suffixes`` as
         in :meth:`join`. Aggregates in a ``select`` over the pairs, also by groups of them, are computed for each window. Where
-        windows overlap and events end, a pair is then made once, and not in each window. (docs/concepts.md, "Joins"; Liarou et
-        al., section 3.)
+        windows overlap and events end, a pair is then made once, and not in each window.
+
+        With ``rows`` in place of ``size`` the windows are the last ``rows`` events of each stream, renewed every ``step`` events,
+        in the order of (start, ``order_by``): both streams' :meth:`last_rows` are joined. A pair lives while the latest windows
+        of both streams have its events; so aggregates in a ``select`` are of the pairs of the two latest windows. Raises
+        PlanError unless there is one of ``size`` and ``rows``. (docs/concepts.md, "Joins"; Liarou et al., section 3.)
 
         ::
 
@@ -195,13 +204,42 @@ class WindowedJoinVerbs(Verbs):
         >>> a.windowed_join(b, on="k", size=6, hop=3).select(pairs=sq.count(), last=sq.max("w")).show()
         pairs last  start  end
             1    b      0    6
+        >>> a.windowed_join(b, on="k", rows=1).show()
+        k  v  w  start   end
+        1  a  b      4  NULL
         """
+        by_time, by_rows = (
+            {"hop": hop is not None, "offset": offset != 0},
+            {"step": step != 1, "order_by": order_by != ()},
+        )
+        _check_windows(size, rows, by_rows if rows is None else by_time)
         keys, condition, *names = pair_fields(
             self.plan, other, on, where=where, suffixes=suffixes, how=JoinKind.INNER, verb="windowed_join"
         )
+        if rows is not None:
+            last = Rows.from_arguments(rows, step, order_by, "windowed_join", "rows")
+            for plan in (self.plan, other.plan):
+                last.check(plan.schema, "windowed_join")
+            left, right = LastRows(self.plan, (), last), LastRows(other.plan, (), last)
+            return self._derive(Join(left, right, keys, condition, JoinKind.INNER, *names), other)
+        assert size is not None, "it has been checked"
         window = Hopping.from_arguments(
             size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join"
         )
         for plan in (self.plan, other.plan):
             warn_of_neighbours(plan, "windowed_join")
         return self._derive(WindowedJoin(self.plan, other.plan, window, keys, condition, *names), other)
+
+
+def _check_windows(size: Duration | None, rows: int | None, others: Mapping[str, bool]) -> None:
+    """Raise PlanError unless there is one of ``size`` and ``rows``, and none of the arguments that go with the other.
+
+    ``others`` says of each of these whether the user wrote it.
+    """
+    if (size is None) == (rows is None):
+        wrong = "no windows" if size is None else "windows of time and of rows"
+        hint = "Write size= for windows of time, or rows= for the last rows of each stream."
+        raise PlanError(sentence("windowed_join", wrong, f"found size={size!r} and rows={rows!r}", hint))
+    for name in (name for name, is_there in others.items() if is_there):
+        kind, cure = ("rows", "rows=") if rows is None else ("time", "size=")
+        raise PlanError(sentence("windowed_join", f"{name} is of windows of {kind}", "", f"Write it with {cure}."))

@@ -8,6 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import reduce
 from operator import is_, or_
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
@@ -55,6 +56,13 @@ class Traits:
             self.infinite or other.infinite,
             longest,
         )
+
+
+class ImpliedWindows(StrEnum):
+    """The windows of an aggregate over rows whose operator implies them; the value is the verb that makes them."""
+
+    LIFETIMES = "per_window"
+    SNAPSHOTS = "snapshot_window"
 
 
 @dataclass(frozen=True)
@@ -132,9 +140,9 @@ class Node(ABC):
         return False
 
     @property
-    def aggregates_per_window(self) -> bool:
-        """True if an aggregate over its rows, without a window verb before it, is one of each lifetime."""
-        return False
+    def implied_windows(self) -> ImpliedWindows | None:
+        """The windows of an aggregate over its rows without a window verb before it; None: it needs such a verb."""
+        return None
 
     @property
     def case(self) -> tuple[str, ...]:

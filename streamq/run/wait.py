@@ -16,6 +16,7 @@ ENDS = {
     EndlessRow.ITS_END: "an end of what has none: a row that never ends is held, and so is what it is part of",
     EndlessRow.A_CUT: "a row that cuts one of those that have no end",
     EndlessRow.THE_NEXT: "the next row of a key: until then its last one has no end",
+    EndlessRow.LATER_ROWS: "later rows of a key: until then its last ones have no end",
 }
 """The texts on what releases rows without an end, which progress alone does not release."""
 

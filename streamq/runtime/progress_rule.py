@@ -45,6 +45,7 @@ class EndlessRow(StrEnum):
     ITS_END = "its end"
     A_CUT = "a row of the other input that cuts it"
     THE_NEXT = "the next row of its key"
+    LATER_ROWS = "later rows of its key"
 
 
 class NoRowReason(StrEnum):

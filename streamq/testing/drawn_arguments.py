@@ -88,12 +88,12 @@ STREAMS = {
 
 INTEGERS: Mapping[Any, tuple[int, int]] = {
     "size": (1, 9), "hop": (1, 9), "offset": (-9, 9), "period": (1, 9), "within": (0, 6),
-    "n": (1, 4), "step": (1, 4), ("top_k", "k"): (1, 3),
+    "n": (1, 4), "rows": (1, 4), "step": (1, 4), ("top_k", "k"): (1, 3),
     ("shift", "by"): (-6, 6), ("extend", "by"): (-6, 6),
 }  # fmt: skip
 """Arguments that are numbers of ticks or rows: the least value drawn and the greatest."""
 
-COUNTS = ("n", "step", ("top_k", "k"))
+COUNTS = ("n", "rows", "step", ("top_k", "k"))
 """The arguments of INTEGERS that count rows."""
 
 WORDS: Mapping[Any, tuple[Any, ...]] = {

@@ -15,6 +15,7 @@ from streamq.operators import (
     Except,
     Join,
     JoinTable,
+    LastRows,
     Scan,
     Select,
     Source,
@@ -113,6 +114,9 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
             return [call(".clip", [names[by.digest], *_on(on)])]
         case ToSignal(keys=keys):
             return [call(".to_signal", [f"key={one_or_more(keys)}"] if keys else [])]
+        case LastRows(keys=keys, window=window):
+            _, arguments = room_of(window).written(window, axis)
+            return [call(".last_rows", [*arguments, *([f"key={one_or_more(keys)}"] if keys else [])])]
         case Chop(period=period, offset=offset):
             return [call(".chop", [duration(n, axis) for n in ((period, offset) if offset else (period,))])]
         case DistinctIds(ids=ids, within=within):

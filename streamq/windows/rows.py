@@ -12,12 +12,12 @@ import pyarrow as pa
 from streamq.choices import Stamp
 from streamq.errors import check_whole_number, column_names
 from streamq.plan.expected import Retention
-from streamq.plan.partial import COUNT
 from streamq.plan.schema import quote
-from streamq.runtime.columnar import first_places, ints
+from streamq.runtime.columnar import first_places
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.event_order import event_order
 from streamq.runtime.evaluators.numbering import is_new_pair, run_bounds
+from streamq.runtime.evaluators.ordered_rows import OrderedRows
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
 from streamq.runtime.lifetimes import saturating
@@ -58,11 +58,14 @@ class Rows(Window):
     by_numbers = True
 
     @classmethod
-    def from_arguments(cls, n: Any, step: Any, order_by: Any) -> Rows:
-        """Return windows of n rows; raise PlanError for numbers that are not whole or below 1, or a bad ``order_by``."""
-        check_whole_number("rows_window", "n", n)
-        check_whole_number("rows_window", "step", step)
-        return cls(n, step, column_names(order_by, "rows_window", "order_by"))
+    def from_arguments(cls, n: Any, step: Any, order_by: Any, verb: str = "rows_window", called: str = "n") -> Rows:
+        """Return windows of n rows; raise PlanError for numbers that are not whole or below 1, or a bad ``order_by``.
+
+        ``verb`` and ``called``, the name of its argument ``n``, are the names for errors.
+        """
+        check_whole_number(verb, called, n)
+        check_whole_number(verb, "step", step)
+        return cls(n, step, column_names(order_by, verb, "order_by"))
 
     def kept_for_good(self, keys: Sequence[str]) -> str:
         return "the last rows of each group, which windows to come contain" if keys else ""
@@ -153,56 +156,6 @@ class RowsVerbs(WindowKindVerbs[W]):
         """
         window = Rows.from_arguments(n, step, order_by)
         return self._in_windows(lambda axis: window, "rows_window", clip_input, stamp)
-
-
-@dataclass(frozen=True)
-class OrderedRows:
-    """The rows of a table in the order of their groups and events, as arrays; a row is one event, or several consecutive ones.
-
-    ``row`` is its number in the table. ``head`` is the index of the first row of its group, and ``last`` that of the last.
-    ``start`` is that of its first event. ``upto`` has the number of events before each row, over all groups, and at its end that
-    of all events.
-    """
-
-    row: Ints
-    group: Ints
-    head: Ints
-    last: Ints
-    start: Ints
-    upto: Ints
-
-    @staticmethod
-    def of(row: Ints, g: Ints, table: pa.Table) -> OrderedRows:
-        """Return the rows of a table in the order ``row``; ``g`` are their groups, in the table's order.
-
-        Without a column of counts each row is one event.
-        """
-        count = ints(table, COUNT)[row] if COUNT in table.column_names else np.ones(len(row), np.int64)
-        head, last = run_bounds(g[row])
-        return OrderedRows(row, g[row], head, last, ints(table, LE)[row], np.concatenate([[0], np.cumsum(count)]))
-
-    @property
-    def place(self) -> Ints:
-        """The place of each row's first event in its group, from 0 on."""
-        return self.upto[:-1] - self.upto[self.head]
-
-    @property
-    def events(self) -> Ints:
-        """The number of events of each row's group."""
-        return self.upto[self.last + 1] - self.upto[self.head]
-
-    def place_since(self, since: int) -> Ints:
-        """Return, for each row, the place of the first event of its group in a row that starts at ``since`` or later.
-
-        That is the place of the next event to come if there is no such row.
-        """
-        earlier = np.concatenate([[0], np.cumsum(self.start < since)])
-        first = self.head + earlier[self.last + 1] - earlier[self.head]
-        return self.upto[first] - self.upto[self.head]
-
-    def start_at(self, head: Ints, place: Ints) -> Ints:
-        """Return the start of the row with the event at a place of the group with this head."""
-        return self.start[np.searchsorted(self.upto, self.upto[head] + place, "right") - 1]
 
 
 @dataclass(frozen=True)

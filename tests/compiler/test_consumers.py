@@ -33,6 +33,7 @@ def test_the_windows_that_events_come_to() -> None:
         (S.chop(2), None, True),
         (ENDING.chop(2), None, False),
         (S.to_signal("k"), None, False),
+        (S.last_rows(2), None, False),
     ]
     for query, window, bounds in windows:
         way = only(query.plan)

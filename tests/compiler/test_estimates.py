@@ -230,6 +230,7 @@ def changes(last, value):
         (lambda s: s.group_by("k").landmark_window(10, period=90).select(x=sq.collect("v")), ""),
         (lambda s: s.group_by("k").hopping_window(60, 10).select(x=sq.collect("v")), ""),
         (lambda s: s.to_signal("k"), "the last sample of each key\n"),
+        (lambda s: s.last_rows(3, key="k"), "the last rows of each group, which windows to come contain\n"),
         (lambda s: s.group_by("k").scan(changes("v")), "the state of each group\n"),
     ],
 )

@@ -60,6 +60,7 @@ def queries() -> list[Node]:
         a.except_(a.where(lambda e: e.k > 0)),
         a.clip(b, on="k"),
         a.to_points().to_signal("k"),
+        a.last_rows(3, 2, key="k"),
         a.chop(2),
         a.to_points().scan(RESETTING_SUM("k")),
         a.distinct_ids(2, id="k"),

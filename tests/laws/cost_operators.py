@@ -121,6 +121,7 @@ def operators(far: int) -> dict[str, Query]:
         "except_": lambda a, b: a.select("k").except_(b.select("k")),
         "clip": lambda a, b: a.clip(b, on="k"),
         "to_signal": lambda a, b: a.to_signal("k"),
+        "last_rows": lambda a, b: a.last_rows(2, key="k"),
         "chop": lambda a, b: a.chop(far),
         "distinct_ids": lambda a, b: a.distinct_ids(far, id="k"),
         "unless": lambda a, b: sq.cedr("EVENT E WHEN UNLESS(A, B, 1000) WHERE A.k = B.k", A=a, B=b),

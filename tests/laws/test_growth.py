@@ -24,6 +24,7 @@ OTHERS: dict[str, Query] = {
     "members of a landmark of all": lambda a, b: a.landmark_window(FAR, start=0).select(x=sq.collect("v")),
     "count of all": lambda a, b: a.count_window(20).select(n=sq.count()),
     "rows of all": lambda a, b: a.rows_window(20).select(n=sq.count()),
+    "last rows of all": lambda a, b: a.last_rows(20),
     "signal of all": lambda a, b: a.to_points().to_signal(),
     "edges": lambda a, b: edges("drop"),
     "edges that are adjusted": lambda a, b: edges("adjust"),

@@ -87,6 +87,7 @@ OPERATORS: dict[str, tuple[sq.Stream, Rule]] = {
     # which of two comes first can depend on their ends: where those may move it waits for them
     "distinct_ids": (A.distinct_ids(3, id="k"), least_that_may_change),
     "alter_lifetime": (A.alter_lifetime(sq.start() + sq.col("v"), duration=2, within=2), moved(-2)),
+    "last_rows": (A.last_rows(2), as_told),
     "windowed_join": (A.windowed_join(B, on="k", size=6, hop=6, suffixes=("", "_b")), first_open_window(6, 6)),
     "top_k": (A.tumbling_window(6).top_k(1, by="v"), first_open_window(6, 6)),
     "join": (A.join(B, on="k", suffixes=("", "_b")), as_told),

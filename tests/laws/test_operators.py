@@ -51,6 +51,10 @@ OPERATORS: dict[str, t.Scenario] = {
     "pairs by window": t.stream(shape="points")
     .windowed_join(t.stream(shape="points"), on=ANY, size=ANY, hop=ANY, offset=ANY, where=ANY)
     .select(n=sq.count()),
+    "windowed_join of rows": t.stream().windowed_join(ANY, on=ANY, rows=ANY, step=ANY, order_by=ANY, where=ANY),
+    "pairs of last rows": t.stream()
+    .windowed_join(t.stream(), on=ANY, rows=ANY, step=ANY)
+    .select(n=sq.count(), last=sq.max("v")),
     "except_": t.stream().except_(ANY),
     "clip": t.stream().clip(ANY, on=ANY),
     "join_table": heard(t.stream().join_table(ANY, on=[("k", "name")], how=ANY, name="names")),
@@ -61,6 +65,7 @@ OPERATORS: dict[str, t.Scenario] = {
     "to_points": heard(t.stream().to_points()),
     "to_points_at_end": heard(t.stream().to_points_at_end()),
     "to_signal": t.stream().to_signal(key=ANY),
+    "last_rows": t.stream().last_rows(ANY, ANY, key=ANY, order_by=ANY),
     "scan": heard(t.stream().to_points().group_by("k").scan(RESETTING_SUM("v"))),
     "scan of edges": heard(t.stream(shape="edges").scan(RESETTING_SUM("v", where=sq.col("k").is_not_null()))),
     "chop": t.stream().chop(ANY, ANY),

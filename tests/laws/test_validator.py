@@ -246,6 +246,7 @@ def test_dropping_an_insert_that_has_a_retraction_is_found() -> None:
 
 CORRECTED: dict[str, Callable[[sq.Stream, sq.Stream], sq.Stream]] = {
     "to_signal": lambda s, t: s.to_signal("k"),
+    "last_rows": lambda s, t: s.last_rows(3, 2, key="k"),
     "clip": lambda s, t: s.clip(t, on="k"),
     "anti join": lambda s, t: s.join(t, on="k", how="anti"),
     "left join": lambda s, t: s.join(t, on="k", how="left", suffixes=("", "_t")),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
+import random
+import re
+from typing import Any
 
 import pytest
 
 import streamq as sq
-from streamq.errors import AmbiguousColumn, PlanError, TimeError, TypeMismatch
+from streamq.errors import AmbiguousColumn, PlanError, TimeError, TypeMismatch, UnknownColumn
 from tests.judged import answer
 
 L = sq.events([(1, 2, {"k": 1, "v": "a"}), (4, 7, {"k": 1, "v": "b"}), (3, 4, {"k": None, "v": "c"})])
@@ -83,6 +87,60 @@ def test_aggregates_over_pairs_are_those_of_each_window() -> None:
         direct, per_window = (stream.plan for stream in streams)
         assert direct == per_window
     assert answer(pairs.select("w", long=sq.duration()))[0] == (-2, 2, 10, 4)
+
+
+def test_pairs_of_rows_are_those_of_the_latest_windows() -> None:
+    """
+    left      a [3,4)   c [3,inf)   b [4,inf)
+    right     10 [3,5)  30 [3,inf)  20 [5,inf)
+    """
+    pairs = L.windowed_join(R, "k", rows=2)
+    assert answer(pairs) == [(3, 4, 1, "a", 10), (4, 5, 1, "b", 10), (5, None, 1, "b", 20)]
+    assert pairs.plan == L.last_rows(2).join(R.last_rows(2), "k").plan
+    assert answer(L.windowed_join(R, "k", rows=3, where=lambda l, r: (l.v == "a") | (r.w > 10))) == [
+        (5, None, 1, "a", 10), (5, None, 1, "a", 20), (5, None, 1, "b", 20),
+    ]  # fmt: skip
+
+
+def test_aggregates_over_pairs_of_rows_are_those_of_each_pair_of_windows() -> None:
+    """Of two streams with a row an instant, the latest windows at each instant are joined by hand."""
+    n, step = 6, 2
+    drawn = random.Random(3)
+    ours, theirs = ([(drawn.randrange(3), drawn.randrange(100)) for _ in range(30)] for _ in range(2))
+    left = sq.events([(2 * i, 2 * i + 1, {"k": k, "x": x}) for i, (k, x) in enumerate(ours)])
+    right = sq.events([(2 * i + 1, 2 * i + 2, {"k": k, "y": y}) for i, (k, y) in enumerate(theirs)])
+    result = left.windowed_join(right, "k", rows=n, step=step).select(pairs=sq.count(), x=sq.max("x"), y=sq.sum("y"))
+
+    def latest(events: list[tuple[int, int]], come: int) -> list[tuple[int, int]]:
+        first = (come - n) // step * step
+        return events[first : first + n] if come >= n else []
+
+    wanted = {}
+    for at in range(2 * len(ours)):
+        windows = latest(ours, at // 2 + 1), latest(theirs, (at + 1) // 2)
+        pairs = [(x, y) for (k, x), (other, y) in itertools.product(*windows) if k == other]
+        if pairs:
+            wanted[at] = len(pairs), max(x for x, _ in pairs), sum(y for _, y in pairs)
+    lived = {}
+    for start, end, *row in answer(result):
+        lived |= dict.fromkeys(range(start, 2 * len(ours) if end is None else end), tuple(row))
+    assert lived == wanted
+
+
+def test_windows_are_of_time_or_of_rows() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "no windows; found size=None and rows=None. Write size="),
+        ({"size": 5, "rows": 2}, "windows of time and of rows; found size=5 and rows=2. Write size="),
+        ({"rows": 2, "hop": 1}, "hop is of windows of time. Write it with size="),
+        ({"rows": 2, "offset": 1}, "offset is of windows of time. Write it with size="),
+        ({"size": 5, "step": 2}, "step is of windows of rows. Write it with rows="),
+        ({"size": 5, "order_by": "k"}, "order_by is of windows of rows. Write it with rows="),
+        ({"rows": 0}, "rows is a whole number of at least 1; found 0"),
+        ({"rows": 2, "order_by": "v"}, "no column 'v'; there are: k, w"),
+    ]
+    for arguments, message in wrong:
+        with pytest.raises((PlanError, UnknownColumn), match=f"windowed_join: {re.escape(message)}"):
+            L.windowed_join(R, "k", **arguments)
 
 
 def test_other_streams_need_a_window_before_an_aggregate() -> None:

@@ -126,6 +126,7 @@ KEYED: dict[str, Callable[[pa.DataType, list[Any]], sq.Stream]] = {
     "distinct_ids": lambda k, v: stream(k, v).distinct_ids(3, id="k"),
     "clip": lambda k, v: stream(k, v).clip(stream(k, v[1:], "o"), on="k"),
     "to_signal": lambda k, v: stream(k, v).to_signal("k"),
+    "last_rows": lambda k, v: stream(k, v).last_rows(1, key="k"),
     "ids": lambda k, v: stream(k, v + v, id=("k", "v")).tumbling_window(4).select(n=sq.count()),
 }
 

@@ -13,6 +13,7 @@ from streamq.choices import JoinKind, Stamp
 from streamq.runtime.columnar import codes, concat, ints
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator
+from streamq.runtime.evaluators.last_rows import LastRowsEvaluator
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
@@ -37,6 +38,7 @@ EVALUATORS: list[Evaluator] = [
     ExceptEvaluator(("k",)),
     ClipEvaluator(("k", "v"), ON),
     SignalEvaluator(("k",)),
+    LastRowsEvaluator(("k",), 3, 2, ("v", "k")),
     ChopEvaluator(Hopping(3, 3).grid),
     DistinctIdsEvaluator(("k",), ("k", "v"), 3),
     *(

@@ -29,7 +29,7 @@ from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.bare_code import dumps
-from streamq.runtime.evaluators import joins, pair_condition, spans, top_k_evaluator, window_evaluator
+from streamq.runtime.evaluators import joins, last_rows, pair_condition, spans, top_k_evaluator, window_evaluator
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.expr_progress_map import ExprProgressMap
@@ -99,7 +99,7 @@ def test_a_plan_with_modules_of_every_kind_can_be_pickled() -> None:
 @pytest.mark.slow
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
-    evaluators = (pair_condition, joins, spans, top_k_evaluator, window_evaluator)
+    evaluators = (pair_condition, joins, last_rows, spans, top_k_evaluator, window_evaluator)
     modules = (*evaluators, condensing, inner_join, recompute, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())

@@ -117,7 +117,12 @@ QUERIES = {
     "windows that meet": windows_that_meet,
     "joins": joins,
     "spans": lambda s: together(
-        s.except_(s.shift(2)), s.clip(s.shift(5), on="k"), s.to_signal("k"), s.chop(7), s.distinct_ids(4, id="k")
+        s.except_(s.shift(2)),
+        s.clip(s.shift(5), on="k"),
+        s.to_signal("k"),
+        s.chop(7),
+        s.distinct_ids(4, id="k"),
+        s.last_rows(3, 2, key="k"),
     ),
     "windows of events": lambda s: together(
         s.group_by("k").count_window(2).select(n=sq.count()),

@@ -95,6 +95,7 @@ CALLS: dict[str, Any] = {
         start=col("at"), duration=sq.end() - sq.start(), within="1 day"
     ).alter_lifetime(duration="5 minutes"),
     "to_signal": S.to_signal(key=["k", "w"]).to_signal("k").to_signal(),
+    "last_rows": S.last_rows(3, 2, key=["k", "w"]).last_rows(n=2, order_by="v").last_rows(1).select(n=sq.count()),
     "chop": S.chop(5, 2).chop(period=3, offset=-1).chop(4),
     # windows
     "hopping_window": BY_KEY.hopping_window(size=6, hop=2, offset=1, **OWN).select(**N),
@@ -157,6 +158,10 @@ CALLS: dict[str, Any] = {
     .group_by("w")
     .select(n=sq.count()),
     "windowed_join, plain": S.windowed_join(OTHER, [("k", "id")], size=6, suffixes=("_l", "_r")),
+    "windowed_join, rows": S.windowed_join(OTHER, [("k", "id")], rows=3, step=2, order_by="w", suffixes=("_l", "_r")),
+    "windowed_join, rows of groups": S.windowed_join(OTHER, [("k", "id")], rows=3, suffixes=("_l", "_r"))
+    .group_by("w")
+    .select(n=sq.count()),
     "join_table": S.join_table(table=CITIES, on="k", how="left", suffixes=("", "_t"), name="cities").join_table(
         CITIES, [("k", "city"), "k"], "inner", suffixes=("", "_u")
     ),

@@ -20,6 +20,7 @@ from streamq.operators import (
     Explode,
     Join,
     JoinTable,
+    LastRows,
     Select,
     ToSignal,
     Union,
@@ -39,9 +40,9 @@ from streamq.plan.passes import aggregates
 from streamq.testing.verbs.expressions import outputs, over
 from streamq.testing.verbs.joins import Pair, keys
 from streamq.testing.verbs.pieces import Piece
-from streamq.testing.verbs.windows import Groups, Windowable, pairs_windows
+from streamq.testing.verbs.windows import Groups, Windowable
 from streamq.time import TIMESTAMP
-from streamq.windows import Hopping
+from streamq.windows import Hopping, Rows
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,11 @@ class Events(Windowable):
     filter = where
 
     def select(self, *columns: Any, **named_columns: Any) -> Events:
-        """Compute a column each; aggregates over the pairs of a windowed join are those of each window."""
+        """Compute a column each; aggregates over pairs of windows, or over last rows, are those of the windows they imply."""
         values = [over(column, self.plan.schema) for column in (*columns, *named_columns.values())]
-        if pairs_windows(self.plan) and any(map(aggregates, values)):
-            return self.per_window().select(*columns, **named_columns)
+        windows = self.implied_windows()
+        if windows is not None and any(map(aggregates, values)):
+            return windows.select(*columns, **named_columns)
         return self._selected(dict(outputs(columns, named_columns)))
 
     def with_columns(self, **named_columns: Any) -> Events:
@@ -153,6 +155,11 @@ class Events(Windowable):
     def to_signal(self, key: Any = ()) -> Events:
         return self.of(ToSignal(self.plan, column_names(key, "to_signal", "the key")))
 
+    def last_rows(self, n: Any, step: Any = 1, *, key: Any = (), order_by: Any = ()) -> Events:
+        """Return the members of the latest rows window, of the stream or of each key."""
+        window = Rows(n, step, column_names(order_by, "last_rows", "order_by"))
+        return self.of(LastRows(self.plan, column_names(key, "last_rows", "the key"), window))
+
     def chop(self, period: Any, offset: Any = 0) -> Events:
         return self.of(Chop(self.plan, self.ticks(period), self.ticks(offset)))
 
@@ -192,13 +199,22 @@ class Events(Windowable):
         other: Events,
         on: Any = (),
         *,
-        size: Any,
+        size: Any = None,
         hop: Any = None,
         offset: Any = 0,
+        rows: Any = None,
+        step: Any = 1,
+        order_by: Any = (),
         where: Any = None,
         suffixes: Any = None,
     ) -> Events:
-        """Return the pairs of members of each window, once for each; without a ``hop``, windows are tumbling."""
+        """Return the pairs of members of each window, once for each; without a ``hop``, windows are tumbling.
+
+        Of ``rows`` these are the pairs of the members of both streams' latest windows.
+        """
+        if rows is not None:
+            ours, theirs = (side.last_rows(rows, step, order_by=order_by) for side in (self, other))
+            return ours.join(theirs, on, where, suffixes=suffixes)
         pair = Pair(self.plan, other.plan, keys(on), suffixes)
         grid = Hopping(self.ticks(size), self.ticks(size if hop is None else hop), self.ticks(offset))
         return self.of(

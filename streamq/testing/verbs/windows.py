@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.aggregates.window_bounds import WINDOW_END, WINDOW_START
 from streamq.choices import ClipInput, Stamp
-from streamq.operators import Explode, JoinTable, Scan, Select, TopK, Where, WindowAggregate, WindowedJoin
+from streamq.operators import (
+    Explode,
+    Join,
+    JoinTable,
+    LastRows,
+    Scan,
+    Select,
+    TopK,
+    Where,
+    WindowAggregate,
+    WindowedJoin,
+)
 from streamq.operators.user_rows import rows_of
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
@@ -48,6 +59,15 @@ class Windowable(ABC):
         timed = Select(self.plan, (*((name, Col(name)) for name in names), *bounds.items()))
         return Windows(self._events(timed), (*self.keys, *bounds), Snapshot(), ClipInput.FULL, None, tuple(bounds))
 
+    def implied_windows(self) -> Windows | None:
+        """Return the windows of aggregates without a window verb; None if there must be one.
+
+        Of pairs of windows each is one; of last rows, what lives at each instant.
+        """
+        if _is_of_last_rows(self.plan):
+            return self.in_windows(Snapshot(), ClipInput.FULL, None)
+        return self.per_window() if isinstance(_below_steps(self.plan), WindowedJoin) else None
+
     def scan(self, operator: Any) -> Events:
         """Step over the events of each group, or of the stream, in order; skip those that do not pass the call's filter."""
         schema = self.plan.schema
@@ -56,11 +76,21 @@ class Windowable(ABC):
         return self._events(Scan(self.plan, self.keys, operator.operator, args, where))
 
 
-def pairs_windows(plan: Node) -> bool:
-    """True if a plan is a windowed join, with steps over it that leave lifetimes as they are."""
+def _is_of_last_rows(plan: Node) -> bool:
+    """True if a plan has the last rows of a stream, or pairs of them, with steps between that leave lifetimes as they are."""
+    match _below_steps(plan):
+        case LastRows():
+            return True
+        case Join(left=left, right=right):
+            return _is_of_last_rows(left) and _is_of_last_rows(right)
+    return False
+
+
+def _below_steps(plan: Node) -> Node:
+    """Return the plan below the steps over it that leave lifetimes as they are."""
     while isinstance(plan, Explode | JoinTable | Select | Where):
         plan = plan.input
-    return isinstance(plan, WindowedJoin)
+    return plan
 
 
 for _room in rooms().values():
@@ -85,9 +115,10 @@ class Groups(Windowable):
         return self.events.of(plan)
 
     def select(self, *columns: Any, **named_columns: Any) -> Events:
-        """Compute a row for each window and group of the pairs of a windowed join."""
-        assert pairs_windows(self.plan)
-        return self.per_window().select(*columns, **named_columns)
+        """Compute a row for each window and group of the pairs of a windowed join, or of last rows at each instant."""
+        windows = self.implied_windows()
+        assert windows is not None
+        return windows.select(*columns, **named_columns)
 
     agg = select
 

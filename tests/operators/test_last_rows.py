@@ -1,0 +1,109 @@
+"""last_rows: an event lives while the latest complete rows window has it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError, TypeMismatch, UnknownColumn
+from streamq.testing.table import table
+from streamq.time import INFINITY
+from tests.each import each
+from tests.judged import answer
+
+
+def rows(*events: tuple[int, object, int]) -> sq.Stream:
+    return sq.events([(at, at + 1, {"k": k, "v": v}) for at, k, v in events])
+
+
+def values(stream: sq.Stream) -> list[tuple[object, ...]]:
+    return [(start, end, v) for start, end, _, v in answer(stream)]
+
+
+S = rows((1, "a", 3), (4, "b", 5), (9, "a", 1), (12, "b", 7))
+
+
+def test_a_row_lives_until_n_rows_have_followed_it() -> None:
+    """
+    n = 2   3 [4,9)  5 [4,12)  1 [9,inf)  7 [12,inf)
+    """
+    assert values(S.last_rows(2)) == [(4, 9, 3), (4, 12, 5), (9, None, 1), (12, None, 7)]
+    assert values(S.last_rows(1)) == [(1, 4, 3), (4, 9, 5), (9, 12, 1), (12, None, 7)]
+    assert values(S.last_rows(5)) == []
+
+
+def test_rows_change_every_step() -> None:
+    assert values(S.last_rows(2, 2)) == [(4, 12, 3), (4, 12, 5), (12, None, 1), (12, None, 7)]
+    assert values(S.last_rows(1, 2)) == [(1, 9, 3), (9, None, 1)]
+
+
+def test_rows_of_a_key_are_counted_by_themselves() -> None:
+    wanted = [(1, 9, 3), (4, 12, 5), (9, None, 1), (12, None, 7)]
+    assert values(S.last_rows(1, key="k")) == wanted
+    assert values(S.group_by("k").apply(lambda g: g.last_rows(1))) == wanted
+
+
+def test_of_windows_that_are_complete_at_one_instant_the_last_is_the_latest() -> None:
+    """Rows that only earlier ones of these windows have never live."""
+    s = rows((1, "a", 1), (5, "c", 2), (5, "b", 3), (5, "a", 4), (8, "a", 5))
+    assert values(s.last_rows(2)) == [(5, 8, 3), (5, None, 2), (8, None, 5)]
+    assert values(s.last_rows(2, order_by="v")) == [(5, 8, 3), (5, None, 4), (8, None, 5)]
+
+
+def test_old_ends_play_no_part() -> None:
+    s = sq.events([(1, 100, {"v": 1}), (4, None, {"v": 2}), (6, 7, {"v": 3})])
+    assert answer(s.last_rows(2)) == [(4, 6, 1), (4, None, 2), (6, None, 3)]
+    assert answer(s.last_rows(2)) == answer(s.to_points().last_rows(2))
+
+
+def test_wrong_arguments() -> None:
+    wrong: list[tuple[Any, Any]] = [(0, 1), (2, 0), (2, True), ("2", 1)]
+    for n, step in wrong:
+        with pytest.raises(PlanError, match="last_rows: (n|step) is a whole number of at least 1"):
+            S.last_rows(n, step)
+    with pytest.raises(UnknownColumn, match="last_rows: no column 'z'; there are: k, v"):
+        S.last_rows(2, key="z")
+    with pytest.raises(UnknownColumn, match="last_rows: no column 'z'; there are: k, v"):
+        S.last_rows(2, order_by="z")
+    maps = sq.points(table("at bigint, m map<string,bigint>", [(1, {"a": 1})]), time="at")
+    with pytest.raises(TypeMismatch, match="last_rows: cannot order by column 'm'"):
+        maps.last_rows(2, order_by="m")
+
+
+def by_hand(events: Sequence[tuple[int, int]], n: int, step: int) -> Counter[tuple[int, int, int]]:
+    """The last rows of (start, value), by a list of the windows: the latest at an instant is the last that ends there."""
+    ordered = sorted(events)
+    windows = [ordered[i : i + n] for i in range(0, len(ordered) - n + 1, step)]
+    latest = {window[-1][0]: place * step for place, window in enumerate(windows)}
+    starts = [*sorted(latest), INFINITY]
+    lives: dict[int, tuple[int, int]] = {}
+    for at, until in itertools.pairwise(starts):
+        for place in range(latest[at], latest[at] + n):
+            lives[place] = (lives.get(place, (at, at))[0], until)
+    return Counter((*life, ordered[place][1]) for place, life in lives.items())
+
+
+@each([1, 2, 3, 5], [1, 2, 3, 4, 7])
+def test_the_last_rows_are_those_of_the_latest_window(n: int, step: int) -> None:
+    drawn = random.Random(n * step)
+    for many in (3, 12, 40):
+        events = [(drawn.randrange(30), value) for value in range(many)]
+        stream = sq.events([(at, at + 1, {"v": v}) for at, v in events])
+        rows = Counter(
+            (start, INFINITY if end is None else end, v) for start, end, v in answer(stream.last_rows(n, step))
+        )
+        assert rows == by_hand(events, n, step)
+
+
+def test_aggregates_are_of_the_last_rows_at_each_instant() -> None:
+    totals = S.last_rows(2).select(total=sq.sum("v"))
+    assert answer(totals) == [(4, 9, 8), (9, 12, 6), (12, None, 8)]
+    assert totals.plan == S.last_rows(2).snapshot_window().select(total=sq.sum("v")).plan
+    by_key = S.last_rows(3).where(sq.col("v") > 1).group_by("k").select(n=sq.count())
+    assert answer(by_key) == [(9, 12, "a", 1), (9, 12, "b", 1), (12, None, "b", 2)]
