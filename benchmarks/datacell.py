@@ -4,7 +4,8 @@
 
 Q1: ``x1, sum(x2) where x1 > v group by x1`` over sliding windows; Q3: ``max(x1), sum(x2) where x1 > v`` from a landmark on. There
 is a tuple a tick, so that windows of time are windows of numbers of tuples. ``x1`` is one of 5,000 numbers; v chooses how many
-are selected. Q2: ``max(s1.x1), avg(s2.x1) where s1.x2 = s2.x2`` over two streams with windows alike.
+are selected. Q2: ``max(s1.x1), avg(s2.x1) where s1.x2 = s2.x2`` over two streams with windows alike, of time, or
+(*rows*) of the last tuples of each stream.
 
 A slide brings the tuples of a basic window and the result of the window that they complete. *Incremental*: one micro-batch of the
 kernels, which hold partial results of the basic windows before. *Anew*: the same kernels over all tuples of the window in one
@@ -101,6 +102,16 @@ def q3(selected: float, windows: Windowing) -> sq.Stream:
 def q2(size: int, hop: int) -> sq.Stream:
     """Return Q2 over windows of ``size`` tuples of each stream, one from each ``hop`` on."""
     pairs = stream("s1").windowed_join(stream("s2"), on="x2", size=size, hop=hop, suffixes=("", "_2"))
+    return result_of_q2(pairs)
+
+
+def q2_over_rows(size: int, step: int) -> sq.Stream:
+    """Return Q2 over the last ``size`` tuples of each stream, renewed every ``step`` tuples, at whatever times they come."""
+    return result_of_q2(stream("s1").windowed_join(stream("s2"), on="x2", rows=size, step=step, suffixes=("", "_2")))
+
+
+def result_of_q2(pairs: sq.Stream) -> sq.Stream:
+    """Return the result of Q2 of each window, or pair of windows, over its pairs."""
     return pairs.select(most=sq.max("x1"), total=sq.sum("x1_2"), mean=sq.avg("x1_2"))
 
 
@@ -198,18 +209,23 @@ def slides_of_q1(experiment: str, of: str, window: Window, selected: float) -> C
     return Cell(experiment, of, *medians(times), state_rows(run))
 
 
-def slides_of_q2(experiment: str, of: str, window: Window, values: int) -> Cell:
-    """Measure slides of Q2, once the windows are full; ``x2`` is one of some ``values``."""
+def slides_of_q2(experiment: str, of: str, window: Window, values: int, *, by_rows: bool = False) -> Cell:
+    """Measure slides of Q2, once the windows are full; ``x2`` is one of some ``values``.
+
+    By rows, a result is final as soon as the next windows are complete: a slide brings that of the windows before.
+    """
     size, hop = window.tuples, window.basic
     streams = {"s1": Tuples(values, seed=1), "s2": Tuples(values, seed=2)}
-    run, whole = live(q2(size, hop)), q2(size, size)
+    run, whole = live((q2_over_rows if by_rows else q2)(size, hop)), q2(size, size)
     content = {name: tuples.take(size) for name, tuples in streams.items()}
     run.batch(content, [(None, size)])
     times: list[Times] = []
     for number in range(SLIDES + 1):
         new = {name: tuples.take(hop) for name, tuples in streams.items()}
+        before = content
         content = {name: pa.concat_tables([content[name], new[name]]).slice(hop).combine_chunks() for name in streams}
-        windows = {name: table.set_column(0, "t", pa.array(np.arange(size))) for name, table in content.items()}
+        due = before if by_rows else content
+        windows = {name: table.set_column(0, "t", pa.array(np.arange(size))) for name, table in due.items()}
         hand = partial(pairs_by_hand, windows["s1"], windows["s2"])
         slide = measured(run, new, size + hop * (number + 1), partial(anew, whole, windows), hand, ("most", "total"))
         if number:
@@ -331,13 +347,16 @@ PAIRED = 102_400
 
 def figure_4b(scale: float) -> Iterator[Cell]:
     """Yield Q2 of 64 basic windows, where a tuple meets one of the other stream."""
-    yield slides_of_q2("4b", "n = 64, 1e-3 %", Window(64, int(PAIRED * scale) // 64), 100_000)
+    for by_rows in (False, True):
+        of = f"n = 64, 1e-3 %{', rows' if by_rows else ''}"
+        yield slides_of_q2("4b", of, Window(64, int(PAIRED * scale) // 64), 100_000, by_rows=by_rows)
 
 
 def figure_5b(scale: float) -> Iterator[Cell]:
     """Yield Q2 by the part of all pairs that meet."""
     for values in (10_000_000, 1_000_000, 10_000):
         yield slides_of_q2("5b", f"n = 64, {1 / values:.0e}", Window(64, int(PAIRED * scale) // 64), values)
+    yield slides_of_q2("5b", "n = 64, 1e-04, rows", Window(64, int(PAIRED * scale) // 64), 10_000, by_rows=True)
 
 
 def figure_7b(scale: float) -> Iterator[Cell]:

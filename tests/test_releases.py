@@ -159,7 +159,6 @@ EARLY: dict[str, Callable[[sq.Stream], sq.Stream]] = {
     "landmark": lambda s: s.landmark_window(7, period=21).select(n=sq.count()),
     "pieces": lambda s: s.chop(6),
     "a signal": lambda s: s.to_signal("k"),
-    "last rows": lambda s: s.last_rows(2, key="k"),
 }
 
 

@@ -34,10 +34,8 @@ class LastRows(EvaluatedOperator):
 
     CTI: c
     Final: settled rows
-    State: of each key the rows of the latest window complete before c and of those before that overlap it, for good, and rows
-        at or after c
-    Opens: parts of a key that rows touch or of which one is due: the rows of windows that overlap the latest before c, and
-        those since
+    State: each key's rows from the first window on that overlaps the latest one complete before c, for good
+    Opens: parts of a key that rows touch or of which one is due: the rows kept
     Cost: a sort of the rows kept by key and start
     """
 

@@ -172,6 +172,15 @@ def pairs() -> Stream:
     return few.select(most=sq.max("fare"), mean=sq.avg("tip_m"))
 
 
+def last_rows() -> Stream:
+    """The two streams of DataCell over the last rows of each, and of each zone."""
+    by_zone = trips("all").last_rows(100, key="zone").group_by("zone").select(mean=sq.avg("fare"))
+    few = trips("few").windowed_join(trips("more"), "zone", rows=1000, step=50, order_by="tip", suffixes=("", "_m"))
+    return few.select(most=sq.max("fare"), mean=sq.avg("tip_m")).union(
+        by_zone.select(most=sq.col("mean"), mean=sq.col("mean"))
+    )
+
+
 def windows() -> Stream:
     """Every kind of window, clipped, stamped, filtered, and windows over windows."""
     by = rides().group_by("zone")
@@ -218,7 +227,7 @@ def modules() -> Stream:
     )
 
 
-QUERIES = (delays, shared, open_ends, opaque, hosted, joined, spans, pairs, windows, applied, modules)
+QUERIES = (delays, shared, open_ends, opaque, hosted, joined, spans, pairs, last_rows, windows, applied, modules)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.__name__)

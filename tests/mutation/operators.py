@@ -17,6 +17,7 @@ from streamq.runtime.groups import GROUP_NUMBER
 from tests.mutation.mutant import Edit, Mutant, wrapped
 
 CLIP = "streamq/runtime/kernels/clip.py"
+LAST_ROWS = "streamq/runtime/evaluators/last_rows.py"
 
 
 def not_at_one_instant(right: Any, one: Any, one_le: Any, one_re: Any, other: Any, other_le: Any, other_re: Any) -> Any:
@@ -123,6 +124,30 @@ MUTANTS = (
         "of samples of one key and instant a single one lives",
         "to_signal",
         (wrapped(SignalEvaluator, "rows", one_sample_an_instant),),
+    ),
+    Mutant(
+        "last rows a step longer",
+        "a row stays among the last rows until the second window without it",
+        "last_rows",
+        edits=(Edit(LAST_ROWS, "rows.place // self.step + 1", "rows.place // self.step + 2"),),
+    ),
+    Mutant(
+        "last rows forgotten with their windows",
+        "rows of windows before the latest are forgotten, by which it is told when those that still live began to",
+        "last_rows",
+        edits=(Edit(LAST_ROWS, "np.maximum(latest - (self.n - 1) // self.step, 0)", "np.maximum(latest, 0)"),),
+    ),
+    Mutant(
+        "last rows forgotten one by one",
+        "rows are forgotten by numbers that are no whole steps, so that later windows begin elsewhere",
+        "pairs of last rows",
+        edits=(Edit(LAST_ROWS, "ordered.place >= first * self.step", "ordered.place > first * self.step"),),
+    ),
+    Mutant(
+        "last rows of windows to come",
+        "rows live before as many as a window has are there",
+        "last_rows",
+        edits=(Edit(LAST_ROWS, "last = window * self.step + self.n - 1", "last = window * self.step"),),
     ),
     Mutant(
         "reach a tick short",

@@ -94,6 +94,12 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "except_": lambda: events().except_(events()),
     "clip": lambda: events().clip(events(), on="k"),
     "to_signal": lambda: events(shape="points").to_signal(key="k"),
+    "last_rows": lambda: events(shape="points").last_rows(3, 2, key="k", order_by="v"),
+    "pairs of last rows": lambda: (
+        events(shape="points")
+        .windowed_join(events(shape="points"), on="k", rows=3, step=2, suffixes=("", "_r"))
+        .select(n=sq.count(), most=sq.max("v_r"))
+    ),
     "distinct_ids": lambda: events(shape="points").distinct_ids(4, id="k"),
     "chop": lambda: events().chop(5, 1),
     "edges": lambda: events(shape="edges"),
