@@ -65,6 +65,11 @@ STREAMED: dict[str, Callable[[Any, Any, Any], Any]] = {
         .session_window(4)
         .select(n=sq.count(), most=sq.max("both"), every=sq.collect("both"))
     ),
+    "last rows": lambda s, t, z: (
+        s.windowed_join(t.last_rows(9, key="k"), on="k", rows=6, step=2, order_by="v", suffixes=("", "_r"))
+        .group_by("k")
+        .select(n=sq.count(), most=sq.max("v"), total=sq.sum("v_r"))
+    ),
 }
 
 
@@ -81,7 +86,7 @@ def test_streams_are_the_oracles_histories(spark: SparkSession, plain: None, tmp
     )
     queries = [query(left, right, sizes) for query in STREAMED.values()]
     # each as one kind of output: both are held against each other in-process
-    outputs = ["final", "changelog", "changelog"]
+    outputs = ["final", "changelog", "changelog", "final"]
     sinks = [str(tmp_path / "out" / str(number)) for number in range(len(queries))]
     results = [sq.result(q, sink=s, output=o) for q, s, o in zip(queries, sinks, outputs, strict=True)]
     with sq.run_all(results, checkpoint=str(tmp_path / "cp"), buckets=2) as run:
