@@ -10,10 +10,12 @@ from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
+from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun
+from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
@@ -24,12 +26,42 @@ from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.windows import Window
-from streamq.windows.batch_events import stamped
+from streamq.windows.batch_events import ENDS, STARTS, stamped
+from streamq.windows.grid_columns import HI, INDEX, LO, grid_members, window_lifetime
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, WindowSpec
 
 RANK, ROW_NUMBER = "rank", "row_number"
+
+BY, PLACE = "__by", "__place"
+"""The columns of a batch with the value that members are ranked by, and with the rank, or place, by which they stay."""
+
+UNRANKED = (BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.DYADIC, BatchForm.SWEEP)
+"""The batch forms that merge numbers."""
+
+USUAL = 0.5
+"""The best events of ranges of windows, by event, where nobody says how many there are. To copy all of them after all costs an
+eighth more in 16 windows; to copy all events where few are the best costs many times as much."""
+
+
+def choose_ranked_form(n: int, per_event: float | None) -> BatchChoice:
+    """Choose the form for events in ``n`` windows each: to copy all of them, or only the best of those in the same windows.
+
+    ``per_event``: how many of these there are for an event, at most 1; None if that is not known. 1 is the cost of an event that
+    is copied into a window and ranked there; to rank an event before costs as much as two copies.
+    """
+    costs = {BatchForm.DIRECT: n, BatchForm.EXPLODE: 2 + n * (USUAL if per_event is None else per_event)}
+    form = min(costs, key=lambda form: costs[form])
+    reasons = {
+        BatchForm.DIRECT: "too few windows an event for ranking twice to pay",
+        BatchForm.EXPLODE: "the best of the events in the same windows are copied into them",
+    }
+    shown = ""
+    if per_event is not None:
+        shown = f"; cost an event, {per_event:.2g} of the best each: "
+        shown += ", ".join(f"{name} {cost:.3g}" for name, cost in costs.items())
+    return BatchChoice(form=form, reason=f"n = {n}: {reasons[form]}{shown}")
 
 
 @node
@@ -122,27 +154,87 @@ class TopK(MemberOperator):
         port = PortColumns((*all_columns(source), ("__by", self.by)), self.keys, self.window.order(source.names))
         return self._member_evaluation(evaluator, port, self.schema)
 
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        """Return the best of all windows of a grid, at most; None where they cannot be estimated."""
+        (rows,), grid, groups = inputs, self.window.grid, expected.groups(self.input, self.keys)
+        if grid is None or groups is None:
+            return None
+        most = self.k * groups / grid.hop
+        return most if rows is None or self.input.schema.shape != POINT else min(rows * grid.n, most)
+
+    def batch_forms(self, rates: ExpectedRates) -> BatchForms:
+        """Return the forms: over windows on a grid the best of each range of windows may be taken before they are copied."""
+        grid = self.window.grid
+        refused = dict.fromkeys(UNRANKED, "only the best of each range of windows can be merged, as copies")
+        cheapest = BatchChoice(form=BatchForm.DIRECT, reason="Spark ranks copies of the members")
+        if grid is None:
+            refused = dict.fromkeys((*UNRANKED, BatchForm.EXPLODE), "its windows are not on a grid")
+        else:
+            cheapest = choose_ranked_form(grid.n, self._best_an_event(rates))
+        return BatchForms(cheapest=cheapest, refused=refused)
+
+    def _best_an_event(self, rates: ExpectedRates) -> float | None:
+        """Return the best events of ranges of windows by that of events, at most; None if that is not known.
+
+        Points have a range of windows for each hop, and so for each window.
+        """
+        events, best = rates.of(self.input), rates.of(self)
+        if not events or not best or self.input.schema.shape != POINT:
+            return None
+        return min(1.0, best / events)
+
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Copy members into their windows and rank them by Spark's RANK.
 
         With ``ties="keep"`` every member whose rank is at most ``k`` stays, else the first ``k`` in the order of value and
-        payload.
+        payload. In the form EXPLODE only the best of those in the same windows are copied.
         """
-        from pyspark.sql import Window as Over
         from pyspark.sql import functions as F
 
-        source = self.input.schema
-        df, by = self.window.copies(batch_events(self.input, inputs[0], run, self.keys))
+        form = self.batch_forms(run.rates).choose(run.hint).form
+        if form is BatchForm.EVALUATED:
+            return super().in_batch(inputs, run)
+        source, grid = self.input.schema, self.window.grid
         value = spark_expression(self.by, source)
-        order = value.desc() if self.desc else value.asc()
-        windows = Over.partitionBy(*(quote(k) for k in self.keys), *by)
-        df = df.withColumn("__rank", F.rank().over(windows.orderBy(order)))
-        if self.ties == "keep":
-            df = df.where(F.col("__rank") <= self.k)
+        events = batch_events(self.input, inputs[0], run, self.keys, reads_bounds=grid is None)
+        if form is BatchForm.EXPLODE:
+            assert grid is not None
+            is_single = source.shape == POINT and grid.divides
+            members = grid_members(events, grid).withColumn(BY, value)
+            members = self._best(members, [HI] if is_single else [LO, HI])
+            df, by = members.withColumn(INDEX, F.explode(F.sequence(LO, HI))), [INDEX]
         else:
-            payload = [F.col(quote(n)) for n in source.names]
-            df = df.withColumn("__place", F.row_number().over(windows.orderBy(order, *payload)))
-            df = df.where(F.col("__place") <= self.k)
-        df = df.withColumn(RANK, F.col("__rank").cast("int"))
-        df = df.withColumn(ROW_NUMBER, F.col("__place")) if self.row_number else df
+            df, by = self.window.copies(events)
+            df = df.withColumn(BY, value)
+        df = self._best(df, by)
+        # better ones of the best are among the best, so that ranks among these are ranks
+        rank = F.col(PLACE) if self.ties == "keep" else F.rank().over(self._windows(by).orderBy(self._order))
+        df = df.withColumn(RANK, rank.cast("int"))
+        df = df.withColumn(ROW_NUMBER, F.col(PLACE)) if self.row_number else df
+        if grid is not None:
+            start, end = window_lifetime(grid)
+            df = df.withColumns({STARTS: start, ENDS: end})
         return stamped(df, self.stamp, self.schema)
+
+    def _best(self, members: DataFrame, by: Sequence[str]) -> DataFrame:
+        """Return the best members of each group and value of ``by``, by the column BY, with their places, or ranks, in it."""
+        from pyspark.sql import functions as F
+
+        windows = self._windows(by)
+        if self.ties == "keep":
+            place = F.rank().over(windows.orderBy(self._order))
+        else:
+            payload = [F.col(quote(name)) for name in self.input.schema.names]
+            place = F.row_number().over(windows.orderBy(self._order, *payload))
+        return members.withColumn(PLACE, place).where(F.col(PLACE) <= self.k)
+
+    def _windows(self, by: Sequence[str]) -> WindowSpec:
+        from pyspark.sql import Window as Over
+
+        return Over.partitionBy(*(quote(k) for k in self.keys), *by)
+
+    @property
+    def _order(self) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.col(BY).desc() if self.desc else F.col(BY).asc()

@@ -412,6 +412,7 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "rises of whole events, cut": lambda: S.tumbling_window(5, clip_input="none", stamp="clip").select(rises("k", "v")),
     "windows of shorter events": lambda: totals(S.extend(-2).tumbling_window(5)),
     "two of each key": lambda: S.group_by("k").tumbling_window(4).top_k(2, by="v"),
+    "greatest of five hops": lambda: S.hopping_window(10, 2).top_k(1, by="v"),
     "growth": lambda: S.select("k", growth=sq.functions.exp("v")),
     "an hour and a half earlier": lambda: t.stream(columns="k string, v double", axis="timestamp").shift("-1.5 hours"),
     "windows of a fixed length": lambda: totals(S.set_duration(3).tumbling_window(5)),

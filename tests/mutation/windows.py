@@ -290,6 +290,13 @@ MUTANTS = (
         (wrapped(TopKEvaluator, "rows", ties_cut),),
     ),
     Mutant(
+        "the best of one last window, in batch",
+        "events with the same last window are ranked together before they are copied, whatever their first windows",
+        "greatest of five hops",
+        edits=(Edit("streamq/operators/top_k.py", "[HI] if is_single else [LO, HI]", "[HI]"),),
+        spark=True,
+    ),
+    Mutant(
         "block from before the window",
         "a block that begins one basic window before a window counts in it",
         "hopping over many",

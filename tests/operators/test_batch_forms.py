@@ -13,6 +13,7 @@ from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expected import NO_RATES
 from streamq.plan.node import nodes
+from streamq.testing.table import table
 from tests.window_modules import WINDOWS
 
 AGGREGATES: list[Aggregate] = [
@@ -113,3 +114,24 @@ def test_a_form_that_no_windows_can_take_is_an_error(form: str, words: str) -> N
     query = queries.get(form, s.to_points().hopping_window(30, 10).select(x=sq.median("v")))
     with pytest.raises(PlanError, match=words):
         query.explain(form=form)
+
+
+def test_the_best_of_a_basic_window_are_copied_if_events_lie_in_many_windows_or_few_of_them_are_the_best() -> None:
+    s = sq.points(table("at bigint, k bigint, v bigint", []), "at", name="s").group_by("k")
+
+    def form(hops: int, k: int = 3, rows: int | None = None) -> str:
+        """The form of ``k`` of so many hops, if in a hop each of 10 groups has so many rows."""
+        expected = None if rows is None else sq.Expected(rows=10 * rows, every=10, distinct={"k": 10})
+        best = s.hopping_window(10 * hops, 10).top_k(k, by="v")
+        (shown,) = re.findall("batch: (.*)", best.explanation("incremental", expected=expected))
+        return str(shown)
+
+    assert [form(hops).partition(" ")[0] for hops in (1, 4, 5, 60)] == ["direct", "direct", "explode", "explode"]
+    assert form(5) == "explode (n = 5: the best of the events in the same windows are copied into them)"
+    assert form(3, rows=300) == (
+        "explode (n = 3: the best of the events in the same windows are copied into them; "
+        "cost an event, 0.01 of the best each: direct 3, explode 2.03)"
+    )
+    assert form(60, rows=2).endswith("1 of the best each: direct 60, explode 62)")
+    in_sessions = s.session_window(5).top_k(3, by="v").explanation("incremental")
+    assert "batch: direct (Spark ranks copies of the members)" in in_sessions

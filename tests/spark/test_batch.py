@@ -184,6 +184,20 @@ def test_a_hint_and_expected_rows_choose_another_form_and_not_another_answer(spa
     assert [aggregations(answer) for answer in answers] == [2, 1, 1, 0]
 
 
+@pytest.mark.parametrize("ties", ["keep", "break"])
+def test_the_best_of_a_window_are_the_best_of_the_best(spark: SparkSession, ties: str) -> None:
+    """In every form; of points on a grid of whole hops, and of lifetimes, in windows that consist of no basic windows."""
+    points = t.table("at bigint, k bigint, v bigint", [(7 * i % 90, i % 3, i % 5) for i in range(90)])
+    lives = t.table("a bigint, b bigint, k bigint, v bigint", [(i, i + 1 + i % 9, i % 2, i % 7) for i in range(60)])
+    s = sq.points(frame(spark, points), "at", name="s").group_by("k").hopping_window(60, 10)
+    i = sq.intervals(frame(spark, lives), "a", "b", name="i").group_by("k").hopping_window(25, 10, stamp="point_at_end")
+    least, greatest = s.top_k(3, by="v", ties=ties, desc=False), i.top_k(2, by="v", ties=ties)
+    for query, tables in ((least, {"s": points}), (greatest, {"i": lives})):
+        want = oracle(query.plan, tables)
+        for form in ("direct", "explode", "evaluated"):
+            assert_same_history(query.to_df(form=form).toArrow(), want)
+
+
 def aggregations(answer: DataFrame) -> int:
     """The number of aggregations in Spark's plan of a DataFrame."""
     return answer._jdf.queryExecution().optimizedPlan().toString().count("Aggregate [")
