@@ -82,7 +82,7 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
     axis = node.schema.axis
     windows = node.grid_windows() if isinstance(node, Operator) else None
     sent = _sent([rates.of(child) for child in node.children], expected, axis)
-    if windows is not None and windows.combined:
+    if windows is not None and windows.input not in node.children:
         events = _sent([rates.of(windows.input)], expected, axis)
         sent = events if sent == UNKNOWN else f"{events}, {sent} in micro-batches of a hop or longer"
     lag = max(lags[source.table] for source in nodes(node) if isinstance(source, Source))

@@ -8,36 +8,53 @@ from streamq.choices import ClipInput
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.merge_partials import MergePartials
+from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import show_partials
 from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
-from streamq.plan.statements import Statements, statements_in_case
+from streamq.plan.statements import Statements, statements_in_case, statements_of
 from streamq.plan.tree import show
 from streamq.runtime.counted_values import value_columns
+from streamq.runtime.kernels.ranked_windows import RankedWindowsKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
-def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKernel) -> tuple[str, ...]:
+def window_lines(node: Operator, windows: GridAggregation, kernel: WindowAggregateKernel) -> tuple[str, ...]:
     """Return the lines of explain on the kernel of windows of a grid.
 
-    Of ``node`` only the time axis counts.
+    Of a ``node`` of aggregates only the time axis counts.
     """
-    grid = windows.window.shown_with(ClipInput.FULL, windows.stamp, node.schema.axis)
-    shown = show_partials(windows.arguments, windows.partials) + _show_values(windows)
+    if windows.ranking is not None:
+        statements, title = statements_of(node), node.line
+    else:
+        statements, title = _of_merging(windows, kernel), _title_of_merging(node, windows)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
-    case = "in blocks" if kernel.may_have_blocks else "one by one"
-    statements = replace(statements_in_case(MergePartials, (case,), {}), final=kernel.progress_rule.final_rows)
+    statements = replace(statements, final=kernel.progress_rule.final_rows)
     statements = statements.keeping(bound + ("" if kernel.final else "; rows reported and not final"))
-    if windows.reductions:
-        cost = f"{statements.state.cost}; a sort of the values in it"
-        statements = replace(statements, state=replace(statements.state, cost=cost))
     return (
-        f"{windows.window.name} {grid}{show_keys(windows.keys)}: {shown}",
+        title,
         f"run by: {ExecutionMethod.MERGED_WINDOWS}",
         _form_of_members(kernel) + (", combined before the shuffle" if windows.combined else ""),
         *_lines_of_sizes(node, windows),
         *kernel_lines(statements, kernel.progress_rule.cti.shown()),
     )
+
+
+def _title_of_merging(node: Node, windows: GridAggregation) -> str:
+    """Return the first line on windows of aggregates."""
+    grid = windows.window.shown_with(ClipInput.FULL, windows.stamp, node.schema.axis)
+    shown = show_partials(windows.arguments, windows.partials) + _show_values(windows)
+    return f"{windows.window.name} {grid}{show_keys(windows.keys)}: {shown}"
+
+
+def _of_merging(windows: GridAggregation, kernel: WindowAggregateKernel) -> Statements:
+    """Return the statements on windows of aggregates."""
+    case = "in blocks" if kernel.may_have_blocks else "one by one"
+    statements = statements_in_case(MergePartials, (case,), {})
+    if windows.reductions:
+        cost = f"{statements.state.cost}; a sort of the values in it"
+        statements = replace(statements, state=replace(statements.state, cost=cost))
+    return statements
 
 
 def _lines_of_sizes(node: Node, windows: GridAggregation) -> tuple[str, ...]:
@@ -48,6 +65,8 @@ def _lines_of_sizes(node: Node, windows: GridAggregation) -> tuple[str, ...]:
 
 def _form_of_members(kernel: WindowAggregateKernel) -> str:
     """Return the form in which a kernel keeps members, as explain shows it."""
+    if isinstance(kernel, RankedWindowsKernel):
+        return "the best events of each range of windows" if kernel.merges else "events with weights"
     if kernel.reductions:
         return "values, each with the number of its events, and partial results"
     if kernel.may_have_blocks:

@@ -15,7 +15,9 @@ from streamq.plan.reduction import Reduction
 from streamq.plan.schema import POINT, Field
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basic_window_blocks import block_sizes
+from streamq.runtime.best_members import Ranking
 from streamq.runtime.counted_values import value_columns
+from streamq.runtime.kernels.ranked_windows import RankedWindowsKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
 from streamq.windows import Window
@@ -41,6 +43,7 @@ class GridAggregation:
 
     ``combined``: partial results are made before the shuffle. ``outputs``: the result columns computed from the partial results;
     empty: the partial results are the result. ``reductions`` are computed from values of the members, as columns ``reduced``.
+    ``ranking``: the result has the best members of windows instead; their columns are ``arguments``, but for the keys.
     Rows live on their windows, or are points at their ends, as the ``stamp`` says. ``shown``: the windows whose rows are the
     result, with the columns ``columns``, each with the number of its window; (): those of ``window`` are.
     """
@@ -54,6 +57,7 @@ class GridAggregation:
     outputs: tuple[tuple[str, Expr], ...] = ()
     reductions: tuple[Reduction, ...] = ()
     reduced: tuple[Field, ...] = ()
+    ranking: Ranking | None = None
     stamp: Stamp = Stamp.ALIGN
     shown: tuple[ShownWindows, ...] = ()
     columns: tuple[Field, ...] = ()
@@ -83,7 +87,7 @@ class GridAggregation:
         every = rows * (grid.size + grid.hop + longest + lag)
         if not are_points or self.input.traits.retracts:
             return every, 2 * every
-        if self.reductions:
+        if self.reductions or self.ranking:
             values = self._values(expected)
             span = grid.size + grid.hop + lag
             return every if values is None else min(every, basic_windows(rows, values, grid) * span), 2 * every
@@ -95,7 +99,13 @@ class GridAggregation:
         return sum(basic_windows(rows, groups, span) * (span.size + span.hop + lag) for span in spans), most
 
     def _values(self, expected: Expected) -> float | None:
-        """Return the number of different values, with their groups, that the reductions read, at most; None if it is unknown."""
+        """Return the number of rows that are held of a basic window, at most; None if it is unknown.
+
+        These are the best of each group, or the different values that the reductions read, with their groups.
+        """
+        if self.ranking is not None:
+            groups = expected.groups(self.input, self.keys)
+            return None if groups is None else groups * self.ranking.k
         arguments = dict(self.arguments)
         read = {column for name in value_columns(self.reductions) for column in columns(arguments[name])}
         return expected.groups(self.input, (*self.keys, *sorted(read.difference(self.keys))))
@@ -123,6 +133,8 @@ class GridAggregation:
             reductions=self.reductions,
             at_ends=self.stamp == Stamp.POINT_AT_END,
         )
+        if self.ranking is not None:
+            return RankedWindowsKernel(**vars(kernel), ranking=self.ranking)
         return self._of_sizes(kernel) if self.shown else kernel
 
     def _of_sizes(self, longest: WindowAggregateKernel) -> WindowsOfSizesKernel:

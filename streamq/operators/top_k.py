@@ -12,11 +12,12 @@ from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
+from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun
 from streamq.plan.expected import Expected, ExpectedRates
-from streamq.plan.expr import Expr
+from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
@@ -24,6 +25,7 @@ from streamq.plan.node import ADDED, Node, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
+from streamq.runtime.best_members import Ranking
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.windows import Window
 from streamq.windows.batch_events import ENDS, STARTS, stamped
@@ -74,12 +76,15 @@ class TopK(MemberOperator):
     CTI: {window}; at point_at_end c
     Final: {window}
     State: {window}; condensed: of settled ones that are in the same windows the best; asleep: of a group with many of them the
-        best of those that end about as late as one another, read instead of them until then
+        best of those that end about as late as one another, read instead of them until then; best: the best events of each range
+        of windows, all of them where they may be taken back
     Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and the best
         of the others; asleep: parts of a group that rows touch or with a window due: new events, those that end soon, and the
         best of each slot of the timing wheel; asleep: all its events where ends may still move; condensed, asleep: with
-        early=True all its events, of which none are condensed
-    Cost: a copy of each member in each of its windows that is not final, and a sort of the copies
+        early=True all its events, of which none are condensed; best: parts, the rows in a window that is due, and those of its
+        group in one that is corrected (all of them in each micro-batch where a value reads an end that may still move)
+    Cost: members, condensed, asleep: a copy of each member in each of its windows that is not final, and a sort of the copies;
+        best: a sort of the events before the shuffle, and of the rows in a window that is reported
     """
 
     input: Node
@@ -94,11 +99,11 @@ class TopK(MemberOperator):
     row_number: bool = field(default=False, metadata=ADDED)
 
     title = "top_k"
-    cases = ("members", "condensed", "asleep")
+    cases = ("members", "condensed", "asleep", "best")
 
     @property
     def case(self) -> tuple[str, ...]:
-        return (self._form_of_members,)
+        return (self._form_of_members if self.window.grid is None else "best",)
 
     def _schema(self) -> Schema:
         """Return the input's columns and the places; raise PlanError for a ``by`` without an order and for clashing names."""
@@ -143,16 +148,43 @@ class TopK(MemberOperator):
             clip=self.clip,
             stamp=self.stamp,
             sensitive=False,
+            ranking=self._ranking,
+        )
+        port = PortColumns((*all_columns(source), (BY, self.by)), self.keys, self.window.order(source.names))
+        return self._member_evaluation(evaluator, port, self.schema)
+
+    @property
+    def _ranking(self) -> Ranking:
+        """The rule by which members are ranked."""
+        return Ranking(
             k=self.k,
-            by="__by",
+            by=BY,
             desc=self.desc,
             ties=self.ties,
-            payload=source.names,
+            payload=self.input.schema.names,
             rank=RANK,
             row_number=ROW_NUMBER if self.row_number else "",
         )
-        port = PortColumns((*all_columns(source), ("__by", self.by)), self.keys, self.window.order(source.names))
-        return self._member_evaluation(evaluator, port, self.schema)
+
+    @property
+    def bounds_windows(self) -> bool:
+        return self.window.grid is None and super().bounds_windows
+
+    def grid_windows(self) -> GridAggregation | None:
+        """Return the windows as a grid, of whose ranges the kernel keeps the best events; None if they are on none."""
+        if self.window.grid is None:
+            return None
+        payload = tuple((name, Col(name)) for name in self.input.schema.names if name not in self.keys)
+        return GridAggregation(
+            input=self.input,
+            keys=self.keys,
+            window=self.window,
+            arguments=((BY, self.by), *payload),
+            partials=(),
+            combined=True,
+            ranking=self._ranking,
+            stamp=self.stamp,
+        )
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         """Return the best of all windows of a grid, at most; None where they cannot be estimated."""

@@ -144,6 +144,7 @@ NO_SLEEP = Mutant("no sleep", "events of snapshots stay awake", "", ((Condensing
 EVERY_ROW = {
     "hopping": EVERY_WINDOW,
     "hopping median": EVERY_WINDOW,
+    "hopping top_k": EVERY_WINDOW,
     "inner join": EVERY_PART,
     "windowed_join": EVERY_TIME,
     "clip": EVERY_LEFT_EVENT,

@@ -111,6 +111,7 @@ def operators(far: int) -> dict[str, Query]:
         "hopping median": lambda a, b: (
             a.group_by("k").hopping_window(far, far // 4).select(s=sq.sum("v"), x=sq.median("v"))
         ),
+        "hopping top_k": lambda a, b: a.group_by("k").hopping_window(far, far // 4).top_k(2, by="v"),
         "hopping uda": lambda a, b: a.group_by("k").tumbling_window(far).select(x=spread("v")),
         "scan": lambda a, b: a.to_points().group_by("k").scan(RESETTING_SUM("v")),
         "inner join": lambda a, b: a.join(b, on="k", suffixes=("", "_b")),

@@ -11,10 +11,10 @@ import pyarrow as pa
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT
 from streamq.runtime import grid_ranges
+from streamq.runtime.best_members import Ranking
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
@@ -29,6 +29,7 @@ from tests.mutation.mutant import Edit, Mutant, wrapped
 
 BLOCKS = "streamq/runtime/basic_window_blocks.py"
 SIZES = "streamq/runtime/kernels/windows_of_sizes.py"
+RANKED = "streamq/runtime/kernels/ranked_windows.py"
 VALUES = "streamq/runtime/counted_values.py"
 
 
@@ -113,8 +114,8 @@ def ordered_by_start(right: Any, partial: Any, table: Any) -> Any:
     return columns | {partial.order_column: order}
 
 
-def ties_cut(right: Any, evaluator: Any, *given: Any) -> Any:
-    return right(replace(evaluator, ties="break"), *given)
+def ties_cut(right: Any, ranking: Ranking, *given: Any) -> Any:
+    return right(replace(ranking, ties="break"), *given)
 
 
 def one_session_a_group(kind: Any, g: Any, table: Any, c: int) -> Any:
@@ -287,7 +288,19 @@ MUTANTS = (
         "ties of top_k cut",
         "of members that share the last rank only some are kept",
         "top_k",
-        (wrapped(TopKEvaluator, "rows", ties_cut),),
+        (wrapped(Ranking, "ranked", ties_cut),),
+    ),
+    Mutant(
+        "the best of one last window",
+        "events with the same last window are ranked together in a stream, whatever their first windows",
+        "greatest of five hops",
+        edits=(Edit(RANKED, "codes(table, [*self.keys, LO, HI])", "codes(table, [*self.keys, HI])"),),
+    ),
+    Mutant(
+        "late ones beside better ones uncounted",
+        "of events that come together only the best are counted as late",
+        "greatest of five hops",
+        edits=(Edit(RANKED, "ints(table, EVENTS) if self.merges else", "ints(table, COUNT) if self.merges else"),),
     ),
     Mutant(
         "the best of one last window, in batch",

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.choices import JoinKind, Stamp
+from streamq.runtime.best_members import Ranking
 from streamq.runtime.columnar import codes, concat, ints
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator
@@ -29,6 +30,8 @@ WINDOWS = (GRID, Snapshot(), Count(2), Rows(3, 2, ("v",)), Session(4), Landmark(
 ASSIGNERS = tuple(window.assigner(("k", "v")) for window in WINDOWS)
 ON = (("k", "k2"),)
 
+GREATEST = Ranking(k=1, by="v", desc=True, ties="keep", payload=("k", "v"), rank="rank")
+
 EVALUATORS: list[Evaluator] = [
     *(
         JoinEvaluator(how, ON, None, ("k", "v"), ("w",), ("k", "v"))
@@ -46,10 +49,7 @@ EVALUATORS: list[Evaluator] = [
         for w in WINDOWS
         for stamp in (Stamp.ALIGN, Stamp.POINT_AT_END)
     ),
-    *(
-        TopKEvaluator(w.assigner(("k", "v")), ("k",), "full", Stamp.ALIGN, False, 1, "v", payload=("k", "v"))
-        for w in WINDOWS
-    ),
+    *(TopKEvaluator(w.assigner(("k", "v")), ("k",), "full", Stamp.ALIGN, False, ranking=GREATEST) for w in WINDOWS),
 ]
 """One of every operator that an evaluator hosts, over columns ``k`` and ``v``, and ``k2`` and ``w`` of a second input."""
 

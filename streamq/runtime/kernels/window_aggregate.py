@@ -216,7 +216,7 @@ class WindowAggregateKernel:
         weighed = with_column(table, COUNT, columns[COUNT])
         for partial in self.partials:
             columns |= partial.of_events(weighed) if self.merges else partial.of_weighted(weighed)
-        columns |= {name: table.column(name) for name in value_columns(self.reductions)}
+        columns |= {name: table.column(name) for name in self._values}
         partials = pa.table(columns)
         if self.window.hop > self.window.size:
             partials = partials.filter(pc.less_equal(partials.column(LO), partials.column(HI)))
@@ -249,7 +249,7 @@ class WindowAggregateKernel:
         promised = self.window.floor_to_end(arrival.promised)
 
         def events(mask: Mask) -> int:
-            return int(ints(table, COUNT)[mask].sum())
+            return int(self._events(table)[mask].sum())
 
         # a partial result is late by the number of its first window
         verdict = judgement(
@@ -267,6 +267,10 @@ class WindowAggregateKernel:
         totals.add(judge.source, CountReason.ADJUSTED, events(is_left))
         return with_column(table, LO, verdict.acting_from(ints(table, LO))).filter(pa.array(~is_gone))
 
+    def _events(self, table: pa.Table) -> Ints:
+        """Return the number of events that each partial result has come of."""
+        return ints(table, COUNT)
+
     def _first_left(self, c: int) -> int:
         """Return the window that begins at c rounded down: the part of a late event after c lies in it, or is empty.
 
@@ -275,6 +279,11 @@ class WindowAggregateKernel:
         return self.window.first_ending_after(c) + self.window.size // self.window.hop - 1
 
     # baskets
+
+    @property
+    def _values(self) -> tuple[str, ...]:
+        """The columns of values that are held beside partial results."""
+        return value_columns(self.reductions)
 
     @property
     def _held(self) -> PartialsBasket:
@@ -286,7 +295,7 @@ class WindowAggregateKernel:
             points=self.points,
             merges=self.merges,
             reads_end=self.reads_end,
-            values=value_columns(self.reductions),
+            values=self._values,
             # bins of which some groups are read
             parted=not (self.final or self.reads_end),
             sizes=self.sizes,
@@ -326,6 +335,10 @@ class WindowAggregateKernel:
             return []
         if (high[low <= high] == INFINITY).any():
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
+        return self._rows_in(partials, low, high)
+
+    def _rows_in(self, partials: pa.Table, low: Ints, high: Ints) -> list[pa.Table]:
+        """Return the windows ``low..high`` of each partial result, of which some have any, as :meth:`_rows` does."""
         rows = self._merged(partials, low, high, self.keys).finished(place=self.place)
         return [weighted(self._with_reductions(rows, partials, low, high), 1)]
 
@@ -354,7 +367,7 @@ class WindowAggregateKernel:
     def _merged(self, partials: pa.Table, low: Ints, high: Ints, keys: Sequence[str]) -> MergedWindows:
         """Return partial results merged per key and window; ``low..high`` are their windows, of which some have any."""
         inside = low <= high
-        beside = (LO, HI, LE, RE, *value_columns(self.reductions))
+        beside = (LO, HI, LE, RE, *self._values)
         rest = partials.drop_columns([n for n in beside if n in partials.column_names])
         rest = rest.filter(pa.array(inside))
         if not self.merges:
