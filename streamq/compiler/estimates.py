@@ -60,7 +60,7 @@ def expected_rates(plan: Node, expected: Expected | None) -> ExpectedRates:
         return rows
 
     fold(plan, visit)
-    return ExpectedRates(rates)
+    return ExpectedRates(rates, expected)
 
 
 def rows_line(node: Node, rates: ExpectedRates, expected: Expected) -> str | None:
@@ -82,9 +82,11 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
     axis = node.schema.axis
     windows = node.grid_windows() if isinstance(node, Operator) else None
     sent = _sent([rates.of(child) for child in node.children], expected, axis)
-    if windows is not None and windows.input not in node.children:
-        events = _sent([rates.of(windows.input)], expected, axis)
-        sent = events if sent == UNKNOWN else f"{events}, {sent} in micro-batches of a hop or longer"
+    if windows is not None:
+        events, share = rates.of(windows.input), windows.partials_an_event(rates)
+        sent = _sent([events], expected, axis)
+        if events is not None and share is not None:
+            sent += f", {_in_time(events * share, expected, axis)} in micro-batches of a hop or longer"
     lag = max(lags[source.table] for source in nodes(node) if isinstance(source, Source))
     is_bounded = lag < INFINITY and (windows is not None or form != EARLY)
     state = node.expected_state(lag, rates, expected) if isinstance(node, Operator) and is_bounded else None

@@ -15,6 +15,7 @@ from streamq.compiler.sharing import APART, Sharing, share
 from streamq.compiler.stage_lines import kernel_lines
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, free_name, path_key, state_name
+from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.plan.node import Node
@@ -278,4 +279,6 @@ def _judge(program: StagedPlan, path: Path) -> Judge | None:
     if source is None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
-    return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis, source.gives_points)
+    judging = program.strategy.judging[source.table]
+    grid = judging.grid if judging.at is JudgePlace.FIRST_KERNEL else None
+    return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis, source.gives_points, grid)

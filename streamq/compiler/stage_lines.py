@@ -34,7 +34,7 @@ def window_lines(node: Operator, windows: GridAggregation, kernel: WindowAggrega
     return (
         title,
         f"run by: {ExecutionMethod.MERGED_WINDOWS}",
-        _form_of_members(kernel) + (", combined before the shuffle" if windows.combined else ""),
+        f"{_form_of_members(kernel)}, combined before the shuffle",
         *_lines_of_sizes(node, windows),
         *kernel_lines(statements, kernel.progress_rule.cti.shown()),
     )

@@ -305,7 +305,7 @@ class _Compiler:
         if retracts:
             lifetimes = (*lifetimes, WEIGHT)
         schema = node.schema
-        if not windows.combined:
+        if windows.outputs is not None:
             keys = [f for f in node.schema.fields if f.name in windows.keys]
             schema = node.schema.with_fields([*keys, *merged_fields(windows)])
         lines = window_lines(node, windows, kernel)
@@ -326,7 +326,9 @@ class _Compiler:
             form=FINAL if final else EARLY if self.options.early else OPEN,
         )
         path = self._host(hosted, retracts=not final)
-        return path if windows.combined else path.then(Select(SchemaLeaf.with_schema(schema), windows.outputs))
+        if windows.outputs is None:
+            return path
+        return path.then(Select(SchemaLeaf.with_schema(schema), windows.outputs))
 
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
         """Host a kernel that holds the rows of ``paths`` until they are settled; return the path of its rows.

@@ -1,11 +1,9 @@
-"""Batch forms: the ways to compute an operator in batch, for operators with more than one; explain shows the choice."""
+"""Batch forms: the ways to compute an operator in batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from streamq.choices import Word
+from streamq.operators.form_choice import FormChoice, Forms
 
 
 class BatchForm(Word):
@@ -33,40 +31,8 @@ class BatchForm(Word):
     """Run the evaluator that streams use over the whole histories, bucket by bucket."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchChoice:
-    """The batch form chosen for an operator, and the reason that explain shows."""
-
-    form: BatchForm
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.form} ({self.reason})"
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchForms:
-    """The batch forms of an operator: the one of the least cost, and those that it cannot take, each with the reason."""
-
-    cheapest: BatchChoice
-    refused: Mapping[BatchForm, str]
-
-    @property
-    def possible(self) -> list[BatchForm]:
-        """The forms that the operator can take."""
-        return [form for form in BatchForm if form not in self.refused]
-
-    def choose(self, hint: BatchForm | None) -> BatchChoice:
-        """Return the form that a user asks for by ``hint`` if the operator can take it; else the cheapest form."""
-        cheapest = self.cheapest
-        if hint is None:
-            return cheapest
-        if hint in self.refused:
-            return BatchChoice(
-                form=cheapest.form, reason=f"{cheapest.reason}; not {hint}, as asked: {self.refused[hint]}"
-            )
-        reason = f"as asked; {cheapest.reason}" if hint is cheapest.form else f"as asked, instead of {cheapest}"
-        return BatchChoice(form=hint, reason=reason)
+BatchChoice = FormChoice[BatchForm]
+BatchForms = Forms[BatchForm]
 
 
 def only_evaluated(reason: str) -> BatchForms:

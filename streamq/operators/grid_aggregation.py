@@ -41,11 +41,12 @@ class ShownWindows:
 class GridAggregation:
     """An aggregation of the events of ``input``, by ``keys`` and windows on a grid, to ``partials`` of the columns ``arguments``.
 
-    ``combined``: partial results are made before the shuffle. ``outputs``: the result columns computed from the partial results;
-    empty: the partial results are the result. ``reductions`` are computed from values of the members, as columns ``reduced``.
-    ``ranking``: the result has the best members of windows instead; their columns are ``arguments``, but for the keys.
-    Rows live on their windows, or are points at their ends, as the ``stamp`` says. ``shown``: the windows whose rows are the
-    result, with the columns ``columns``, each with the number of its window; (): those of ``window`` are.
+    ``merges``: partial results of events that nobody takes back are merged for good; else they are values with weights.
+    ``outputs``: the result columns computed from the partial results; None: the partial results are the result. ``reductions``
+    are computed from values of the members, as columns ``reduced``. ``ranking``: the result has the best members of
+    windows instead; their columns are ``arguments``, but for the keys. Rows live on their windows, or are points at their ends,
+    as the ``stamp`` says. ``shown``: the windows whose rows are the result, with the columns ``columns``, each with the number of
+    its window; (): those of ``window`` are.
     """
 
     input: Node
@@ -53,8 +54,8 @@ class GridAggregation:
     window: Window
     arguments: tuple[tuple[str, Expr], ...]
     partials: tuple[Partial, ...]
-    combined: bool
-    outputs: tuple[tuple[str, Expr], ...] = ()
+    merges: bool
+    outputs: tuple[tuple[str, Expr], ...] | None = None
     reductions: tuple[Reduction, ...] = ()
     reduced: tuple[Field, ...] = ()
     ranking: Ranking | None = None
@@ -98,6 +99,16 @@ class GridAggregation:
             return most, most
         return sum(basic_windows(rows, groups, span) * (span.size + span.hop + lag) for span in spans), most
 
+    def partials_an_event(self, rates: ExpectedRates) -> float | None:
+        """Return the rows sent by that of events, at most, in micro-batches of a hop or longer; None if it is not known."""
+        rows, expected = rates.of(self.input), rates.expected
+        if rows is None or expected is None or self.input.schema.shape != POINT:
+            return None if rows is None else 1.0
+        if self.ranking is not None and self.input.traits.retracts:
+            return 1.0
+        groups = self._values(expected) if self.reductions or self.ranking else expected.groups(self.input, self.keys)
+        return None if groups is None else basic_windows(rows, groups, self.window.basic_grid()) / rows
+
     def _values(self, expected: Expected) -> float | None:
         """Return the number of rows that are held of a basic window, at most; None if it is unknown.
 
@@ -124,8 +135,7 @@ class GridAggregation:
             self.window.basic_grid(),
             self.partials,
             points,
-            merges=not retracts and self.combined,
-            combines=self.combined,
+            merges=not retracts and self.merges,
             infinite=self.input.traits.infinite,
             reads_end=ends_move,
             final=final,

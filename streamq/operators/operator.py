@@ -11,6 +11,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.row_key import RowKey, no_row_key
+from streamq.operators.stream_form import StreamForms
 from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
@@ -101,6 +102,10 @@ class Operator(Node, ABC):
 
     def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
         """Return the forms that ``in_batch`` can take, and the cheapest at such rates of the plan's nodes; None if it has one."""
+        return None
+
+    def stream_forms(self, rates: ExpectedRates) -> StreamForms | None:
+        """Return the forms of a stream, and the cheapest at such rates of the plan's nodes; None if these are no windows."""
         return None
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:

@@ -16,6 +16,7 @@ from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun
+from streamq.operators.stream_form import StreamForms, only_from_members, stream_forms_on_a_grid
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
@@ -72,6 +73,7 @@ class TopK(MemberOperator):
 
     ``ties``: "keep" all members at the last rank, or "break" ties by the payload's columns in order, ascending, then LE and RE.
     ``row_number``: add each member's place among broken ties as a column. NULL is less than any value, NaN greater.
+    ``from_members``: a stream keeps members also of windows on a grid, as a user asked it to.
 
     CTI: {window}; at point_at_end c
     Final: {window}
@@ -97,13 +99,19 @@ class TopK(MemberOperator):
     clip: ClipInput
     stamp: Stamp
     row_number: bool = field(default=False, metadata=ADDED)
+    from_members: bool = field(default=False, metadata=ADDED)
 
     title = "top_k"
     cases = ("members", "condensed", "asleep", "best")
 
     @property
     def case(self) -> tuple[str, ...]:
-        return (self._form_of_members if self.window.grid is None else "best",)
+        return ("best" if self._is_grid else self._form_of_members,)
+
+    @property
+    def _is_grid(self) -> bool:
+        """True if a stream keeps, instead of members, the best of ranges of windows."""
+        return self.window.grid is not None and not self.from_members
 
     def _schema(self) -> Schema:
         """Return the input's columns and the places; raise PlanError for a ``by`` without an order and for clashing names."""
@@ -168,11 +176,11 @@ class TopK(MemberOperator):
 
     @property
     def bounds_windows(self) -> bool:
-        return self.window.grid is None and super().bounds_windows
+        return not self._is_grid and super().bounds_windows
 
     def grid_windows(self) -> GridAggregation | None:
-        """Return the windows as a grid, of whose ranges the kernel keeps the best events; None if they are on none."""
-        if self.window.grid is None:
+        """Return the windows as a grid, of whose ranges the kernel keeps the best events; None for others."""
+        if not self._is_grid:
             return None
         payload = tuple((name, Col(name)) for name in self.input.schema.names if name not in self.keys)
         return GridAggregation(
@@ -181,7 +189,7 @@ class TopK(MemberOperator):
             window=self.window,
             arguments=((BY, self.by), *payload),
             partials=(),
-            combined=True,
+            merges=True,
             ranking=self._ranking,
             stamp=self.stamp,
         )
@@ -193,6 +201,12 @@ class TopK(MemberOperator):
             return None
         most = self.k * groups / grid.hop
         return most if rows is None or self.input.schema.shape != POINT else min(rows * grid.n, most)
+
+    def stream_forms(self, rates: ExpectedRates) -> StreamForms:
+        """Return the stream forms: of windows on a grid both, whose costs are not estimated."""
+        if self.window.grid is None:
+            return only_from_members("its windows are not on a grid")
+        return stream_forms_on_a_grid(self.window.grid.n, None)
 
     def batch_forms(self, rates: ExpectedRates) -> BatchForms:
         """Return the forms: over windows on a grid the best of each range of windows may be taken before they are copied."""

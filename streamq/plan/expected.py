@@ -11,21 +11,6 @@ from streamq.plan.node import Node
 from streamq.time import Duration, length, plain_integer, ticks
 
 
-@dataclass(frozen=True)
-class ExpectedRates:
-    """Expected rows a tick by the digests of a plan's nodes; a node is missing where its rows cannot be estimated."""
-
-    by_digest: Mapping[str, float] = field(default_factory=dict)
-
-    def of(self, node: Node) -> float | None:
-        """Return a node's rows a tick, at most; None where they cannot be estimated."""
-        return self.by_digest.get(node.digest)
-
-
-NO_RATES = ExpectedRates()
-"""The rates of a plan whose input nobody has said anything about."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Expected:
     """The input that is expected: ``rows`` of each source in the time ``every``, and how many different values columns have.
@@ -65,6 +50,25 @@ class Expected:
         """Return the number of groups of some columns of a node, at most; None if there is no number for one of them."""
         numbers = [self.distinct.get(column_of_sources(node, key) or "") for key in keys]
         return None if None in numbers else math.prod((number for number in numbers if number is not None), start=1.0)
+
+
+@dataclass(frozen=True)
+class ExpectedRates:
+    """Expected rows a tick by the digests of a plan's nodes; a node is missing where its rows cannot be estimated.
+
+    ``expected``: the expectation behind them; None without one.
+    """
+
+    by_digest: Mapping[str, float] = field(default_factory=dict)
+    expected: Expected | None = None
+
+    def of(self, node: Node) -> float | None:
+        """Return a node's rows a tick, at most; None where they cannot be estimated."""
+        return self.by_digest.get(node.digest)
+
+
+NO_RATES = ExpectedRates()
+"""The rates of a plan whose input nobody has said anything about."""
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,12 @@ class RunVerbs(Verbs):
         control: str | None = None,
         buckets: int | None = None,
         early: bool = False,
+        form: str | None = None,
     ) -> DataFrame:
         """Return the query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
 
-        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`. "final" rows have payload, start, end;
-        rows of a "changelog" have kind, payload, start, end, new_end; rows of an "upsert" have op, payload, start, end.
+        ``consistency``, ``output``, ``ctis``, ``early`` and ``form`` are those of :meth:`run`. "final" rows have payload, start,
+        end; rows of a "changelog" have kind, payload, start, end, new_end; rows of an "upsert" have op, payload, start, end.
         ``control`` is a folder, created if it does not exist, into which CTIs from outside can be written, as rows ``source
         string, cti bigint, until bigint``; it must exist as long as the checkpoint, which can only be continued with it if it
         was begun with it, and only without it if it was not. ``buckets`` must not change as long as the checkpoint exists, as
@@ -58,6 +59,7 @@ class RunVerbs(Verbs):
             control=None if control is None else ControlFolder(control),
             buckets=buckets,
             early=early,
+            form=form,
         )
         return streaming_rows(request)
 
@@ -76,6 +78,7 @@ class RunVerbs(Verbs):
         buckets: int | None = None,
         progress_log: bool = False,
         early: bool = False,
+        form: str | None = None,
     ) -> Run:
         """Start the query as a stream, and return its :class:`Run`.
 
@@ -121,6 +124,12 @@ class RunVerbs(Verbs):
         into the new buckets in the first micro-batch. The default is that of the checkpoint; for a new one
         ``spark.sql.shuffle.partitions``, at most 32.
 
+        form: the way to compute windows on a grid. "combined", the default: events are added up by basic window before they are
+        sent, and windows merge these partial results. "evaluated": events are sent and kept themselves, and the windows that
+        change are computed from their members; windows that cannot be combined always are. It is hardly ever less work
+        (:meth:`explain` with ``expected=`` has the costs), and its state is another one, so a checkpoint goes on in its own form
+        only.
+
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,
         also for an output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.
         (docs/concepts.md, "Final rows, changelogs, upserts".)
@@ -146,5 +155,6 @@ class RunVerbs(Verbs):
             buckets=buckets,
             progress_log=progress_log,
             early=early,
+            form=form,
         )
         return start_run(arguments)

@@ -162,8 +162,10 @@ def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals:
     """Return a source's inserts that are on time, and those behind c that the policy, or the level, adjusts to ``[c, RE)``.
 
     The late ones are counted in ``totals``, as dropped or adjusted; late points are dropped under any policy, because nothing is
-    left of them. Raises LateEvent if the policy is to fail.
+    left of them. A window on a grid has an event as a whole or not at all. Raises LateEvent if the policy is to fail.
     """
+    if judge.grid is not None:
+        c, promised = judge.grid.floor_to_end(c), judge.grid.floor_to_end(promised)
     start, end = ints(table, LE), ints(table, RE)
     verdict = judgement(judge, start, c, promised, error_of_rows(judge, table, promised))
     if not verdict.is_late.any():

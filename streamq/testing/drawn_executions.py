@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES
+from streamq.operators.stream_form import StreamForm
 from streamq.testing.execution import BATCH, LITERAL, RUN, SPARK, STARTS, STREAM, Execution
 
 
@@ -42,7 +43,7 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     # with a late output, nothing is combined before the shuffle
     late_outputs = st.sampled_from([False, False, False, True])
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows, numbers: (
+        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows, numbers, form: (
             Execution(
                 STREAM,
                 output,
@@ -56,6 +57,7 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
                 remember=remember,
                 ctis=ctis,
                 early=early,
+                form=form,
                 late_output=late_output,
                 # where history is forgotten, edges count otherwise at the end than before it
                 ends_with_rows=ends_with_rows and remember == (None,),
@@ -64,6 +66,7 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
         *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, early, late_outputs),
         st.sampled_from([False, False, True]),
         numbers,
+        st.sampled_from([None, None, None, None, StreamForm.EVALUATED]),
     )
 
 

@@ -272,7 +272,7 @@ def _partial_form(select: Select, merges: bool) -> Checked:
     ``merges``: partial results are merged for good; else they are values with weights, which ``remove`` can remove again.
     """
     keys, partials = list(select.plan.keys), select.evaluator.partials
-    kernel = WindowAggregateKernel(select.plan.keys, select.grid, partials, False, merges, combines=True)
+    kernel = WindowAggregateKernel(select.plan.keys, select.grid, partials, False, merges)
     by = [*keys, LO, HI]
 
     def merge(a: pa.Table, b: pa.Table) -> pa.Table:

@@ -95,7 +95,7 @@ def test_a_hint_is_for_the_windows_that_can_take_it() -> None:
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ("bloks", "form is 'direct', .* or 'evaluated'; found 'bloks'. Did you mean 'blocks'"),
+        ("bloks", "form is 'direct', .* or 'combined'; found 'bloks'. Did you mean 'blocks'"),
         ("blocks", "in the form blocks; hopping .*: median does not merge .its forms: direct, evaluated"),
         ("difference", "merge .*: max cannot be subtracted exactly .its forms: direct, explode, blocks, dyadic, eval"),
         ("sweep", "snapshot .*: max cannot be subtracted exactly .its forms: direct, dyadic, evaluated"),

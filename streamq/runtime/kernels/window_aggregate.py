@@ -50,11 +50,11 @@ class WindowAggregateKernel:
     """A kernel of aggregates over windows of a grid.
 
     points: declared points, without ``__re``; merges: input is insert-only, so partial results may be merged for good;
-    combines: partial results are merged on the map side; infinite: lifetimes may never end; reads_end: an argument reads an end
-    that may still move, so a window waits until its members are settled; final: windows are reported once they are final, else
-    at the watermark; early: windows are reported as soon as they have a member; explode_rows: the number of copies of partials
-    beyond which ranges are cut into dyadic nodes; sizes: the sizes at which bins are split by group; reductions: aggregates of
-    values, which are held with numbers of events (not with ``merges``); at_ends: rows are points at their windows' ends.
+    infinite: lifetimes may never end; reads_end: an argument reads an end that may still move, so a window waits until its
+    members are settled; final: windows are reported once they are final, else at the watermark; early: windows are reported as
+    soon as they have a member; explode_rows: the number of copies of partials beyond which ranges are cut into dyadic nodes;
+    sizes: the sizes at which bins are split by group; reductions: aggregates of values, which are held with numbers of events
+    (not with ``merges``); at_ends: rows are points at their windows' ends.
     """
 
     keys: tuple[str, ...]
@@ -62,7 +62,6 @@ class WindowAggregateKernel:
     partials: tuple[Partial, ...]
     points: bool
     merges: bool
-    combines: bool
     infinite: bool = False
     reads_end: bool = False
     final: bool = False
@@ -103,9 +102,8 @@ class WindowAggregateKernel:
     # map side
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Return partial results of the events; one row per key and range of windows, if they are combined on the map side."""
-        partials = self._partials(table)
-        return self._held.merged(partials) if self.combines else partials
+        """Return partial results of the events, a row for each key and range of windows, or for each of their values in it."""
+        return self._held.merged(self._partials(table))
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """Return the endpoints of the events as window numbers, which bound windows at the end.
@@ -227,7 +225,7 @@ class WindowAggregateKernel:
         if not fresh:
             return None
         # one table comes merged from the map side
-        return fresh[0] if self.combines and len(fresh) == 1 else self._held.merged(concat(fresh))
+        return fresh[0] if len(fresh) == 1 else self._held.merged(concat(fresh))
 
     def _with_new(self, held: pa.Table | None, new: pa.Table | None) -> pa.Table | None:
         """Return partial results of state and those that came in one table; None if there are none."""

@@ -1,0 +1,104 @@
+"""The forms of a stream's windows: combined before the shuffle, or computed from their members as a user asks."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.choices import OutputForm
+from streamq.compiler.egress import Egress
+from streamq.compiler.form_hint import in_stream_form
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results, rewritten
+from streamq.compiler.stages import compile_stages
+from streamq.errors import PlanError
+from streamq.operators.stream_form import StreamForm, stream_costs_an_event
+from streamq.plan.node import number_sources
+from streamq.runtime.columnar import net_deltas
+from streamq.runtime.kernel import Kernel
+from streamq.testing.arrival import Item
+from streamq.testing.case import Case
+from streamq.testing.execution import Execution
+from streamq.testing.trial import check
+
+EMPTY = pa.table({"t": pa.array([], pa.int64()), "k": pa.array([], pa.string()), "v": pa.array([], pa.int64())})
+GROUPS = sq.points(EMPTY, time="t", name="s").group_by("k")
+HOPPING = GROUPS.hopping_window(20, 5)
+MERGED = HOPPING.select(n=sq.count(), most=sq.max("v"))
+COUNTED = HOPPING.select(middle=sq.median("v"))
+EXPECTED = sq.Expected(rows=1_000, every=10, distinct={"k": 10, "v": 4})
+
+
+def kernel_of(query: sq.Stream, form: StreamForm | None = None) -> Kernel:
+    """Return the only kernel of a query in a form."""
+    (stage,) = compile_stages(rewritten(in_stream_form(Results((query.plan,)), form)), Options()).stages
+    (hosted,) = stage.hosted
+    return hosted.kernel
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_combined_costs_less_whatever_the_numbers(counts: bool) -> None:
+    """A stream takes it without any expectation: a basic window has no more partial results than events."""
+    for n in (1, 2, 4, 60, 512):
+        for per_event in (0.001, 0.1, 0.5, 1):
+            costs = stream_costs_an_event(n, per_event, counts=counts)
+            assert min(costs, key=lambda form: costs[form]) is StreamForm.COMBINED
+
+
+def test_explain_shows_the_costs_of_both_forms_and_the_hint() -> None:
+    """Of 500 events a hop there are 10 partial results, one a key, and 40 values with their numbers, four a key."""
+    merged, counted = (q.explanation("incremental", expected=EXPECTED) for q in (MERGED, COUNTED))
+    assert "cost an event, 0.02 of a partial result each: combined 1.3, evaluated 5.4" in merged
+    assert "cost an event, 0.08 of a partial result each: combined 12, evaluated 23" in counted
+    assert "stream:" not in MERGED.explanation("incremental")
+    hinted = MERGED.explanation("incremental", form="evaluated")
+    assert "stream: evaluated (as asked, instead of combined (partial results of basic windows" in hinted
+    assert "merge" not in hinted
+    assert "stream: combined (as asked; " in MERGED.explanation("incremental", form="combined")
+    assert "run by: its evaluator" in MERGED.explanation("physical", form="evaluated")
+    sessions = GROUPS.session_window(5).select(n=sq.count())
+    assert "stream: evaluated (its windows are not on a grid)" in sessions.explanation("incremental", expected=EXPECTED)
+
+
+def test_a_form_that_no_windows_can_take_is_an_error() -> None:
+    with pytest.raises(PlanError, match=r"in the form combined; .*: collect does not merge \(its forms: evaluated\)"):
+        HOPPING.select(all=sq.collect("v")).explain(form="combined")
+    with pytest.raises(PlanError, match="form is 'combined' or 'evaluated'; found 'blocks'"):
+        MERGED.run(form="blocks")
+
+
+@pytest.mark.parametrize(("query", "rows"), [(MERGED, 2), (COUNTED, 3)])
+def test_events_of_a_basic_window_are_one_row_before_the_shuffle(query: sq.Stream, rows: int) -> None:
+    """Those of one value, where values are counted; the members themselves go to the evaluator."""
+    events = pa.table({"k": ["a", "a", "a", "b"], "__arg0": [1, 1, 2, 2], "__le": [1, 2, 3, 4]})
+    kernel = kernel_of(query)
+    assert kernel.combine(0, events).num_rows == rows
+    assert kernel_of(query, StreamForm.EVALUATED).combine(0, events).num_rows == 4
+
+
+@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
+@pytest.mark.parametrize("query", [MERGED, COUNTED])
+def test_both_forms_give_the_same_rows(query: sq.Stream, output: OutputForm) -> None:
+    """The same in each micro-batch, also of late events; random queries are held against the oracle in tests/laws."""
+    starts, cut = (1, 4, 3, 8, 14, 2, 9, 22, 19, 40, 31, 60), 3
+    events = [{"t": t, "k": "ab"[t % 2], "v": t * 7 % 5} for t in starts]
+    options = Options(egresses=(Egress(output),), buckets=3)
+    root, _ = number_sources(Results((query.plan,)))
+    runs = [LocalRun(compile_stages(rewritten(in_stream_form(root, form)), options)) for form in StreamForm]
+    tables = [pa.Table.from_pylist(events[at : at + cut], EMPTY.schema) for at in range(0, len(events), cut)]
+    for table in tables:
+        first, other = (net_deltas(run.batch({"s": table})).to_pylist() for run in runs)
+        assert sorted(map(repr, first)) == sorted(map(repr, other))
+    assert runs[0].totals == runs[1].totals
+
+
+@pytest.mark.parametrize("form", [None, StreamForm.EVALUATED])
+@pytest.mark.parametrize("aggregate", [sq.count(), sq.median("v"), sq.collect("v")])
+def test_lateness_goes_by_the_ends_of_windows_in_any_form(aggregate: sq.Aggregate, form: StreamForm | None) -> None:
+    """An event behind the CTI is late only if a window has ended since: at 4 that of 2 is not, at 14 that of 7 is."""
+    query = sq.points(EMPTY, time="t", name="s", progress=sq.generate(0)).group_by("k").hopping_window(20, 5)
+    plan, _ = number_sources(query.select(x=aggregate).plan)
+    arrival = [("s", Item("insert", t, t + 1, payload={"k": "a", "v": t})) for t in (1, 4, 3, 8, 14, 2, 7, 40)]
+    check(Case(plan, tuple(arrival), (3, 3, 2)), [Execution(form=form)])
