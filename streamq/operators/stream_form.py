@@ -33,7 +33,7 @@ def stream_costs_an_event(n: int, per_event: float, *, counts: bool = False) -> 
         return {StreamForm.COMBINED: 4 + per_event * 25 * n, StreamForm.EVALUATED: 7 + per_event * 50 * n}
     return {
         StreamForm.COMBINED: 1 + per_event * (7 + 2 * n),
-        StreamForm.EVALUATED: 3 + per_event * 30 * n,
+        StreamForm.EVALUATED: 2.5 + per_event * (10 + 20 * n),
     }
 
 
