@@ -79,7 +79,7 @@ def test_events_of_a_basic_window_are_one_row_before_the_shuffle(query: sq.Strea
 
 
 @pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
-@pytest.mark.parametrize("query", [MERGED, COUNTED])
+@pytest.mark.parametrize("query", [MERGED, COUNTED, HOPPING.top_k(2, by="v")])
 def test_both_forms_give_the_same_rows(query: sq.Stream, output: OutputForm) -> None:
     """The same in each micro-batch, also of late events; random queries are held against the oracle in tests/laws."""
     starts, cut = (1, 4, 3, 8, 14, 2, 9, 22, 19, 40, 31, 60), 3
