@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from streamq.choices import LevelName
 from streamq.errors import PlanError, TimeError, nearest, sentence
 from streamq.keywords import check_keywords
-from streamq.time import Duration, length, ticks
+from streamq.time import Duration, length, show_duration, ticks
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,14 @@ class Level:
 
 MIDDLE = Level()
 """The level at which items are sent at once, and repaired whenever late input changes them."""
+
+
+def show_level(level: Level, axis: str) -> str:
+    """Return a level as explain names it: ``strong``, ``weak(10 minutes)``."""
+    block, remember = ("" if t is None else show_duration(t, axis) for t in (level.block, level.remember))
+    if level.remember is None:
+        return "strong" if level.block is None else f"level({block})" if level.block else "middle"
+    return f"level({block}, {remember})" if level.block else f"weak({remember})"
 
 
 @dataclass(frozen=True)

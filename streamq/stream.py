@@ -187,8 +187,8 @@ class Stream(
         output_form = choose_word(OutputForm, output, "output", "explain")
         level = consistency_of(consistency, self.plan.schema.axis, "explain")
         out = choose_egress(self.plan, output_form, ctis=ctis, verb="explain")
-        check_early(early, (out,), level, "explain")
         options = Options(egresses=(out,), level=level, early=early)
+        check_early(early, options, "explain")
         expected, hint = checked_expected(expected, self.plan, "explain"), hint_of(form, "explain")
         return explain(Results((self.plan,)), mode, format, options, self._explained_first(), expected, hint)
 

@@ -28,7 +28,8 @@ class ChangingRun:
 
     def __init__(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any):
         written, settings = _settings(queries, output, ctis, {"buckets": 2, **options})
-        program = compile_stages(rewritten(number_sources(written)[0]), settings)
+        plan = number_sources(written)[0]
+        program = compile_stages(rewritten(plan), settings, plan)
         self.run = LocalRun(program, identity=identity_of(program))
 
     def changed(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any) -> Self:

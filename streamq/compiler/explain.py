@@ -27,13 +27,16 @@ from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
 from streamq.compiler.shared_windows import SHARING_LAW, SIZES_LAW, SharedPlan, share_windows
 from streamq.compiler.staged_plan import StagedPlan
+from streamq.compiler.tracks import tracked
 from streamq.errors import PlanError, sentence
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.statements import read_statements
+from streamq.policies import Level
 from streamq.runtime.consistency import HeldRows
+from streamq.runtime.track import off_track
 from streamq.time import show_duration
 
 RUN = Options()
@@ -142,8 +145,9 @@ def explain_sections(
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan = number_sources(plan)[0]
-    done = rewrite(in_stream_form(plan, form.stream))
-    shared = share_windows(as_results(done.plan), options)
+    formed = in_stream_form(plan, form.stream)
+    done = rewrite(formed)
+    shared = share_windows(tracked(as_results(done.plan), options, formed), options)
     rates = expected_rates(shared.plan, expected)
     form.check(done.plan, "explain")
     makers: dict[str, Callable[[], Section]] = {
@@ -159,7 +163,7 @@ def explain_sections(
             ),
             guide=CTI_GUIDE,
         ),
-        "physical": lambda: _physical_part(as_results(done.plan), options, expected, measured),
+        "physical": lambda: _physical_part(as_results(done.plan), options, expected, measured, formed),
     }
     return [makers[mode]() for mode in MODES if mode in modes]
 
@@ -317,8 +321,10 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
 # stages
 
 
-def _physical_part(plan: Results, options: Options, expected: Expected | None, measured: Measured) -> Section:
-    """Return the part on the run: outputs, their level of consistency, the policies of sources, and the stages.
+def _physical_part(
+    plan: Results, options: Options, expected: Expected | None, measured: Measured, written: Results
+) -> Section:
+    """Return the part on the run: outputs, their levels of consistency, the policies of sources, and the stages.
 
     Each stage is shown with its buckets, its state and the bound of it, the part of it that is read, the cost, CTI rule and
     finality, and with what it keeps for good, the rows that it takes and keeps if input is expected, and those of a run if they
@@ -326,13 +332,12 @@ def _physical_part(plan: Results, options: Options, expected: Expected | None, m
     """
     from streamq.compiler.stages import compile_stages
 
-    program = compile_stages(plan, options)
+    program = compile_stages(plan, options, written)
     several, rates = len(program.results) > 1, expected_rates(program.plan, expected)
     forms = {state.name: state.form for state in program.states}
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
     lines += [_savings(program, plan, options)] * several
-    lines.append(f"consistency: {_level(options, program.axis)}")
-    lines += [f"  {line}" for line in read_statements(HeldRows).state.lines() if options.level.block != 0]
+    lines += _level_lines(program)
     for source in (r.source for r in program.sources if r.source):
         lines += [_source_line(source, program.axis), *_indented(measured.sources.get(source.shown_name(), ()))]
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
@@ -365,12 +370,21 @@ def _savings(program: StagedPlan, plan: Results, options: Options) -> str:
     """Return the line on what several results save: their operators with state and stages, together and each result alone."""
     from streamq.compiler.stages import compile_stages
 
-    settings = [replace(options, egresses=(egress,), placement=NOWHERE) for egress in options.egresses]
+    settings = [
+        replace(options, egresses=(egress,), placement=NOWHERE, level=options.level_of(number), levels={})
+        for number, egress in enumerate(options.egresses)
+    ]
     alone = [compile_stages(Results((one,)), own) for one, own in zip(plan.inputs, settings, strict=True)]
     operators, stages = sum(len(one.states) for one in alone), sum(len(one.stages) for one in alone)
     saved = f"{len(program.states)} instead of {operators} operators with state"
     judging = "; one judges the late rows of a source for all" if len(program.states) > operators else ""
-    return f"shared: {saved}, {len(program.stages)} instead of {stages} stages if each result ran alone{judging}"
+    # operators on tracks have one name but for the track's number
+    names = {off_track(hosted.name, hosted.track) for stage in program.stages for hosted in stage.hosted}
+    again = len(program.states) - len(names)
+    levels = f"; {again} of them run again, because results have different levels" if again else ""
+    return (
+        f"shared: {saved}, {len(program.stages)} instead of {stages} stages if each result ran alone{judging}{levels}"
+    )
 
 
 def _buckets(program: StagedPlan, stage: int) -> str:
@@ -390,11 +404,26 @@ def _source_line(source: Source, axis: str) -> str:
     return f"source {source.shown_name()}: {source.policy.shown(axis)}{clock}"
 
 
-def _level(options: Options, axis: str) -> str:
-    """Return the name of the level of consistency and its effect, as one line."""
-    block, remember = options.level.block, options.level.remember
+def _level_lines(program: StagedPlan) -> Iterator[str]:
+    """Yield the lines on the levels of consistency: one for all results, or one for those of each level; and what one holds."""
+    for number, track in program.tracks.by_number.items():
+        results = [result for result in program.results if program.tracks.numbers[result.number] == number]
+        only_final = all(result.egress.output == OutputForm.FINAL for result in results)
+        of = (
+            f" of output {', '.join(str(result.number + 1) for result in results)}"
+            if program.tracks.are_several
+            else ""
+        )
+        yield f"consistency{of}: {_level(track.level, only_final, program.axis)}"
+        if track.level.block != 0:
+            yield from (f"  {line}" for line in read_statements(HeldRows).state.lines())
+
+
+def _level(level: Level, only_final: bool, axis: str) -> str:
+    """Return the name of a level of consistency and its effect, as one line; ``only_final``: its results have final rows."""
+    block, remember = level.block, level.remember
     forgotten = "" if remember is None else f"history is forgotten {show_duration(remember, axis)} behind the watermark"
-    if all(egress.output == OutputForm.FINAL for egress in options.egresses):
+    if only_final:
         # final rows wait for the CTI whatever the level
         return f"weak ({forgotten})" if forgotten else "any (final rows wait for the CTI)"
     if block is None:

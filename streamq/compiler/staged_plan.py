@@ -16,6 +16,7 @@ from streamq.compiler.options import Options
 from streamq.compiler.results import Result, Results
 from streamq.compiler.shared_windows import GridPartials
 from streamq.compiler.strategy import Strategy, choose
+from streamq.compiler.tracks import Tracks
 from streamq.operators.evaluation import PortColumns
 from streamq.operators.operator import set_aside
 from streamq.operators.source import Source
@@ -23,13 +24,15 @@ from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, WrittenPattern
 from streamq.plan.schema import POINT, Schema
-from streamq.runtime.hosted_kernel import Channel
+from streamq.policies import show_level
+from streamq.runtime.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.identity import OperatorState
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.packer import Packer, SourceInfo
 from streamq.runtime.progress_map import ProgressMap
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.stage import Stage
+from streamq.runtime.track import on_track, source_relation
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,14 @@ class Path:
     moving: frozenset[str] = frozenset()
     """The columns that change when such an end moves."""
 
+    track: int = 0
+    """The number of the track that its rows are on."""
+
     @property
     def digest(self) -> str:
         """A hash of the relation and the steps, which identifies the path."""
-        return hashlib.sha256(" ".join([self.relation, *(s.digest for s in self.steps)]).encode()).hexdigest()[:16]
+        relation = on_track(self.relation, self.track)
+        return hashlib.sha256(" ".join([relation, *(s.digest for s in self.steps)]).encode()).hexdigest()[:16]
 
     @property
     def multiplies(self) -> bool:
@@ -108,6 +115,7 @@ class Path:
             points=False,
             moves=True,
             progress_maps=progress_maps,
+            track=self.track,
         )
 
 
@@ -170,11 +178,12 @@ class StagedPlan:
     ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
     ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``states``: the
     states of the kernels, in their order. ``patterns``: the patterns in the plans before they were rewritten. ``windows``: the
-    partial results of its grids.
+    partial results of its grids. ``tracks``: its tracks.
     """
 
     plan: Results
     options: Options
+    tracks: Tracks
     relations: dict[str, Relation] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
     feeds: list[Feed] = field(default_factory=list)
@@ -203,6 +212,29 @@ class StagedPlan:
         """Return the feeds that begin at a relation and lead out of the stage that makes it."""
         return [f for f in self.feeds if f.path.relation == relation.name and f.channel.inner is None]
 
+    def place_of(self, name: str, track: int) -> int:
+        """Return the stage that has an operator's state in the checkpoint that the run goes on from; -1 if none has."""
+        places = self.options.placement.by_name
+        return places.get(name, places.get(self.tracks.stored_name(name, track), -1))
+
+    def judged_name(self, source: Source, track: int) -> str:
+        """Return the name under which late rows of a source on a track are counted.
+
+        It is the source's own on the first of the tracks that read it, and names the level on the others.
+        """
+        relation = source_relation(source.table)
+        first = next(number for number, one in self.tracks.by_number.items() if relation in one.sources)
+        level = self.level_of(track)
+        return source.shown_name() if track == first else f"{source.shown_name()} at {level}"
+
+    def level_note(self, hosted: HostedKernel) -> str:
+        """Return an operator's level of consistency, if the program has several, to follow the operator's title."""
+        return f" (level {self.level_of(hosted.track)})" if self.tracks.are_several else ""
+
+    def level_of(self, track: int) -> str:
+        """Return the level of consistency of a track as text."""
+        return show_level(self.tracks.by_number[track].level, self.axis)
+
     @property
     def axis(self) -> str:
         """The time axis of the plans."""
@@ -211,14 +243,14 @@ class StagedPlan:
     @cached_property
     def results(self) -> list[Result]:
         """The results, in the order of the plans."""
-        strong, several = self.options.level.block is None, len(self.plan.inputs) > 1
+        several = len(self.plan.inputs) > 1
         return [
             Result(
                 number=number,
                 plan=plan,
                 egress=egress,
                 column=f"__result{number}" if several else None,
-                in_order=strong and egress.output == OutputForm.CHANGELOG,
+                in_order=self.tracks.level_of(number).block is None and egress.output == OutputForm.CHANGELOG,
             )
             for number, (plan, egress) in enumerate(zip(self.plan.inputs, self.options.egresses, strict=True))
         ]
@@ -255,7 +287,9 @@ class StagedPlan:
     def late_reasons(self) -> list[str]:
         """The keys of the counts of late and quarantined rows: ``source|reason``, and ``module|quarantined``."""
         reasons = [reason for reason in CountReason if reason is not CountReason.QUARANTINED]
-        of_sources = [f"{r.source.shown_name()}|{reason}" for r in self.sources if r.source for reason in reasons]
+        judged = [channel.judge.source for stage in self.stages for channel in stage.channels if channel.judge]
+        names = dict.fromkeys((*(r.source.shown_name() for r in self.sources if r.source), *judged))
+        of_sources = [f"{name}|{reason}" for name in names for reason in reasons]
         return [*of_sources, *(f"{name}|{CountReason.QUARANTINED}" for name in self.quarantining)]
 
     @property

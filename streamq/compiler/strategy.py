@@ -17,6 +17,7 @@ from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
+from streamq.runtime.track import on_track
 
 
 class JudgePlace(StrEnum):
@@ -44,8 +45,8 @@ class JudgeChoice:
 class Strategy:
     """The choices for a plan.
 
-    ``judging``: the place at which lateness is judged, by a source's table. ``run_by``: the method that runs an operator with
-    state, by its digest.
+    ``judging``: the place at which lateness is judged, by a source's table on a track (``on_track``). ``run_by``: the method that
+    runs an operator with state, by its digest.
     """
 
     judging: Mapping[str, JudgeChoice]
@@ -60,7 +61,12 @@ def choose(plan: Node, options: Options) -> Strategy:
     ways = consumers(plan)
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
     run_by = {node.digest: by for node in nodes(plan) if (by := _run_by(node)) is not None}
-    return Strategy(judging={s.table: _judging(s, ways[s.digest], options) for s in sources}, run_by=run_by)
+    judging = {}
+    for source in sources:
+        for track in dict.fromkeys(way.track for way in ways[source.digest]):
+            own = [way for way in ways[source.digest] if way.track == track]
+            judging[on_track(source.table, track)] = _judging(source, own, options)
+    return Strategy(judging=judging, run_by=run_by)
 
 
 def _run_by(node: Node) -> ExecutionMethod | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
 from streamq.plan.schema import MICRO_BATCH
+from streamq.policies import show_level
 from streamq.run.control import ControlFolder
 from streamq.run.files import last_number, path_exists, read_line, write_line
 from streamq.runtime.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
@@ -51,8 +52,16 @@ class EarlierRuns:
 def identity_of(program: StagedPlan) -> Identity:
     """Return the identity of compiled queries."""
     options = program.options
+    tracks = program.tracks
     results = [
-        ResultState(output=result.egress.output, ctis=result.egress.ctis, operators=program.operators_under(result))
+        ResultState(
+            output=result.egress.output,
+            ctis=result.egress.ctis,
+            operators=program.operators_under(result),
+            track=tracks.numbers[result.number],
+            level=show_level(program.options.level_of(result.number), program.axis),
+            query=tracks.queries[result.number],
+        )
         for result in program.results
     ]
     return Identity(
@@ -64,7 +73,8 @@ def identity_of(program: StagedPlan) -> Identity:
         buckets=options.buckets,
         late_sink=options.late_output,
         early=options.early,
-        blocks=options.level.block != 0,
+        blocks=any(track.level.block != 0 for track in tracks.by_number.values()),
+        origins=tuple(tracks.origins.items()),
         windows=tuple(one for window in program.windows if (one := window.stored()) is not None),
         clock=bool(program.clock_policies),
     )

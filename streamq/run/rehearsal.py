@@ -72,8 +72,8 @@ class Rehearsal:
         level = consistency_of(consistency, root.schema.axis, "rehearsal")
         form = choose_word(OutputForm, output, "output", "rehearsal")
         self._egress = choose_egress(query.plan, form, verb="rehearsal")
-        check_early(early, (self._egress,), level, "rehearsal")
         options = Options(egresses=(self._egress,), buckets=4, level=level, early=early, late_output=late_output)
+        check_early(early, options, "rehearsal")
         self._local = LocalRun(compile_stages(rewritten(root), options, root), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}

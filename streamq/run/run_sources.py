@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from streamq.choices import RunState
-from streamq.policies import MIDDLE
 from streamq.run.idle import ctis_for_silent, silent_sources
 from streamq.run.instant_text import instant_text, iso
 from streamq.run.micro_batches import RunHistory
@@ -22,15 +22,28 @@ Needed = Mapping[str, int | None]
 
 
 class RunSources:
-    """The sources of a run, by relation: their ``statuses``, those that follow others, and those that are silent."""
+    """The sources of a run, by relation: their ``statuses``, those that follow others, and those that are silent.
+
+    ``level`` and ``progress`` are those of the first track; :meth:`of_track` has those of another, and only its sources.
+    """
 
     def __init__(self, program: StagedPlan, history: RunHistory, state: RunState, now: dt.datetime):
-        self.program, self.state, self.axis = program, state, program.axis
+        self.program, self.state, self.axis, self.history = program, state, program.axis, history
         self.statuses: dict[str, SourceStatus] = source_statuses(program, history)
-        self.progress = progress_of_sources(program, history.readings)
-        self.level = program.stages[0].consistency if program.stages else MIDDLE
         self.follows = followers(program)
         self.silent, self.silent_ctis = self._passed_over(int(now.timestamp() * 1_000))
+        self._count_on(min(program.tracks.by_number))
+
+    def of_track(self, track: int) -> RunSources:
+        """Return the sources whose progress counts on a track; a source is passed over because of all others there are."""
+        own = copy.copy(self)
+        own._count_on(track)
+        own.statuses = {name: status for name, status in self.statuses.items() if name in own.progress}
+        return own
+
+    def _count_on(self, track: int) -> None:
+        self.level = self.program.tracks.by_number[track].level
+        self.progress = progress_of_sources(self.program, self.history.readings, track)
 
     def _passed_over(self, now: int) -> tuple[set[str], Mapping[str, int]]:
         """Return the sources that have been silent for their ``idle_after``, and the CTIs that they get for that.
@@ -112,7 +125,7 @@ class RunSources:
             ways += [way for s, t in lacking.items() if s in self.follows for way in self._promised(self.follows[s], t)]
         goals = [t for t in lacking.values() if t is not None]
         if len(goals) == len(lacking) and until_final and (at := self._argument(max(goals))) is not None:
-            alone = len(lacking) == 1 and len(self.statuses) > 1
+            alone = len(lacking) == 1 and len(self.program.sources) > 1
             only = f", source={self.statuses[next(iter(lacking))].name!r}" if alone else ""
             ways.append(f"run.advance({at}{only})")
         elif not goals:

@@ -36,6 +36,7 @@ class WaitAnalysis:
         self.axis = program.axis
         self.readings = history.readings
         self.sources = RunSources(program, history, state, now)
+        self._of_tracks = {track: self.sources.of_track(track) for track in program.tracks.by_number}
         self.kernels: dict[str, HostedKernel] = kernels(program)
 
     def waits(self) -> Iterator[Wait]:
@@ -47,7 +48,7 @@ class WaitAnalysis:
         for hosted in self.kernels.values():
             readings = self.readings.kernel(hosted.name)
             rows, held = readings.state_rows or 0, readings.held_rows or 0
-            if held and hosted.aligns and self.sources.least_cti() != INFINITY:
+            if held and hosted.aligns and self._sources(hosted).least_cti() != INFINITY:
                 yield self._blocked(hosted, held)
             rows = held if hosted.kernel.progress_rule.sorts else rows - held
             if rows and self._holds(hosted) and min(self._ctis(hosted).values()) != INFINITY:
@@ -65,17 +66,14 @@ class WaitAnalysis:
 
     def _blocked(self, hosted: HostedKernel, held: int) -> Wait:
         """Return the wait for ``held`` rows that the level of consistency holds until all sources have progressed far enough."""
-        first = self._held_from(hosted)
-        lag = max(self.sources.statuses[s].progress.lag for s in self.sources.leaders())
-        sooner = self.sources.level.block is not None and self.sources.level.block < lag
-        least = min(
-            self.sources.leaders(),
-            key=lambda s: self.sources.joint_progress(s) if sooner else self.sources.statuses[s].cti,
-        )
-        release = self.sources.releases(self.sources.joint_needs(first if sooner else first + 1, sooner), not sooner)
+        first, sources = self._held_from(hosted), self._sources(hosted)
+        lag = max(sources.statuses[s].progress.lag for s in sources.leaders())
+        sooner = sources.level.block is not None and sources.level.block < lag
+        least = min(sources.leaders(), key=lambda s: sources.joint_progress(s) if sooner else sources.statuses[s].cti)
+        release = sources.releases(sources.joint_needs(first if sooner else first + 1, sooner), not sooner)
         place = "before" if hosted.aligns == AlignAt.INPUT else "behind"
         operator = f"consistency: rows held back {place} {self.title(hosted)}"
-        source, proviso = self.sources.statuses[least], DEPENDS if self._taken_back() else ""
+        source, proviso = sources.statuses[least], DEPENDS if self._taken_back() else ""
         onward = (
             hosted if hosted.aligns == AlignAt.INPUT and hosted.kernel.progress_rule.holds else self._onward(hosted)
         )
@@ -91,6 +89,10 @@ class WaitAnalysis:
             beyond=True,
             proviso=proviso or self._goes_on(onward),
         )
+
+    def _sources(self, hosted: HostedKernel) -> RunSources:
+        """Return the sources as they count on a kernel's track."""
+        return self._of_tracks[hosted.track]
 
     def _taken_back(self) -> bool:
         """Return True if any row was taken back; a row that waits with its retraction is released by the end that moves."""
@@ -115,7 +117,8 @@ class WaitAnalysis:
         Without a goal if no instant releases them: they wait for more rows, for ends, or for the end of the input.
         """
         rule, c, due = hosted.kernel.progress_rule, min(self._ctis(hosted).values()), self._due(hosted)
-        early = rule.early is not None and self.sources.level.block is not None
+        sources = self._sources(hosted)
+        early = rule.early is not None and sources.level.block is not None
         if due is None:
             return self._endless_wait(hosted, rows, (missing_rows(rule.wanted),))
         if due == INFINITY:
@@ -126,13 +129,13 @@ class WaitAnalysis:
             parts = ("members" if window else "rows") + " whose ends no longer move"
             return self._endless_wait(hosted, rows, (parts, self.sources.end_condition()), window)
         needed = self._needed(hosted, due, not early)
-        lacking = self.sources.unmet_needs(needed, early)
+        lacking = sources.unmet_needs(needed, early)
         source = None
         if lacking and (not early or len(lacking) == 1):
-            least = min(lacking, key=lambda s: self.sources.progress[s].cti - (lacking[s] or 0))
-            source = self.sources.statuses[self.sources.follows.get(least, least)]
+            least = min(lacking, key=lambda s: sources.progress[s].cti - (lacking[s] or 0))
+            source = sources.statuses[sources.follows.get(least, least)]
         ways, passed_over = (
-            self.sources.releases_with_note(lacking, not early) if lacking else (self._held_below(hosted), "")
+            sources.releases_with_note(lacking, not early) if lacking else (self._held_below(hosted), "")
         )
         release = rule.early if early else rule.final
         by_start, beyond = (release.by_start, release.past) if release is not None else (False, False)
@@ -216,12 +219,14 @@ class WaitAnalysis:
 
     def _watermark(self, hosted: HostedKernel) -> int:
         """Return the watermark at a kernel's inputs, the greatest of its channels, after the steps of each."""
-        return max(map_progress(self._w(channel.relation), channel.progress_maps) for channel in hosted.channels)
+        return max(map_progress(self._w(channel), channel.progress_maps) for channel in hosted.channels)
 
-    def _w(self, relation: str) -> int:
-        """Return the watermark of a relation: of a source its own, of a kernel that at its inputs."""
-        kernel = self.kernels.get(relation)
-        return self.sources.progress[relation].watermark if kernel is None else self._watermark(kernel)
+    def _w(self, channel: Channel) -> int:
+        """Return the watermark of a channel's relation: of a source its own, of a kernel that at its inputs."""
+        kernel = self.kernels.get(channel.relation)
+        if kernel is not None:
+            return self._watermark(kernel)
+        return self._of_tracks[channel.track].progress[channel.relation].watermark
 
     def _needed(self, hosted: HostedKernel, goal: int, until_final: bool) -> Needed:
         """Return the progress that each source needs for all inputs of a kernel to reach the goal, by relation.

@@ -29,7 +29,7 @@ class BucketRun:
     """The CTI and watermark that each relation has sent."""
 
     before: dict[str, LevelProgress]
-    """Each relation's progress as it counts at the level of consistency, before this micro-batch."""
+    """The progress of each relation before this micro-batch; that of a source as it counts on each track, by ``on_track``."""
 
     now: dict[str, LevelProgress]
     """The same, after the messages of this micro-batch."""

@@ -8,6 +8,7 @@ from streamq.runtime.consistency import AlignAt
 from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.progress_map import ProgressMap, map_progress
+from streamq.runtime.track import on_track
 
 HELD = "/held "
 """The text between the name of a kernel and the key of a channel, in the name of a scope that holds rows back."""
@@ -49,6 +50,14 @@ class Channel:
     key: str = ""
     """The channel's name among those of the kernel that reads it, which names the state that holds its rows back."""
 
+    track: int = 0
+    """The number of the reader's track, on whose level of consistency the progress of a source depends."""
+
+    @property
+    def progress(self) -> str:
+        """The name under which a stage has the progress of the relation: of a source, that on the reader's track."""
+        return self.relation if self.judge is None else on_track(self.relation, self.track)
+
 
 @dataclass(frozen=True)
 class HostedKernel:
@@ -74,6 +83,11 @@ class HostedKernel:
 
     bucket_columns: tuple[str, ...] | None = None
     """The columns of its rows whose values choose the bucket, None if no columns do."""
+
+    @property
+    def track(self) -> int:
+        """The number of its track, on which all its channels are."""
+        return self.channels[0].track
 
     @property
     def aligns_behind(self) -> bool:

@@ -57,11 +57,17 @@ class OperatorState:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultState:
-    """A result: the form of its output, whether it has CTIs, and the names of all operators with state that it depends on."""
+    """A result: the form of its output, whether it has CTIs, and the names of all operators with state that it depends on.
+
+    track: the number of its track. level: its level of consistency as text. query: a text that is equal for results of one query.
+    """
 
     output: str
     ctis: bool
     operators: tuple[str, ...]
+    track: int = 0
+    level: str = ""
+    query: str = ""
 
     @property
     def is_final(self) -> bool:
@@ -74,13 +80,15 @@ class StoredPartials:
     """The partial results in a state that windows of one grid may read.
 
     key: a hash of their stream, group, grid and stamp; is_final: only final rows were read of them; partials: the partial
-    results and the expressions over events that they are computed from, as JSON; windows: hashes of the windows that read them.
+    results and the expressions over events that they are computed from, as JSON; windows: hashes of the windows that read them;
+    track: the number of their track.
     """
 
     key: str
     is_final: bool
     partials: str
     windows: tuple[str, ...]
+    track: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +97,8 @@ class Identity:
 
     ``query`` is the digest of the rewritten plans; ``operators`` are those with state, ``results`` has an entry a result.
     ``windows``: the partial results that windows of each grid read. ``stages`` and ``sources``, in their order, are what Spark
-    keeps of them. ``blocks``: the level of consistency holds rows back. ``folders``, those that rows are written into, each with
+    keeps of them. ``blocks``: a level of consistency holds rows back. ``origins``: numbers of tracks, each with that of the track
+    whose state it began with. ``folders``, those that rows are written into, each with
     the form of its rows, and ``clock``, whether there is one among the sources that Spark reads, are in the identity of a
     checkpoint, not in the mark of a state.
     """
@@ -104,6 +113,7 @@ class Identity:
     late_sink: bool
     early: bool
     blocks: bool = False
+    origins: tuple[tuple[int, int], ...] = ()
     windows: tuple[StoredPartials, ...] = ()
     folders: tuple[tuple[str, str], ...] = ()
     clock: bool = False
@@ -145,9 +155,10 @@ def identity_from(fields: dict[str, Any]) -> Identity | OtherLayout:
     listed = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
     operators = tuple(_operator_from(one) for one in fields["operators"])
     folders = tuple((name, form) for name, form in fields["folders"])
+    origins = tuple((new, old) for new, old in fields.get("origins", ()))
     results = tuple(ResultState(**{**one, "operators": tuple(one["operators"])}) for one in fields["results"])
     windows = tuple(StoredPartials(**{**one, "windows": tuple(one["windows"])}) for one in fields["windows"])
-    read = {"operators": operators, "results": results, "windows": windows, "folders": folders}
+    read = {"operators": operators, "results": results, "windows": windows, "folders": folders, "origins": origins}
     return Identity(**{**fields, **listed, **read})
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.starts import StartSummary, merge_summaries
+from streamq.runtime.track import on_track
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -29,6 +30,9 @@ class LevelProgress:
 
 CLOCKS = "clocks"
 """The name under which a bucket's state has the clocks of relations."""
+
+PACE = "pace"
+"""The name under which a source's clock has what counts of it, on each track."""
 
 NOTES_ONLY = -1
 """The sender of a message that carries only notes, and no c or W."""
@@ -152,21 +156,23 @@ class RelationClock:
         """The bound on windows of endless lifetimes, if the call that ended the stream gave one."""
         return None if self.held["until"] is None else int(self.held["until"])
 
-    @property
-    def pace(self) -> LevelProgress:
-        """The c and W that count: a source's at the level of consistency, a stage's own."""
-        pace = self._pace
+    def pace_on(self, track: int) -> LevelProgress:
+        """Return the c and W that count on a track: a source's at the track's level of consistency, a stage's own."""
+        pace = self._set_pace_on(track)
         return LevelProgress(self.c, self.w, MINUS_INFINITY) if pace is None else pace
 
-    def set_pace(self, pace: LevelProgress) -> None:
-        """Set a source's pace; none of its instants decreases."""
-        before = self._pace or pace
+    def set_pace(self, track: int, pace: LevelProgress) -> None:
+        """Set a source's pace on a track; none of its instants decreases."""
+        before = self._set_pace_on(track) or pace
         c, w, promised = max(before.c, pace.c), max(before.w, pace.w), max(before.promised, pace.promised)
-        self.held["pace"] = {"c": c, "w": w, "promised": promised}
+        self.held[on_track(PACE, track)] = {"c": c, "w": w, "promised": promised}
 
-    @property
-    def _pace(self) -> LevelProgress | None:
-        pace = self.held.get("pace")
+    def has_pace(self, track: int) -> bool:
+        """Return True if a pace has been set on a track."""
+        return on_track(PACE, track) in self.held
+
+    def _set_pace_on(self, track: int) -> LevelProgress | None:
+        pace = self.held.get(on_track(PACE, track))
         return None if pace is None else LevelProgress(**pace)
 
     def hear(self, message: Message) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from streamq.runtime.progress_map import map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.starts import merge_summaries
+from streamq.runtime.track import on_track
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -60,8 +61,11 @@ class Stage:
     buckets: int
     late_output: bool = False
 
-    consistency: Level = MIDDLE
-    """The query's level of consistency."""
+    levels: Mapping[int, Level] = field(default_factory=lambda: {0: MIDDLE})
+    """The level of consistency of each track of the whole query, in the order of the tracks' numbers."""
+
+    sources_on: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """The sources whose progress counts on each track, as relations."""
 
     follows: Mapping[str, str] = field(default_factory=dict)
     """The leader of each source that has another source's progress, by relation."""
@@ -147,7 +151,11 @@ class Stage:
         inner = {channel.relation for channel in self.inner_channels}
         senders = {r: 1 if r in inner else self.buckets for r in relations}
         clocks = {r: RelationClock(state, r, senders[r], self.sources.get(r)) for r in sorted(relations)}
-        before = {r: clock.pace for r, clock in clocks.items()}
+        if reads_sources:
+            # a result that begins where the checkpoint stands may be the first of its level
+            begun = {n for n, sources in self.sources_on.items() if all(clocks[r].has_pace(n) for r in sources)}
+            self._pace(clocks, self.sources_on.keys() - begun)
+        before = self._progress(clocks)
         totals: dict[str, int] = baskets.values.setdefault(LATE_COUNTS, {})
         run = BucketRun(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
         for message in messages:
@@ -160,20 +168,28 @@ class Stage:
             if bucket == 0 and message.relation in inputs:
                 run.count(Totals(message.invalid))
         if reads_sources:
-            self._pace(clocks)
-        run.now = {r: clock.pace for r, clock in clocks.items()}
+            for r in self.sources:
+                clocks[r].take_promise()
+            self._pace(clocks, self.sources_on)
+            for r, other in self.follows.items():
+                # it shares the leader's CTIs, except the CTI that ends the leader
+                clocks[r].reach_at_least(clocks[other].promise)
+        run.now = self._progress(clocks)
         return run
 
-    def _pace(self, clocks: Mapping[str, RelationClock]) -> None:
-        """Set the CTI and watermark of each source as they count at the level of consistency."""
-        for r in self.sources:
-            clocks[r].take_promise()
-        own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources}
-        for r, pace in progress_at_level(self.consistency, own_progress, self.follows).items():
-            clocks[r].set_pace(pace)
-        for r, other in self.follows.items():
-            # it shares the leader's CTIs, except the CTI that ends the leader
-            clocks[r].reach_at_least(clocks[other].promise)
+    def _pace(self, clocks: Mapping[str, RelationClock], tracks: Collection[int]) -> None:
+        """Set the CTI and watermark of the sources as they count on some tracks, at the level of consistency of each."""
+        for track in tracks:
+            own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources_on[track]}
+            for r, pace in progress_at_level(self.levels[track], own_progress, self.follows).items():
+                clocks[r].set_pace(track, pace)
+
+    def _progress(self, clocks: Mapping[str, RelationClock]) -> dict[str, LevelProgress]:
+        """Return the progress of each relation; that of a source as it counts on each track, by the names of ``on_track``."""
+        progress = {r: clock.pace_on(0) for r, clock in clocks.items() if r not in self.sources}
+        for track, sources in self.sources_on.items():
+            progress |= {on_track(r, track): clocks[r].pace_on(track) for r in sources if r in clocks}
+        return progress
 
     # kernels
 
@@ -187,7 +203,7 @@ class Stage:
         run.baskets.work = work
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, run, totals)) is not None]
         notes = [
-            Announcement(channel.judge, *_progress_along(channel, run.before[channel.relation]), endpoints)
+            Announcement(channel.judge, *_progress_along(channel, run.before[channel.progress]), endpoints)
             for channel in hosted.channels
             for endpoints in run.notes.get(channel.number, ())
         ]
@@ -198,11 +214,11 @@ class Stage:
         else:
             output = _advance_state(hosted, run.baskets.scoped(hosted.name), arrivals, clock)
         rows_read = work.rows
-        w = max(map_progress(run.now[ch.relation].w, ch.progress_maps) for ch in hosted.channels)
+        w = max(map_progress(run.now[ch.progress].w, ch.progress_maps) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
             (held_scope,), key = hosted.held_scopes, hosted.channels[0].hashed
             held = hosted.aligns.held_rows(run.baskets.scoped(held_scope), key)
-            output.table = self._hold_back(held, output.table, clock.c, w)
+            output.table = self._hold_back(hosted, held, output.table, clock.c, w)
         if output.evaluated is not None:
             # the rows that were read to hold others back
             output.evaluated += rows_released + work.rows - rows_read
@@ -243,7 +259,7 @@ class Stage:
             if channel.relation != message.relation:
                 continue
             run.clocks[channel.relation].hear(message)
-            run.now[channel.relation] = run.clocks[channel.relation].pace
+            run.now[channel.progress] = run.clocks[channel.relation].pace_on(0)
             if deltas is None:
                 continue
             assert channel.inner is not None
@@ -257,7 +273,7 @@ class Stage:
 
         None if there are none; if all have been dropped, the table is empty. The counts of late rows go into ``totals``.
         """
-        before, now = run.before[channel.relation], run.now[channel.relation]
+        before, now = run.before[channel.progress], run.now[channel.progress]
         table = concat(run.tables[channel.number]) if channel.number in run.tables else None
         judge = channel.judge
         if hosted.aligns is not None and hosted.aligns_before(channel):
@@ -266,19 +282,21 @@ class Stage:
                 table = weighted_events(arrival, totals)
             held = hosted.aligns.held_rows(run.baskets.scoped(hosted.held_scope(channel)))
             c, w = (map_progress(progress, channel.progress_maps) for progress in (now.c, now.w))
-            table = self._hold_back(held, table, c, w)
+            table = self._hold_back(hosted, held, table, c, w)
             judge = None
         if table is None:
             return None
         return Arrival(channel.port, table, judge, *_progress_along(channel, before))
 
-    def _hold_back(self, held: HeldRows, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
-        """Hold back judged events that are not due at the level of consistency; return the due ones, earlier ones included.
+    def _hold_back(
+        self, hosted: HostedKernel, held: HeldRows, table: pa.Table | None, c: int, w: int
+    ) -> pa.Table | None:
+        """Hold back judged events that are not due at a kernel's level; return the due ones, earlier ones included.
 
         ``c`` and ``w`` are the CTI and the watermark at that level. If the level does not block, nothing is held back, and what
         an earlier run has held back is returned, too. None, or an empty table, if no event is due.
         """
-        if self.consistency.block == 0:
+        if self.levels[hosted.track].block == 0:
             # an earlier run, at another level, may have held rows back
             return held.release(table, INFINITY, w) if held else table
         return held.release(table, c, w)
@@ -295,12 +313,14 @@ class Stage:
         columns: dict[str, Reading] = {}
         for source in sorted(self.inputs.intersection(self.sources)) if run.bucket == 0 else ():
             messages = [message for message in run.messages if message.relation == source]
+            # what a source has promised does not depend on the level
+            name = next(on_track(source, track) for track, sources in self.sources_on.items() if source in sources)
             columns |= source_columns(
                 source,
                 tallies.setdefault(source, {}),
-                cti=run.clocks[source].pace.promised,
+                cti=run.now[name].promised,
                 watermark=run.clocks[source].w,
-                has_moved=run.clocks[source].pace.promised != run.before[source].promised,
+                has_moved=run.now[name].promised != run.before[name].promised,
                 starts=reduce(merge_summaries, (message.starts for message in messages), None),
                 refused=sum(sum(message.invalid.values()) for message in messages),
                 now=wall,
@@ -333,7 +353,7 @@ def _progress_along(channel: Channel, pace: LevelProgress) -> tuple[int, int]:
 def _clock(hosted: HostedKernel, run: BucketRun, notes: tuple[Announcement, ...]) -> Clock:
     """Return a kernel's progress before and after a micro-batch: the least CTI and the greatest watermark of its channels."""
     before, now, clocks = run.before, run.now, run.clocks
-    channels = [(channel.relation, channel.progress_maps) for channel in hosted.channels]
+    channels = [(channel.progress, channel.progress_maps) for channel in hosted.channels]
     by_port_before, by_port = (_by_port(hosted, paces) for paces in (before, now))
     c_before, c = min(by_port_before), min(by_port)
     w_before = max(map_progress(before[r].w, steps) for r, steps in channels)
@@ -350,7 +370,7 @@ def _clock(hosted: HostedKernel, run: BucketRun, notes: tuple[Announcement, ...]
         promised=min(now[r].promised for r, _ in channels),
         counted_before=min(before[r].counted for r, _ in channels),
         counted=min(now[r].counted for r, _ in channels),
-        reach=max(map_progress(clocks[r].reach, steps) for r, steps in channels),
+        reach=max(map_progress(clocks[ch.relation].reach, ch.progress_maps) for ch in hosted.channels),
     )
 
 
@@ -358,6 +378,6 @@ def _by_port(hosted: HostedKernel, paces: Mapping[str, LevelProgress]) -> tuple[
     """Return the least CTI of each port's channels, in the order of the ports."""
     least: dict[int, int] = {}
     for channel in hosted.channels:
-        c = map_progress(paces[channel.relation].c, channel.progress_maps)
+        c = map_progress(paces[channel.progress].c, channel.progress_maps)
         least[channel.port] = min(c, least.get(channel.port, c))
     return tuple(least[port] for port in sorted(least))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
@@ -18,8 +19,10 @@ from streamq.runtime.identity import (
     ResultState,
     read_identity,
 )
-from streamq.runtime.progress import CLOCKS
+from streamq.runtime.lanes import lanes_of, store_lanes
+from streamq.runtime.progress import CLOCKS, PACE
 from streamq.runtime.readings import TALLIES
+from streamq.runtime.track import off_track, on_track
 
 MIGRATE = "sq.migrate(query, checkpoint, to=...) computes its state anew from the sources, up to where this one stands"
 """The way on for a query that does not fit."""
@@ -75,19 +78,61 @@ def _check_buckets(stored: Identity, own: Identity) -> None:
 
 
 def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
-    """Drop the state of operators that only one of two queries has, and mark that of kernels that send rows in another form."""
-    common = stored.names & own.names
+    """Drop the state of operators that only one of two queries has, and mark that of kernels that send rows in another form.
+
+    Before, copy the state with which those of new tracks begin.
+    """
+    before = {operator.name: operator.form for operator in stored.operators}
+    for tracks in own.origins:
+        for new, old in _copies(stored, own, *tracks).items():
+            _copy_state(baskets, old, new, *tracks)
+            before[new] = before[old]
+        _copy_paces(baskets, *tracks)
+    common = before.keys() & own.names
     for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in common]:
         baskets.drop_scope(scope)
     for part in (CLOCKS, TALLIES):
         of_relations = baskets.values.get(part, {})
         for name in [name for name in of_relations if name not in common and not name.startswith(SOURCE)]:
             del of_relations[name]
-    before = {operator.name: operator.form for operator in stored.operators}
     changed = {operator.name for operator in own.operators if before.get(operator.name, operator.form) != operator.form}
     for scope in baskets.scopes:
         if scope.partition(LANE)[0] in changed:
             baskets.scopes[scope][FORM_CHANGED] = True
+
+
+def _copies(stored: Identity, own: Identity, track: int, origin: int) -> dict[str, str]:
+    """Return the new operators of a track, each with the one on its ``origin`` with whose state it begins."""
+    names = [
+        one.name for one in own.operators if one.name.endswith(on_track("", track)) and one.name not in stored.names
+    ]
+    copies = {name: on_track(off_track(name, track), origin) for name in names}
+    return {new: old for new, old in copies.items() if old in stored.names}
+
+
+def _all_copies(stored: Identity, own: Identity) -> dict[str, str]:
+    """Return the operators of all tracks that begin with the state of others, each with that one."""
+    return {new: old for tracks in own.origins for new, old in _copies(stored, own, *tracks).items()}
+
+
+def _copy_state(baskets: Baskets, old: str, new: str, track: int, origin: int) -> None:
+    """Copy an operator's scopes, with those that hold its rows back, its lanes, its clock and its tallies to another track."""
+    for scope in [scope for scope in baskets.scopes if scope_owner(scope) == old]:
+        baskets.copy_scope(scope, f"{new}{scope.removeprefix(old)}")
+    if lanes := lanes_of(baskets, old):
+        # lanes stand at CTIs of operators on their own track
+        ctis = [{on_track(off_track(name, origin), track): c for name, c in lane.ctis.items()} for lane in lanes]
+        store_lanes(baskets, new, [replace(lane, ctis=own) for lane, own in zip(lanes, ctis, strict=True)])
+    for part in (CLOCKS, TALLIES):
+        if old in (of_relations := baskets.values.get(part, {})):
+            of_relations[new] = copy.deepcopy(of_relations[old])
+
+
+def _copy_paces(baskets: Baskets, track: int, origin: int) -> None:
+    """Let the progress of sources on a track begin as it has counted on another one."""
+    for clock in baskets.values.get(CLOCKS, {}).values():
+        if on_track(PACE, origin) in clock:
+            clock.setdefault(on_track(PACE, track), clock[on_track(PACE, origin)])
 
 
 def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
@@ -100,7 +145,11 @@ def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
     misfits = [*_source_misfits(stored, own), *_stage_misfits(stored, own), *_operator_misfits(stored, own)]
     if misfits:
         return Fit(tuple(misfits), f"{MIGRATE}.")
-    return Fit(new_results=_beginning(stored.results, own.results))
+    if stored.buckets != own.buckets and (copies := _all_copies(stored, own)):
+        titles = dict.fromkeys(operator.title for operator in own.operators if operator.name in copies)
+        reason = f"{_listed(titles)} begins at another level with a copy of its state, which moves into other buckets"
+        return Fit((reason,), f"First run it in {stored.buckets} buckets.")
+    return Fit(new_results=_beginning(stored.results, _as_stored(stored, own)))
 
 
 def _source_misfits(stored: Identity, own: Identity) -> list[str]:
@@ -129,14 +178,24 @@ def _operator_misfits(stored: Identity, own: Identity) -> list[str]:
     then its new operators would lack the rows so far.
     """
     before = {operator.name: operator for operator in stored.operators}
+    before |= {new: replace(before[old], name=new) for new, old in _all_copies(stored, own).items()}
     gone = [operator for operator in stored.operators if operator.name not in own.names]
     misfits = []
-    if _beginning(own.results, stored.results):
+    if _beginning(_as_stored(stored, own), stored.results):
         misfits += [_missing(o, gone) for o in own.operators if o.name not in before]
     for operator in own.operators:
         if (old := before.get(operator.name)) is not None:
             misfits += _changes(old, operator, stored.blocks or own.blocks)
     return misfits
+
+
+def _as_stored(stored: Identity, own: Identity) -> list[ResultState]:
+    """Return the results of a query, with the names in the checkpoint of operators that begin with the state of others."""
+    names = _all_copies(stored, own)
+    return [
+        replace(result, operators=tuple(sorted(names.get(name, name) for name in result.operators)))
+        for result in own.results
+    ]
 
 
 def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tuple[int, ...]:

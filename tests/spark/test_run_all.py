@@ -134,3 +134,48 @@ def test_two_paths_from_any_operator(spark: SparkSession, plain: None, tmp_path:
         rows = spark.read.parquet(sink).drop("streamq_batch").toArrow()
         history = rows if output == "final" else net([from_changelog(rows)])
         assert_same_history(history, oracle(query.plan, tables))
+
+
+def test_results_have_levels_of_their_own(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """Each is what its level makes of the same rows, over a restart in which two levels part, in another order of results.
+
+    The car of 4 comes after that of 12, and the one of 17 after that of 31, which only what forgets after ten ticks finds late.
+    """
+    cars = [(t, t + 1, "a", t, 0.5) for t in (1, 12, 4, 31, 17, 60)]
+    table = pa.Table.from_pylist([dict(zip(SCHEMA.names, car, strict=True)) for car in cars], schema=SCHEMA)
+    land(tmp_path / "cars", [table.slice(at, 1) for at in range(3)])
+    source = stream(spark, tmp_path / "cars", SCHEMA)
+    arrivals = sq.intervals(source, start="from", end="to", name="cars", progress=sq.generate(20))
+    counts = arrivals.group_by("k").tumbling_window(10).select(n=sq.count())
+    most = arrivals.group_by("k").tumbling_window(10).select(most=sq.max("v"))
+    out = {name: str(tmp_path / "out" / name) for name in ("middle", "strong", "weak", "most")}
+    where: Any = {"checkpoint": str(tmp_path / "cp"), "late_sink": str(tmp_path / "late"), "buckets": 2}
+
+    def result(name: str, query: sq.Stream, level: Any) -> Any:
+        return sq.result(query, sink=out[name], output="changelog", consistency=level)
+
+    own = {"middle": None, "strong": "strong", "weak": sq.weak(10)}
+    results = [result(name, counts, level) for name, level in own.items()]
+    with sq.run_all([*results, result("most", most, "middle")], trigger="available_now", **where) as first:
+        assert first.late["cars|dropped"] == first.late["cars at weak(10)|dropped"] == 0
+        operators = [operator for stage in first.metrics["stages"] for operator in stage["operators"]]
+    assert {operator["consistency"] for operator in operators} == {"middle", "strong", "weak(10)"}
+    land(tmp_path / "cars", [table.slice(at, 1) for at in range(3, 6)], first=3)
+    with sq.run_all([result("most", most, "strong"), *results[::-1]], **where) as last:
+        last.finish()
+        assert (last.late["cars|dropped"], last.late["cars at weak(10)|dropped"]) == (0, 1)
+        assert "of them run again, because results have different levels" in last.explanation("physical")
+
+    changes = {name: spark.read.parquet(path).drop("streamq_batch").toArrow() for name, path in out.items()}
+    kinds = {name: rows.column("kind").to_pylist().count("retract") for name, rows in changes.items()}
+    # the first run has written and corrected the window of 1; strong rows never change
+    assert kinds == {"middle": 2, "strong": 0, "weak": 1, "most": 1}
+
+    expected = oracle(counts.plan, {"cars": table})
+    for name in ("middle", "strong"):
+        assert_same_history(net([from_changelog(changes[name])]), expected)
+    assert_same_history(net([from_changelog(changes["most"])]), oracle(most.plan, {"cars": table}))
+    weak = {(row["start"], row["n"]) for row in changes["weak"].to_pylist() if row["kind"] == "insert"}
+    assert weak == {(0, 1), (0, 2), (10, 1), (30, 1), (60, 1)}
+    late = spark.read.parquet(str(tmp_path / "late")).select("source", "start").toArrow().to_pylist()
+    assert late == [{"source": "cars at weak(10)", "start": 17}]

@@ -1,0 +1,217 @@
+"""Tracks of a program: which results run together because they have one level of consistency, and which numbers tracks have.
+
+Only an answer that depends on the level needs a track of its own. A result with final rows waits for the CTI at any level that
+remembers as much, so it goes with a result of another level that does.
+
+The number of a track is a part of the names of its operators' states, so it must not depend on the order of results, nor change
+with a level. A run that goes on from a checkpoint therefore leaves each result on its track, at whatever level. Where results of
+one track have different levels now, one level stays there, and the others get new tracks, whose state is a copy (``origins``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from streamq.choices import OutputForm
+from streamq.compiler.on_track import OnTrack
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results, as_results, without_policies
+from streamq.operators.source import Source
+from streamq.operators.source_policy import SourcePolicy
+from streamq.plan.folding import fold
+from streamq.plan.node import Node, nodes
+from streamq.policies import Level, show_level
+from streamq.runtime.identity import ResultState
+from streamq.runtime.track import off_track, on_track, source_relation
+
+
+@dataclass(frozen=True)
+class Track:
+    """A track: its ``level``, and the relations of the ``sources`` whose progress counts on it."""
+
+    level: Level
+    sources: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """The tracks of a program: ``numbers``, that of each result, and the tracks ``by_number``, in the order of numbers.
+
+    ``origins``: for each track that has begun with the state of another one, the number of that. ``queries``: a text for each
+    result that is equal for results of one query.
+    """
+
+    numbers: tuple[int, ...]
+    by_number: Mapping[int, Track]
+    origins: Mapping[int, int]
+    queries: tuple[str, ...]
+
+    @property
+    def are_several(self) -> bool:
+        """True if the program has results at different levels."""
+        return len(self.by_number) > 1
+
+    def level_of(self, result: int) -> Level:
+        """Return the level at which a result runs."""
+        return self.by_number[self.numbers[result]].level
+
+    def over(self, plan: Results) -> Results:
+        """Return plans in which each result reads the sources on its track; unchanged if that is number 0 for all."""
+        if self.by_number.keys() == {0}:
+            return plan
+        axis = plan.schema.axis
+
+        def on(track: int, result: Node) -> Node:
+            level = show_level(self.by_number[track].level, axis)
+
+            def visit(node: Node, inputs: list[Node]) -> Node:
+                return OnTrack(node, track, level) if isinstance(node, Source) else node.with_children(inputs)
+
+            return fold(result, visit)
+
+        return Results(tuple(on(track, result) for track, result in zip(self.numbers, plan.inputs, strict=True)))
+
+    def stored_name(self, name: str, track: int) -> str:
+        """Return the name that an operator of a track had on the track whose state this one begins with."""
+        return on_track(off_track(name, track), self.origins.get(track, track))
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A result that needs a track: its level, form of output and query."""
+
+    number: int
+    level: Level
+    output: str
+    ctis: bool
+    query: str
+    shown: str
+
+    @property
+    def is_final(self) -> bool:
+        return self.output == OutputForm.FINAL
+
+    def fits(self, level: Level) -> bool:
+        """Return True if a track of some level gives the result's answer."""
+        return level == self.level or (self.is_final and level.remember == self.level.remember)
+
+    def is_same(self, stored: ResultState, *, at_level: bool, in_form: bool) -> bool:
+        """Return True if a result of a checkpoint has the same query and, if asked, the same level and form."""
+        has_form = (stored.output, stored.ctis) == (self.output, self.ctis)
+        has_level = stored.level == self.shown
+        return stored.query == self.query and (has_level or not at_level) and (has_form or not in_form)
+
+
+def choose_tracks(plan: Results, options: Options) -> Tracks:
+    """Return the tracks of some plans (as they were written, or rewritten in the same way as those of the checkpoint)."""
+    axis, stored = plan.schema.axis, options.placement.results
+    bare, policies = without_policies(plan)
+    queries = tuple(result.digest for result in bare.inputs)
+    levels = [options.level_of(number) for number in range(len(plan.inputs))]
+    wanted = [
+        _Wanted(number, level, egress.output, egress.ctis, query, show_level(level, axis))
+        for number, (level, egress, query) in enumerate(zip(levels, options.egresses, queries, strict=True))
+    ]
+    before = _same_results(wanted, stored)
+    numbers: dict[int, int] = {}
+    own: dict[int, Level] = {}
+    origins: dict[int, int] = {}
+    used = [one.track for one in stored]
+
+    def add(results: Sequence[_Wanted], levels: Sequence[Level], first: int | None, origin: int | None) -> None:
+        """Put results on tracks of their own, the first of which has a number already."""
+        places: list[int] = []
+        for level in levels:
+            place = first if first is not None and not places else max([-1, *used, *own]) + 1
+            own[place] = level
+            places.append(place)
+            if origin is not None and place != origin:
+                origins[place] = origin
+        for one in results:
+            there = [place for place in places if one.fits(own[place])]
+            numbers[one.number] = min(there, key=lambda place: own[place] != one.level)
+
+    if not stored:
+        add(wanted, _levels(wanted, options.level), None, None)
+    for track in sorted({one.track for one in before.values()}):
+        together = [one for one in wanted if one.number in before and before[one.number].track == track]
+        add(together, _levels(together, _level_of_track(track, stored, together)), track, track)
+    # results that begin, or that continue one of another query
+    rest = [one for one in wanted if one.number not in numbers]
+    continued = {id(one) for one in before.values()}
+    for one in sorted(rest, key=lambda one: one.is_final):
+        there = [n for n, level in own.items() if one.fits(level)]
+        if there:
+            numbers[one.number] = min(there, key=lambda n: own[n] != one.level)
+            continue
+        ended = [s for s in stored if id(s) not in continued]
+        free = [s for s in ended if s.track not in own]
+        origin = min(free or ended, key=lambda s: s.level != one.shown, default=None)
+        first = origin.track if free and origin is not None else None
+        add([one], _levels([one], None), first, None if origin is None else origin.track)
+    origins |= {new: old for new, old in options.placement.origins.items() if new in own and new not in origins}
+    chosen = tuple(numbers[one.number] for one in wanted)
+    by_number = {n: Track(own[n], _sources(n, chosen, bare, policies)) for n in sorted(own)}
+    return Tracks(chosen, by_number, origins, queries)
+
+
+def _sources(track: int, numbers: Sequence[int], plan: Results, policies: Mapping[str, SourcePolicy]) -> frozenset[str]:
+    """Return the relations of the sources that the results of a track read, and of those that these follow."""
+    read: set[str] = set()
+    todo = [
+        node.table
+        for number, result in zip(numbers, plan.inputs, strict=True)
+        if number == track
+        for node in nodes(result)
+        if isinstance(node, Source)
+    ]
+    while todo:
+        table = todo.pop()
+        if table in policies and table not in read:
+            read.add(table)
+            leader = policies[table].progress.leader
+            todo += [] if leader is None else [leader]
+    return frozenset(map(source_relation, read))
+
+
+def _levels(results: Sequence[_Wanted], first: Level | None) -> list[Level]:
+    """Return the levels of the tracks that some results need: ``first``, if one of them has it, then in their order.
+
+    Final results alone need none that blocks.
+    """
+    levels = list(dict.fromkeys(one.level for one in results if not one.is_final))
+    levels.sort(key=lambda level: level != first)
+    for one in results:
+        if not any(one.fits(level) for level in levels):
+            levels.append(Level(0, one.level.remember))
+    return levels
+
+
+def _level_of_track(track: int, stored: Sequence[ResultState], together: Sequence[_Wanted]) -> Level | None:
+    """Return the level that results of a track of the checkpoint still have; None if all have another one."""
+    shown = {one.level for one in stored if one.track == track}
+    return next((one.level for one in together if one.shown in shown), None)
+
+
+def _same_results(wanted: Sequence[_Wanted], stored: Sequence[ResultState]) -> dict[int, ResultState]:
+    """Return the result of the checkpoint that each result continues, by number; those without one begin, or have changed.
+
+    Results of one query are told apart by level first, then by output, then by their order.
+    """
+    left, same = list(stored), dict[int, ResultState]()
+    for at_level, in_form in ((True, True), (True, False), (False, True), (False, False)):
+        for one in wanted:
+            found = [s for s in left if one.is_same(s, at_level=at_level, in_form=in_form)]
+            if one.number not in same and found:
+                same[one.number] = found[0]
+                left.remove(found[0])
+    return same
+
+
+def tracked(plan: Results, options: Options, written: Node | None = None) -> Results:
+    """Return rewritten plans in which each result reads the sources on its track; ``written``: the plans before."""
+    return choose_tracks(plan if written is None else as_results(written), options).over(plan)
+
+
+__all__ = ["Track", "Tracks", "choose_tracks", "tracked"]

@@ -1,0 +1,219 @@
+"""Results at levels of their own: which share a track, what explain, why() and metrics say, names of late rows and states."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import streamq as sq
+from streamq.choices import RunState
+from streamq.compiler.explain import explain
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import NOWHERE, Placement
+from streamq.compiler.results import rewritten
+from streamq.compiler.staged_plan import StagedPlan
+from streamq.compiler.stages import compile_stages
+from streamq.compiler.tracks import Tracks, choose_tracks
+from streamq.errors import CheckpointError, PlanError, TimeError
+from streamq.plan.node import number_sources
+from streamq.policies import MIDDLE, Level
+from streamq.run.checkpoint import identity_of
+from streamq.run.diagnosis import why
+from streamq.run.metrics import metrics
+from streamq.run.micro_batches import MicroBatch, RunHistory
+from streamq.run.run_arguments import ResultRequest, written_results
+from tests.changed_query import ChangingRun
+
+ROWS = [(start, start + 1, {"k": "a"}) for start in (1, 12, 4, 31, 17, 60)]
+CARS = sq.events(ROWS, name="cars", progress=sq.generate(20))
+OTHERS = sq.events(ROWS, name="others", progress=sq.generate(20))
+COUNTS = CARS.group_by("k").tumbling_window(10).select(n=sq.count())
+SUMS = COUNTS.where(sq.col("n") > 1)
+STRONG, WEAK = Level(None), Level(0, 10)
+PLACE = Placement(by_name={}, stages=1, sources=())
+
+
+def asked(query: sq.Stream, level: Any = None, output: str = "changelog", **how: Any) -> ResultRequest:
+    return sq.result(query, output=output, consistency=level, **how)
+
+
+def program_of(results: Sequence[ResultRequest], level: Any = "middle", **options: Any) -> StagedPlan:
+    written, settings = written_results(results, level, False, "run_all")
+    plan, _ = number_sources(written)
+    return compile_stages(rewritten(plan), settings, plan)
+
+
+def tracks_of(results: Sequence[ResultRequest], level: Any = "middle", placement: Placement = NOWHERE) -> Tracks:
+    written, settings = written_results(results, level, False, "run_all")
+    return choose_tracks(number_sources(written)[0], replace(settings, placement=placement))
+
+
+def levels(tracks: Tracks) -> list[Level]:
+    return [track.level for track in tracks.by_number.values()]
+
+
+def test_results_of_one_level_share_a_track_in_any_order() -> None:
+    """The run's own level is the first."""
+    one = tracks_of([asked(COUNTS, "strong"), asked(SUMS), asked(COUNTS, sq.weak(10)), asked(SUMS, "strong")])
+    assert (one.numbers, levels(one)) == ((1, 0, 2, 1), [MIDDLE, STRONG, WEAK])
+    assert tracks_of([asked(COUNTS), asked(SUMS, "middle")]).numbers == (0, 0)
+    # a level that only one result has is that of the program
+    assert tracks_of([asked(COUNTS, "strong")]).numbers == (0,)
+
+
+def test_final_results_need_a_track_only_if_their_level_forgets() -> None:
+    both = tracks_of(
+        [asked(COUNTS, "strong", "final"), asked(SUMS, "middle", "final"), asked(COUNTS, sq.weak(10), "final")]
+    )
+    assert (both.numbers, levels(both)) == ((0, 0, 1), [MIDDLE, WEAK])
+    beside = tracks_of([asked(COUNTS, "strong"), asked(SUMS, output="final")])
+    assert (beside.numbers, levels(beside)) == ((0, 0), [STRONG])
+    nearest = tracks_of([asked(COUNTS), asked(SUMS, "strong"), asked(SUMS, "strong", "final")])
+    assert nearest.numbers == (0, 1, 1)
+    blocked = tracks_of([asked(COUNTS, sq.level(5, 10), "final"), asked(SUMS, sq.weak(10))])
+    assert (blocked.numbers, levels(blocked)) == ((0, 0), [WEAK])
+
+
+def test_progress_counts_by_the_sources_of_the_level() -> None:
+    """A source that only another level reads holds nothing back, unless a source of this level follows it."""
+    apart = tracks_of([asked(COUNTS, "strong"), asked(OTHERS)])
+    assert [track.sources for track in apart.by_number.values()] == [{"source:others"}, {"source:cars"}]
+    follower = sq.events(ROWS, name="follower", progress=sq.follow(OTHERS))
+    led = tracks_of([asked(follower, "strong"), asked(OTHERS)])
+    assert led.by_number[1].sources == {"source:follower", "source:others"}
+    run = LocalRun(
+        program_of([asked(CARS.union(CARS.shift(1)), "strong"), asked(OTHERS.snapshot_window().select(n=sq.count()))])
+    )
+    run.batch({"cars": CARS.tables["cars"]})
+    assert run.deltas[0].num_rows == 2 * 5, "what starts before 40 is out, though the others have sent no CTI"
+
+
+def test_states_have_their_names_but_for_the_track() -> None:
+    alone = {hosted.name for stage in program_of([asked(COUNTS)]).stages for hosted in stage.hosted}
+    both = program_of([asked(COUNTS), asked(COUNTS, "strong")])
+    assert {state.name for state in both.states} == alone | {f"{name}@1" for name in alone}
+    assert len(both.stages) == 1, "their stages are the same"
+
+
+def test_what_levels_share_and_what_runs_again() -> None:
+    results = [asked(COUNTS), asked(COUNTS, "strong"), asked(SUMS, output="final"), asked(SUMS, sq.weak(10), "final")]
+    written, options = written_results(results, "middle", False, "explain_all")
+    text = explain(written, "physical", options=options)
+    assert "shared: 4 instead of 4 operators with state, 2 instead of 4 stages if each result ran alone" in text
+    assert "; 2 of them run again, because results have different levels" in text
+    assert "consistency of output 1, 3: middle (items at once" in text
+    assert "consistency of output 2: strong (items wait" in text
+    assert "consistency of output 4: weak (history is forgotten 10 behind the watermark)" in text
+    assert Counter(line.strip() for line in text.splitlines() if "level of consistency:" in line) == {
+        "level of consistency: middle": 2, "level of consistency: strong": 1, "level of consistency: weak(10)": 1,
+    }  # fmt: skip
+    rules = explain(written, "rules", options=options)
+    assert rules.count("size=10, hop=10 apart from size=10, hop=10: results at different levels of consistency") == 1
+    plan = explain(written, "incremental", options=options)
+    assert plan.count("at level") == 3 and plan.count("intervals cars") == 1, "the source is read once"
+    same = [asked(COUNTS), asked(SUMS)]
+    assert "consistency: middle" in explain(*_explained(same)) and "level" not in explain(*_explained(same))
+
+
+def _explained(results: list[ResultRequest]) -> Any:
+    written, options = written_results(results, "middle", False, "explain_all")
+    return written, "physical", "text", options
+
+
+def test_each_level_has_the_late_rows_that_it_makes_late() -> None:
+    """The car of 17 is late for weak(10), and on time at the middle level; one that is late for its source is so for both."""
+    program = program_of([asked(COUNTS), asked(COUNTS, sq.weak(10))])
+    assert [reason for reason in program.late_reasons if reason.endswith("|dropped")] == [
+        "cars|dropped", "cars at weak(10)|dropped",
+    ]  # fmt: skip
+    run = LocalRun(program)
+    table = CARS.tables["cars"]
+    for at in range(6):
+        run.batch({"cars": table.slice(at, 1)})
+    run.batch({"cars": table.slice(0, 1)})
+    late: Counter[str] = Counter()
+    for totals in run.totals.values():
+        late.update(totals)
+    assert late == {"cars|dropped": 1, "cars at weak(10)|dropped": 2}
+
+
+def test_why_and_metrics_go_by_the_level_of_an_operator() -> None:
+    program = program_of([asked(CARS.to_signal("k")), asked(CARS.to_signal("k"), "strong")])
+    run = LocalRun(program)
+    run.batch({"cars": CARS.tables["cars"]})
+    history = RunHistory().after(MicroBatch(number=0, began_at=dt.datetime.now(dt.UTC), rows=6, readings=run.readings))
+    waits = why(program, history).waits
+    held = [wait for wait in waits if wait.operator.startswith("consistency: rows held back")]
+    assert [wait.operator.rpartition(" (")[2] for wait in held] == ["level strong)"]
+    assert all(wait.operator.endswith(("(level middle)", "(level strong)")) for wait in waits)
+    measured = metrics(program, history, RunState.RUNNING)
+    assert [result["consistency"] for result in measured["results"]] == ["middle", "strong"]
+    operators = [operator for stage in program.stages for operator in stage.hosted]
+    assert [program.level_of(hosted.track) for hosted in operators] == ["middle", "strong"]
+
+
+def test_a_level_of_a_result_is_checked_with_it() -> None:
+    with pytest.raises(PlanError, match="result: no level of consistency; found 'week'"):
+        asked(COUNTS, "week")
+    with pytest.raises(TimeError):
+        asked(COUNTS, sq.weak("1 minute"))
+    early = "early=True lets rows go at once; the level of consistency of result 2 holds rows back"
+    with pytest.raises(PlanError, match=early):
+        written_results([asked(COUNTS), asked(COUNTS, "strong")], "middle", True, "run_all")
+    # final rows are never early, and a level that no result has holds nothing back
+    written_results([asked(COUNTS, "middle"), asked(COUNTS, "strong", "final")], "strong", True, "run_all")
+
+
+def test_a_result_stays_on_its_track_at_whatever_level() -> None:
+    before = [asked(COUNTS), asked(SUMS, "strong"), asked(COUNTS, sq.weak(10))]
+    stored = identity_of(program_of(before))
+    assert [result.track for result in stored.results] == [0, 1, 2]
+
+    def now(*results: ResultRequest, level: Any = "middle") -> Tracks:
+        return tracks_of(results, level, replace(PLACE, results=stored.results))
+
+    assert now(*before[::-1]).numbers == (2, 1, 0)
+    changed = now(asked(COUNTS), asked(SUMS), asked(COUNTS, sq.weak(10)))
+    assert (changed.numbers, levels(changed), changed.origins) == ((0, 1, 2), [MIDDLE, MIDDLE, WEAK], {})
+    assert now(asked(SUMS, sq.weak(3)), asked(COUNTS, sq.weak(10)), asked(COUNTS)).numbers == (1, 2, 0)
+    # one level less: its track is gone
+    assert now(asked(COUNTS), asked(COUNTS, sq.weak(10))).numbers == (0, 2)
+    # a query that changed goes on at its level
+    other = SUMS.where(sq.col("n") > 3)
+    assert now(asked(COUNTS), asked(other, "strong"), asked(COUNTS, sq.weak(10))).numbers == (0, 1, 2)
+    # at another level as well, it begins with a copy
+    parted = now(asked(COUNTS), asked(other, sq.level(3)), asked(COUNTS, sq.weak(10)))
+    assert (parted.numbers, parted.origins) == ((0, 1, 2), {})
+    twice = tuple(replace(stored.results[0]) for _ in range(2))
+    apart = tracks_of([asked(COUNTS), asked(other, "strong")], placement=replace(PLACE, results=twice))
+    assert (apart.numbers, apart.origins) == ((0, 1), {1: 0})
+    # a result more joins its level
+    assert now(*before, asked(other, "strong")).numbers == (0, 1, 2, 1)
+    assert now(*before, asked(other, sq.level(3))).numbers == (0, 1, 2, 3)
+
+
+def test_levels_that_part_begin_with_the_same_state() -> None:
+    run = ChangingRun(COUNTS, SUMS, output="changelog")
+    tables = CARS.tables
+    run.batch({"cars": tables["cars"].slice(0, 3)})
+    run.changed(COUNTS, SUMS, output="changelog", levels={1: STRONG})
+    assert dict(run.identity.origins) == {1: 0}
+    names = [operator.name for operator in run.identity.operators]
+    other = r"begins at another level with a copy of its state, .*First run it in 2 buckets"
+    with pytest.raises(CheckpointError, match=other):
+        ChangingRun(COUNTS, SUMS, output="changelog").changed(
+            COUNTS, SUMS, output="changelog", levels={1: STRONG}, buckets=3
+        )
+    run.batch({"cars": tables["cars"].slice(3, 1)})
+    assert set(names) <= run.scopes and any(name.endswith("@1") for name in names)
+    # they stay apart at one level, and the track that is gone takes its state with it
+    run.changed(COUNTS, SUMS, output="changelog")
+    assert [operator.name for operator in run.identity.operators] == names
+    run.changed(SUMS, output="changelog")
+    run.batch({"cars": tables["cars"].slice(4)})
+    assert {name.partition("/")[0] for name in run.scopes} == {name for name in names if name.endswith("@1")}
