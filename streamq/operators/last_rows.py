@@ -9,6 +9,7 @@ from streamq.errors import column_names
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
+from streamq.operators.per_window import warn_of_neighbours
 from streamq.plan.expected import Retention
 from streamq.plan.keys import check_key
 from streamq.plan.node import ImpliedWindows, Node, Traits, node
@@ -137,4 +138,5 @@ class LastRowsVerbs(Verbs):
             6      9  NULL
         """
         window = Rows.from_arguments(n, step, order_by, "last_rows")
+        warn_of_neighbours(self.plan, "last_rows")
         return self._derive(LastRows(self.plan, column_names(key, "last_rows", "the key"), window))

@@ -208,27 +208,28 @@ class WindowedJoinVerbs(Verbs):
         k  v  w  start   end
         1  a  b      4  NULL
         """
-        by_time, by_rows = (
-            {"hop": hop is not None, "offset": offset != 0},
-            {"step": step != 1, "order_by": order_by != ()},
-        )
-        _check_windows(size, rows, by_rows if rows is None else by_time)
+        of_time = {"hop": hop is not None, "offset": offset != 0}
+        of_rows = {"step": step != 1, "order_by": bool(order_by)}
+        _check_windows(size, rows, of_rows if rows is None else of_time)
         keys, condition, *names = pair_fields(
             self.plan, other, on, where=where, suffixes=suffixes, how=JoinKind.INNER, verb="windowed_join"
         )
+        sides = self.plan, other.plan
+        pairs: Node
         if rows is not None:
             last = Rows.from_arguments(rows, step, order_by, "windowed_join", "rows")
-            for plan in (self.plan, other.plan):
-                last.check(plan.schema, "windowed_join")
-            left, right = LastRows(self.plan, (), last), LastRows(other.plan, (), last)
-            return self._derive(Join(left, right, keys, condition, JoinKind.INNER, *names), other)
-        assert size is not None, "it has been checked"
-        window = Hopping.from_arguments(
-            size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join"
-        )
-        for plan in (self.plan, other.plan):
-            warn_of_neighbours(plan, "windowed_join")
-        return self._derive(WindowedJoin(self.plan, other.plan, window, keys, condition, *names), other)
+            for side in sides:
+                last.check(side.schema, "windowed_join")
+            left, right = (LastRows(side, (), last) for side in sides)
+            pairs = Join(left, right, keys, condition, JoinKind.INNER, *names)
+        else:
+            assert size is not None, "it has been checked"
+            hop = size if hop is None else hop
+            window = Hopping.from_arguments(size, hop, offset, self.plan.schema.axis, "windowed_join")
+            pairs = WindowedJoin(*sides, window, keys, condition, *names)
+        for side in sides:
+            warn_of_neighbours(side, "windowed_join")
+        return self._derive(pairs, other)
 
 
 def _check_windows(size: Duration | None, rows: int | None, others: Mapping[str, bool]) -> None:

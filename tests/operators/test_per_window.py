@@ -108,12 +108,15 @@ def test_windows_over_results_of_overlapping_windows_are_a_warning(name: str, ov
             warnings.simplefilter("error")
             WINDOWS[over](results)
             results.windowed_join(S, size=4, suffixes=("_l", "_r"))
+            results.last_rows(2)
     else:
         advice = r"write \.per_window\(\), to have each once, .* \.to_points_at_end\(\)\.shift\(-1\)"
         for windows in (
             WINDOWS[over],
             lambda s: s.windowed_join(S, size=4, suffixes=("_l", "_r")),
             lambda s: S.windowed_join(s, size=4, suffixes=("_l", "_r")),
+            lambda s: S.windowed_join(s, rows=2, suffixes=("_l", "_r")),
+            lambda s: s.last_rows(2),
         ):
             with pytest.warns(StreamqWarning, match=f"each holds the results of several .* {advice}") as warned:
                 windows(results)

@@ -55,7 +55,7 @@ class LastRowsEvaluator(SettledProgress):
         first = np.maximum(self._first_window_to(rows.place), 0)
         start = self._complete_from(rows, first)
         end = self._complete_from(rows, rows.place // self.step + 1)
-        lives = start < end
+        lives = (start < end) & (end > since)
         events = inputs[0].take(pa.array(rows.row[lives]))
         return with_columns(events, {LE: start[lives], RE: end[lives]})
 
