@@ -77,9 +77,9 @@ class TopK(MemberOperator):
 
     CTI: {window}; at point_at_end c
     Final: {window}
-    State: {window}; condensed: of settled ones that are in the same windows the best; asleep: of a group with many of them the
-        best of those that end about as late as one another, read instead of them until then; best: the best events of each range
-        of windows, all of them where they may be taken back
+    State: {window}; condensed: of settled ones that are in the same windows the best, of rows windows also the first; asleep: of
+        a group with many of them the best of those that end about as late as one another, read instead of them until then; best:
+        the best events of each range of windows, all of them where they may be taken back
     Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and the best
         of the others; asleep: parts of a group that rows touch or with a window due: new events, those that end soon, and the
         best of each slot of the timing wheel; asleep: all its events where ends may still move; condensed, asleep: with

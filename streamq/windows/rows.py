@@ -40,7 +40,8 @@ class Rows(Window):
     Window j has the events ``j*step .. j*step + n - 1`` as its members, counted from 0, and lasts from the start of the first
     until one tick after the start of the last. Where events are equal in start and ``order_by``, the rest of the payload decides.
     On a stream the settled events of a group from one window's beginning to the next are one row, if ``step`` is above 1 and all
-    results merge: DataCell's basic windows (section 3).
+    results merge, one for each of their values under medians and distinct counts, or the best of them: DataCell's basic windows
+    (section 3).
 
     CTI: the start of the first row of the earliest incomplete window
     Final: windows that end at or before c

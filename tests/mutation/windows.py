@@ -29,6 +29,8 @@ from tests.mutation.mutant import Edit, Mutant, wrapped
 
 BLOCKS = "streamq/runtime/basic_window_blocks.py"
 SIZES = "streamq/runtime/kernels/windows_of_sizes.py"
+TOP_K = "streamq/runtime/evaluators/top_k_evaluator.py"
+CONDENSING = "streamq/runtime/kernels/condensing.py"
 RANKED = "streamq/runtime/kernels/ranked_windows.py"
 VALUES = "streamq/runtime/counted_values.py"
 
@@ -289,6 +291,18 @@ MUTANTS = (
         "of members that share the last rank only some are kept",
         "top_k",
         (wrapped(Ranking, "ranked", ties_cut),),
+    ),
+    Mutant(
+        "forgotten ones uncounted",
+        "in rows windows, events of a step that are not among its best are no rows any more",
+        "best of five rows",
+        edits=(Edit(TOP_K, "count[heads] += (", "count[heads] += 0 * ("),),
+    ),
+    Mutant(
+        "places among the repeated",
+        "in rows windows, places are counted among the settled events whose values occur again",
+        "medians of five rows",
+        edits=(Edit(CONDENSING, "if not self.evaluator.assigner.counts_events:", "if True:"),),
     ),
     Mutant(
         "the best of one last window",

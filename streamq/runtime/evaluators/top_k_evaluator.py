@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from streamq.plan.partial import COUNT
 from streamq.runtime.best_members import Ranking
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
@@ -52,15 +53,45 @@ class TopKEvaluator(MemberEvaluator):
 
     @property
     def condenses(self) -> bool:
-        """True if settled events stay together in the same windows: all but the best are forgotten, unless windows count them."""
-        return self.assigner.has_chains and not self.assigner.counts_events
+        """True if settled events stay together in the same windows: all but the best are forgotten.
+
+        Where windows count events, an end that may move would part those that are next to one another.
+        """
+        return self.assigner.has_chains and not (self.assigner.counts_events and self.waits_for_members)
+
+    def condensable(self, deltas: pa.Table) -> pa.Table:
+        """Return deltas, where windows count events with the number that each row counts for."""
+        counts = self.assigner.counts_events
+        return with_column(deltas, COUNT, np.ones(deltas.num_rows, np.int64)) if counts else deltas
+
+    def condensed(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
+        """Return the best events of each number, and the number of each.
+
+        Where windows count events, these keep their order and lifetimes, and the first of a number stays, too, and counts for
+        those that are forgotten: no window parts them, and there are better ones in each that has it.
+        """
+        if not self.assigner.counts_events:
+            return super().condensed(events, number)
+        stays = np.zeros(len(number), bool)
+        stays[self._best_of(events, number)] = True
+        heads = self.assigner.heads(events, number)[np.unique(number)]
+        stays[heads] = True
+        count = ints(events, COUNT).copy()
+        all_of_number = np.bincount(number, count).astype(np.int64)
+        count[stays] = 1
+        count[heads] += (all_of_number - np.bincount(number, stays).astype(np.int64))[number[heads]]
+        return with_column(events, COUNT, count).filter(pa.array(stays)), number[stays]
 
     def _merged(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
         """Return the best events of each number: no other can be among the best of a window with all of these."""
+        best = self._best_of(events, number)
+        return events.take(pa.array(best)), number[best]
+
+    def _best_of(self, events: pa.Table, number: Ints) -> Ints:
+        """Return the rows of the best events of each number."""
         every = np.arange(len(number))
         ranked = self.ranking.ranked(events, every, number, every * 0)
-        best = ranked.order[ranked.is_best]
-        return events.take(pa.array(best)), number[best]
+        return ranked.order[ranked.is_best]
 
 
 __all__ = ["TopKEvaluator"]

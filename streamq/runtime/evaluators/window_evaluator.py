@@ -136,13 +136,11 @@ class WindowEvaluator(MemberEvaluator):
     def condenses(self) -> bool:
         """True if settled events may be replaced by their partial results, and their values with numbers of events.
 
-        No result may need anything else of them. Where windows count events, a row stands for consecutive ones: events of one
-        value are not, ties in several rows would change the order of states, and an end that may move would part them.
+        No result may need anything else of them. Where windows count events, an end that may move would part those that are
+        next to one another.
         """
-        if not self.assigner.has_chains or self.sensitive:
+        if not self.assigner.has_chains or self.sensitive or (self.assigner.counts_events and self.waits_for_members):
             return False
-        if self.assigner.counts_events:
-            return not (self.reductions or self._depends_on_order or self.waits_for_members)
         return self.reads_values or not self.reductions
 
     @property

@@ -92,8 +92,10 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         if not self._condenses:
             return outdated
         is_settled = ~is_outdated & (ints(events, RE if self.ends_move else LE) < clock.c)
-        alike = self.evaluator.alike(events, ints(events, GROUP_NUMBER))
-        is_settled &= np.bincount(alike, is_settled)[alike] > 1
+        if not self.evaluator.assigner.counts_events:
+            # where windows count events, those that stay by themselves say where others are
+            alike = self.evaluator.alike(events, ints(events, GROUP_NUMBER))
+            is_settled &= np.bincount(alike, is_settled)[alike] > 1
         settled = events.filter(pa.array(is_settled))
         number = self.evaluator.chains(settled, rows, clock.c)
         is_replaced = np.bincount(number)[number] > 1
