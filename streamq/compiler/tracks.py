@@ -1,7 +1,7 @@
 """Tracks of a program: which results run together because they have one level of consistency, and which numbers tracks have.
 
 Only an answer that depends on the level needs a track of its own. A result with final rows waits for the CTI at any level that
-remembers as much, so it goes with a result of another level that does.
+remembers as much. So it goes with results of another level that does, if they hold no rows back or have operators in common.
 
 The number of a track is a part of the names of its operators' states, so it must not depend on the order of results, nor change
 with a level. A run that goes on from a checkpoint therefore leaves each result on its track, at whatever level. Where results of
@@ -10,15 +10,17 @@ one track have different levels now, one level stays there, and the others get n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamq.choices import OutputForm
 from streamq.compiler.on_track import OnTrack
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results, without_policies
+from streamq.operators.operator import PassThrough
 from streamq.operators.source import Source
 from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.step import Step
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
 from streamq.policies import Level, show_level
@@ -79,7 +81,7 @@ class Tracks:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A result that needs a track: its level, form of output and query."""
+    """A result that needs a track: its level, form of output and query; ``operators``: the digests of what may keep state."""
 
     number: int
     level: Level
@@ -87,6 +89,7 @@ class _Wanted:
     ctis: bool
     query: str
     shown: str
+    operators: frozenset[str]
 
     @property
     def is_final(self) -> bool:
@@ -95,6 +98,15 @@ class _Wanted:
     def fits(self, level: Level) -> bool:
         """Return True if a track of some level gives the result's answer."""
         return level == self.level or (self.is_final and level.remember == self.level.remember)
+
+    def choose(self, levels: Collection[Level], others: Sequence[_Wanted]) -> Level | None:
+        """Return the level of a track that the result goes to, of those there are; None if it needs one of its own.
+
+        ``others``: the results on these tracks.
+        """
+        as_final = [Level(0, self.level.remember)] * self.is_final
+        common = [one.level for one in others if not one.operators.isdisjoint(self.operators) and self.fits(one.level)]
+        return next((level for level in (self.level, *as_final, *common) if level in levels), None)
 
     def is_same(self, stored: ResultState, *, at_level: bool, in_form: bool) -> bool:
         """Return True if a result of a checkpoint has the same query and, if asked, the same level and form."""
@@ -110,8 +122,10 @@ def choose_tracks(plan: Results, options: Options) -> Tracks:
     queries = tuple(result.digest for result in bare.inputs)
     levels = [options.level_of(number) for number in range(len(plan.inputs))]
     wanted = [
-        _Wanted(number, level, egress.output, egress.ctis, query, show_level(level, axis))
-        for number, (level, egress, query) in enumerate(zip(levels, options.egresses, queries, strict=True))
+        _Wanted(number, level, egress.output, egress.ctis, query, show_level(level, axis), _operators(result))
+        for number, (level, egress, query, result) in enumerate(
+            zip(levels, options.egresses, queries, bare.inputs, strict=True)
+        )
     ]
     before = _same_results(wanted, stored)
     numbers: dict[int, int] = {}
@@ -129,27 +143,29 @@ def choose_tracks(plan: Results, options: Options) -> Tracks:
             if origin is not None and place != origin:
                 origins[place] = origin
         for one in results:
-            there = [place for place in places if one.fits(own[place])]
-            numbers[one.number] = min(there, key=lambda place: own[place] != one.level)
+            chosen = one.choose(levels, results)
+            fitting = [place for place in places if one.fits(own[place])]
+            numbers[one.number] = min(fitting, key=lambda place: own[place] != chosen)
 
     if not stored:
-        add(wanted, _levels(wanted, options.level), None, None)
+        add(wanted, _levels(wanted, options.level, wanted), None, None)
     for track in sorted({one.track for one in before.values()}):
         together = [one for one in wanted if one.number in before and before[one.number].track == track]
-        add(together, _levels(together, _level_of_track(track, stored, together)), track, track)
+        # here a final result stays where it is if it can
+        add(together, _levels(together, _level_of_track(track, stored, together), ()), track, track)
     # results that begin, or that continue one of another query
     rest = [one for one in wanted if one.number not in numbers]
     continued = {id(one) for one in before.values()}
     for one in sorted(rest, key=lambda one: one.is_final):
-        there = [n for n, level in own.items() if one.fits(level)]
-        if there:
-            numbers[one.number] = min(there, key=lambda n: own[n] != one.level)
+        level = one.choose(own.values(), [other for other in wanted if other.number in numbers])
+        if level is not None:
+            numbers[one.number] = next(n for n, there in own.items() if there == level)
             continue
         ended = [s for s in stored if id(s) not in continued]
         free = [s for s in ended if s.track not in own]
         origin = min(free or ended, key=lambda s: s.level != one.shown, default=None)
         first = origin.track if free and origin is not None else None
-        add([one], _levels([one], None), first, None if origin is None else origin.track)
+        add([one], _levels([one], None, ()), first, None if origin is None else origin.track)
     origins |= {new: old for new, old in options.placement.origins.items() if new in own and new not in origins}
     chosen = tuple(numbers[one.number] for one in wanted)
     by_number = {n: Track(own[n], _sources(n, chosen, bare, policies)) for n in sorted(own)}
@@ -175,15 +191,21 @@ def _sources(track: int, numbers: Sequence[int], plan: Results, policies: Mappin
     return frozenset(map(source_relation, read))
 
 
-def _levels(results: Sequence[_Wanted], first: Level | None) -> list[Level]:
+def _operators(plan: Node) -> frozenset[str]:
+    """Return the digests of a plan's nodes that may keep state."""
+    return frozenset(node.digest for node in nodes(plan) if not isinstance(node, Source | Step | PassThrough))
+
+
+def _levels(results: Sequence[_Wanted], first: Level | None, choosing: Sequence[_Wanted]) -> list[Level]:
     """Return the levels of the tracks that some results need: ``first``, if one of them has it, then in their order.
 
-    Final results alone need none that blocks.
+    Final results alone need none that blocks, nor do those of ``choosing`` that have no operator in common with others.
     """
     levels = list(dict.fromkeys(one.level for one in results if not one.is_final))
     levels.sort(key=lambda level: level != first)
     for one in results:
-        if not any(one.fits(level) for level in levels):
+        can_stay = one.choose(levels, results) is not None if one in choosing else any(map(one.fits, levels))
+        if not can_stay:
             levels.append(Level(0, one.level.remember))
     return levels
 

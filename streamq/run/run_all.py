@@ -63,12 +63,12 @@ def run_all(
     Sources, and all other common parts of the queries, are read, computed and kept once, as ``run.explain()`` shows. Each result
     is what it would be if only those of its level of consistency ran; ``consistency`` is that of results without one of their
     own. Results of different levels share the sources; an operator that both need runs, and keeps state, for each level. Final
-    rows depend on a level only if it forgets, so they go with any other level that does not. A late row is counted, and written
-    into ``late_sink``, once for each level at which it is late: for one level under the name of its source, for others under
-    ``source at level``, as ``trips at weak(10 minutes)``. The other arguments are those of :meth:`Stream.run`; all queries share
-    one checkpoint. A sink that is a folder holds folders ``streamq_batch=N``, each written once; a run that was interrupted
-    writes its last micro-batch again. The counts of the run are sums over the results. Raises PlanError for queries on different
-    time axes, for two sources with one name and different tables, and where :meth:`Stream.run` does.
+    rows depend on a level only if it forgets, so these share operators with another level that does not. A late row is counted,
+    and written into ``late_sink``, once for each level at which it is late: for one level under the name of its source, for
+    others under ``source at level``, as ``trips at weak(10 minutes)``. The other arguments are those of :meth:`Stream.run`; all
+    queries share one checkpoint. A sink that is a folder holds folders ``streamq_batch=N``, each written once; a run that was
+    interrupted writes its last micro-batch again. The counts of the run are sums over the results. Raises PlanError for queries
+    on different time axes, for two sources with one name and different tables, and where :meth:`Stream.run` does.
 
     ::
 

@@ -73,6 +73,10 @@ def test_final_results_need_a_track_only_if_their_level_forgets() -> None:
     assert (both.numbers, levels(both)) == ((0, 0, 1), [MIDDLE, WEAK])
     beside = tracks_of([asked(COUNTS, "strong"), asked(SUMS, output="final")])
     assert (beside.numbers, levels(beside)) == ((0, 0), [STRONG])
+    # without an operator in common, what the others hold back would only cost
+    apart = tracks_of([asked(CARS.to_signal("k"), "strong"), asked(SUMS, output="final")])
+    assert (apart.numbers, levels(apart)) == ((0, 1), [STRONG, MIDDLE])
+    assert tracks_of([asked(CARS.to_signal("k")), asked(SUMS, "strong", output="final")]).numbers == (0, 0)
     nearest = tracks_of([asked(COUNTS), asked(SUMS, "strong"), asked(SUMS, "strong", "final")])
     assert nearest.numbers == (0, 1, 1)
     blocked = tracks_of([asked(COUNTS, sq.level(5, 10), "final"), asked(SUMS, sq.weak(10))])

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import streamq as sq
 from streamq.choices import OutputForm
@@ -22,7 +24,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results, rewritten
 from streamq.compiler.stages import compile_stages
-from streamq.errors import CheckpointError
+from streamq.errors import CheckpointError, StreamqError
 from streamq.operators import Source
 from streamq.plan.node import nodes, number_sources
 from streamq.policies import MIDDLE, Level
@@ -31,8 +33,10 @@ from streamq.run.fitting import compile_to_fit
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.state_fit import fit_to_state
 from streamq.runtime.track import off_track, on_track
+from streamq.testing.case import Case
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
+from streamq.testing.generate import cases
 from tests.algebra import AGGREGATES, QUERIES, SIZES, intervals
 from tests.mutation.mutant import Edit, Mutant
 
@@ -65,13 +69,15 @@ def run_of(asked: Sequence[Asked], tables: Mapping[str, pa.Table], level: Level 
     return LocalRun(program, static=tables, identity=identity_of(program))
 
 
-def sent(run: LocalRun, batches: Sequence[Mapping[str, pa.Table]], restarts: bool = True) -> Sent:
+def sent(
+    run: LocalRun, batches: Sequence[Mapping[str, pa.Table]], restarts: bool = True, until: int | None = None
+) -> Sent:
     deltas = []
     for rows in batches:
         run.batch(rows)
         deltas.append(run.deltas)
         run = run.restart() if restarts else run
-    run.finish()
+    run.finish(until)
     deltas.append(run.deltas)
     late: Counter[str] = Counter()
     for totals in run.totals.values():
@@ -162,6 +168,50 @@ def test_each_result_is_what_its_level_gives_alone(seed: int) -> None:
         if read == track.sources and is_judged_alike:
             alone = sent(own, batches, restarts=False)
             assert_same_history(history, net([deltas[0] for deltas in alone.deltas]))
+
+
+def late_items(sent: Sent) -> int:
+    return sum(count for key, count in sent.late.items() if key.endswith(("|dropped", "|adjusted")))
+
+
+@pytest.mark.slow
+@given(
+    case=st.one_of(cases(), cases(kinds=("edges", "physical", "physical_ids", "intervals_ids"), most_sources=2)),
+    forms=st.lists(st.sampled_from(FORMS), min_size=3, max_size=3),
+    levels=st.lists(st.sampled_from(LEVELS), min_size=3, max_size=3),
+    restarts=st.booleans(),
+)
+def test_any_query_at_several_levels_is_what_each_gives_alone(
+    case: Case, forms: list[Egress], levels: list[Level], restarts: bool
+) -> None:
+    """Over sources of every kind."""
+    query = case.query
+    asked = [Asked(query, form, level) for form, level in zip(forms, levels, strict=True)]
+    run = run_of(asked, case.static)
+    tracks = run.program.tracks
+
+    def batches_of(run: LocalRun) -> Sent | str:
+        try:
+            return sent(run, case.batches, restarts, case.until)
+        except StreamqError as error:
+            return type(error).__name__
+
+    together = batches_of(run)
+    of_level = {
+        number: batches_of(run_of([asked[at] for at, own in enumerate(tracks.numbers) if own == number], case.static))
+        for number in tracks.by_number
+    }
+    if isinstance(together, str):
+        assert together in of_level.values()
+        return
+    for number, alone in of_level.items():
+        assert not isinstance(alone, str)
+        mine = [at for at, own in enumerate(tracks.numbers) if own == number]
+        for place, at in enumerate(mine):
+            for both in zip(together.deltas, alone.deltas, strict=True):
+                assert bag(both[0][at]) == bag(both[1][place])
+            assert together.ctis.get(at) == alone.ctis.get(place)
+    assert late_items(together) == sum(late_items(alone) for alone in of_level.values() if isinstance(alone, Sent))
 
 
 def go_on(run: LocalRun, asked: Sequence[Asked], level: Level) -> LocalRun:
