@@ -71,7 +71,8 @@ def _form_of_members(kernel: WindowAggregateKernel) -> str:
         return "values, each with the number of its events, and partial results"
     if kernel.may_have_blocks:
         above = f"{kernel.sizes.blocks_above:,}"
-        return f"partial results of hops and, in a bucket with more than {above} rows of them, of blocks of 8, 64, ... hops"
+        form = "partial results of hops" if kernel.merges else "sums with weights of hops"
+        return f"{form} and, in a bucket with more than {above} rows of them, of blocks of 8, 64, ... hops"
     return "partial results" if kernel.merges else "values with weights"
 
 

@@ -9,8 +9,8 @@ from streamq.grid import Grid
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
-from streamq.plan.partial import Partial
-from streamq.plan.passes import columns
+from streamq.plan.partial import Partial, are_exact
+from streamq.plan.passes import columns, reads_end
 from streamq.plan.reduction import Reduction
 from streamq.plan.schema import POINT, Field
 from streamq.runtime.arrow_types import arrow_type
@@ -63,6 +63,15 @@ class GridAggregation:
     shown: tuple[ShownWindows, ...] = ()
     columns: tuple[Field, ...] = ()
 
+    @property
+    def may_have_blocks(self) -> bool:
+        """True if a stream merges many partial results into blocks of hops: see :attr:`WindowAggregateKernel.may_have_blocks`."""
+        retracts = self.input.traits.retracts
+        merge = (self.merges and not retracts) or are_exact(self.partials)
+        are_partial = self.ranking is None and not self.reductions
+        reads_moving = retracts and any(reads_end(expr) for _, expr in self.arguments)
+        return merge and are_partial and not reads_moving and bool(block_sizes(self.window.basic_grid()))
+
     def expected_rows(self, rows: float | None, expected: Expected) -> float | None:
         """Return the windows a tick with members, at most, over ``rows`` a tick of events or partial results; None if unknown."""
         groups = expected.groups(self.input, self.keys)
@@ -86,18 +95,23 @@ class GridAggregation:
         if rows is None or longest is None:
             return None
         every = rows * (grid.size + grid.hop + longest + lag)
-        if not are_points or self.input.traits.retracts:
-            return every, 2 * every
-        if self.reductions or self.ranking:
+        is_insert_only = are_points and not self.input.traits.retracts
+        if is_insert_only and (self.reductions or self.ranking):
             values = self._values(expected)
             span = grid.size + grid.hop + lag
             return every if values is None else min(every, basic_windows(rows, values, grid) * span), 2 * every
         groups = expected.groups(self.input, self.keys)
-        spans = [replace(grid, hop=grid.hop << logarithm) for logarithm in (0, *block_sizes(grid))]
-        most = sum(rows * (span.size + span.hop + lag) for span in spans)
-        if groups is None:
-            return most, most
-        return sum(basic_windows(rows, groups, span) * (span.size + span.hop + lag) for span in spans), most
+        sizes = (0, *block_sizes(grid)) if self.may_have_blocks else (0,)
+        spans = [replace(grid, hop=grid.hop << logarithm) for logarithm in sizes]
+        each = [(span.size + span.hop + lag) * rows for span in spans]
+        usual = [
+            (span.size + span.hop + lag) * (rows if groups is None else basic_windows(rows, groups, span))
+            for span in spans
+        ]
+        if is_insert_only:
+            return sum(usual), sum(each)
+        # with blocks, a range is one of a basic window and up to two others
+        return every + sum(usual[1:]), (3 if len(spans) > 1 else 2) * every + sum(each[1:])
 
     def partials_an_event(self, rates: ExpectedRates) -> float | None:
         """Return the rows sent by that of events, at most, in micro-batches of a hop or longer; None if it is not known."""

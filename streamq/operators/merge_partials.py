@@ -23,7 +23,6 @@ from streamq.plan.node import Traits, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.partial import SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
-from streamq.runtime.basic_window_blocks import block_sizes
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
@@ -50,7 +49,8 @@ class MergePartials(Operator):
     Opens: parts, the partial results in a window that is due, and those of its group in one that is corrected (all of them in
         each micro-batch where a value reads an end that may still move)
     Cost: one by one: a merge of the partial results in a window that is reported, over long ranges of log2 of them; in blocks: a
-        merge of O(log n) blocks of the n hops of a window that is reported, of a bucket with few rows one by one
+        merge of O(log n) blocks of the n hops of a window that is reported and of what began before it, of a bucket with few
+        rows one by one
     """
 
     input: PartialAggregate
@@ -63,10 +63,8 @@ class MergePartials(Operator):
 
     @property
     def case(self) -> tuple[str, ...]:
-        """The way in which a stream merges partial results: in blocks of hops those of many points that are not taken back."""
-        part = self.input
-        is_insert_only = part.input.schema.shape == POINT and not part.input.traits.retracts
-        return ("in blocks" if is_insert_only and block_sizes(part.window.basic_grid()) else "one by one",)
+        """The way in which a stream merges partial results: in blocks of hops those that merge for good, or can be subtracted."""
+        return ("in blocks" if self.grid_windows().may_have_blocks else "one by one",)
 
     def _schema(self) -> Schema:
         """Return the columns of the partial results without their ranges of windows, with the stamp's lifetimes."""

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
 from streamq.operators.batch_form import BatchChoice, BatchForm
-from streamq.plan.partial import Algebra, SparkPartial, WindowFrame
+from streamq.plan.partial import Algebra, SparkPartial, WindowFrame, are_exact
 from streamq.runtime.merging_sql import CountAlgebra, SubtractableAlgebra
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def merge_partials(
     """
     if form not in FORMS:
         raise ValueError(f"merge_partials: no form {form!r} for partials; there are {', '.join(FORMS)}")
-    if form == BatchForm.DIFFERENCE and not all(partial.exact for partial in partials):
+    if form == BatchForm.DIFFERENCE and not are_exact(partials):
         inexact = ", ".join(partial.name for partial in partials if not partial.exact)
         raise ValueError(f"merge_partials: difference needs exact aggregates; {inexact} cannot be subtracted")
     layout = _Layout.from_frame(df, keys, partials)

@@ -186,6 +186,11 @@ def spark_partials(partials: Iterable[Partial]) -> list[SparkPartial] | None:
     return in_spark if len(in_spark) == len(all_of_them) else None
 
 
+def are_exact(partials: Iterable[Partial]) -> bool:
+    """Return True if all of them can be subtracted again."""
+    return all(partial.exact for partial in partials)
+
+
 class SummablePartial(SparkPartial):
     """A sum, which can be subtracted again if it is exact."""
 

@@ -3,6 +3,10 @@
 A window of n hops consists of n basic windows. Those that are over are merged once for each block; from then on a slide merges a
 few blocks of each size and the basic windows at both ends that fill none, some 7 log8 n rows a group, and not n.
 
+Blocks are over the basic windows in which events start. An event that lasts longer is also in windows that begin after it. A
+slide reads it where it is held; of an event that lasts for more than a few hops these later windows are held apart, as nodes of
+2^k windows where that takes no more room: a slide merges those that contain its window, log2 of the longest lifetime.
+
 Small bins and many blocks cost time of their own, which few rows do not repay. So a state has blocks only while it holds many
 rows, and changes between the two arrangements as a whole; either is complete by itself.
 """
@@ -22,7 +26,8 @@ from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.grid_baskets import PARTIALS, PartialsBasket
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import HI, LO
-from streamq.runtime.range_partials import merge_partial_rows
+from streamq.runtime.range_partials import dyadic_nodes
+from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY
 
 BLOCKS = "blocks"
@@ -38,6 +43,13 @@ So a change, which moves all rows, comes only after most of them have come or go
 """
 
 
+_WIDEST = 62
+"""The logarithm of the width of the widest bin."""
+
+MOST_NODES = 1.25
+"""Ranges are cut into nodes if these are at most so many times as many rows: of few events that last long they would be more."""
+
+
 def block_sizes(grid: Grid, rank: int = RANK) -> range:
     """Return the sizes of blocks, as logarithms of the numbers of their basic windows: up to half a window of the grid.
 
@@ -50,9 +62,10 @@ def block_sizes(grid: Grid, rank: int = RANK) -> range:
 class BlocksBasket:
     """The partial results ``held``, and the blocks over them while state has more than ``above`` of their rows.
 
-    There are none at all if ``rank`` is None. With blocks, a bin of ``held`` has ``2**rank`` basic windows, as many as a block of
-    the least size. A block is a row for each group, with the columns of ``held``. Its HI is its first basic window, which is also
-    the number of the last window that contains the whole block.
+    There are none at all if ``rank`` is None. With blocks, rows of ``held`` are in bins by the basic windows in which events
+    start, ``2**rank`` a bin, as many as a block of the least size; the later windows of long lifetimes are in bins of other
+    widths. A block is a row for each group, with the columns of ``held``. Its HI is its first basic window, which is also the
+    number of the last window that contains the whole block.
     """
 
     held: PartialsBasket
@@ -77,7 +90,7 @@ class BlocksBasket:
         ``first`` and ``last``: those with which the first and the last window begin; ``end``: the one behind the first window.
         """
         usable = _Usable(state.values.get(BLOCKS, {}), last, end)
-        replaced = [bin for bin in self.held.bins(state) if usable.covers(bin_starts(bin)[0], self.sizes)]
+        replaced = {bin for bin, start in self._basic(state) if usable.covers(start, self.sizes)}
         tables = [self.held.read(state, first, last, without=replaced)]
         for bin, start, size in self._blocks(state):
             larger = [s for s in self.sizes if s > size]
@@ -88,10 +101,14 @@ class BlocksBasket:
 
     def add(self, state: KernelBaskets, new: pa.Table) -> None:
         """Add partial results, also to blocks that have been merged before they came."""
-        self._hold(state, new)
-        merged = state.values.get(BLOCKS, {})
+        if BLOCKS not in state.values:
+            self.held.add(state, new)
+            return
+        new = self._hold(state, new)
+        merged = state.values[BLOCKS]
+        start = self._starts(new)
         for size in self.sizes:
-            is_late = ints(new, HI) >> size < merged.get(str(size), MINUS_INFINITY)
+            is_late = start >> size < merged.get(str(size), MINUS_INFINITY)
             if is_late.any():
                 self._append(state, new.filter(pa.array(is_late)), size)
 
@@ -133,16 +150,70 @@ class BlocksBasket:
         self.forget(state, INFINITY)
         state.values.pop(BLOCKS, None)
 
-    def _hold(self, state: KernelBaskets, rows: pa.Table) -> None:
-        """Add rows to the basic windows, in bins of blocks' size if state has blocks."""
-        self.held.add(state, rows, self.rank if BLOCKS in state.values else None)
+    def _hold(self, state: KernelBaskets, rows: pa.Table) -> pa.Table:
+        """Add rows as they are with blocks; return those by the starts of events, of whose windows the last may be cut off."""
+        assert self.rank is not None
+        starting, later = self._cut(rows)
+        self.held.add(state, starting, (self._starts(starting), np.full(starting.num_rows, self.rank)))
+        if later is not None:
+            self.held.add(state, later, (ints(later, HI), self._widths(later)))
+        return starting
+
+    def _starts(self, rows: pa.Table) -> Ints:
+        """Return the basic windows in which events start, of ranges that are not shorter than a window, or before the axis."""
+        high = ints(rows, HI)
+        return high if self.held.low_is_known else np.minimum(saturating(ints(rows, LO), self.held.grid.n - 1), high)
+
+    def _cut(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """Return ranges from the first window on, and of long lifetimes, cut off from these, those that begin after the start.
+
+        None if there are none of the latter. A range of fewer windows than a point has is among them, and so is one without an
+        end.
+        """
+        assert self.rank is not None
+        if self.held.low_is_known:
+            return rows, None
+        low, high, start = ints(rows, LO), ints(rows, HI), self._starts(rows)
+        has_start = (low <= saturating(high, 1 - self.held.grid.n)) & (high < INFINITY)
+        is_short = has_start & (high - start < 1 << self.rank)
+        starting = with_column(rows, HI, np.where(is_short, high, start)).filter(pa.array(has_start))
+        later = with_column(rows, LO, np.where(has_start, start + 1, low)).filter(pa.array(~is_short))
+        return (self.held.merged(starting), self._nodes(later)) if later.num_rows else (starting, None)
+
+    def _nodes(self, ranges: pa.Table) -> pa.Table:
+        """Return ranges of windows cut into nodes, unless these are too many."""
+        ranges = self.held.merged(ranges)
+        is_endless = ints(ranges, HI) == INFINITY
+        ending = ranges.filter(pa.array(~is_endless))
+        row, rank, node = dyadic_nodes(ints(ending, LO), ints(ending, HI))
+        nodes = with_column(ending.take(pa.array(row)), LO, node << rank)
+        nodes = self.held.merged(with_column(nodes, HI, ((node + 1) << rank) - 1))
+        if nodes.num_rows > MOST_NODES * ending.num_rows:
+            return ranges
+        return concat([nodes, ranges.filter(pa.array(is_endless)).select(nodes.column_names)])
+
+    def _widths(self, ranges: pa.Table) -> Ints:
+        """Return the widths of the bins of ranges of windows, as logarithms: at most their length, none that of starts."""
+        assert self.rank is not None
+        length = ints(ranges, HI).astype(np.float64) - ints(ranges, LO).astype(np.float64) + 1
+        widths = np.clip(np.floor(np.log2(length)).astype(np.int64), self.rank - 1, _WIDEST)
+        return widths + (widths == self.rank)
 
     def _rearrange(self, state: KernelBaskets) -> None:
         """Move the rows of basic windows into bins as they are with blocks, or without."""
         rows = self.held.read(state, MINUS_INFINITY, INFINITY)
         self.held.forget(state, INFINITY)
-        if rows is not None:
-            self._hold(state, self.held.merged(rows))
+        if rows is not None and BLOCKS in state.values:
+            self._hold(state, rows)
+        elif rows is not None:
+            self.held.add(state, self.held.merged(rows))
+
+    def _basic(self, state: KernelBaskets) -> Iterator[tuple[str, int]]:
+        """Yield the bins by starts while there are blocks, with the first basic window of each."""
+        for bin in self.held.bins(state):
+            start, end = bin_starts(bin)
+            if self.rank is not None and end - start == 1 << self.rank:
+                yield bin, start
 
     def _blocks(self, state: KernelBaskets) -> Iterator[tuple[str, int, int]]:
         """Yield the bin of each block that has rows, its first basic window and its size."""
@@ -153,15 +224,15 @@ class BlocksBasket:
     def _parts(self, state: KernelBaskets, size: int, first: int, end: int) -> pa.Table | None:
         """Return the results that blocks of a size merge, of the basic windows ``first`` up to ``end``; None without any."""
         if size == self.sizes[0]:
-            bins = [bin for bin in self.held.bins(state) if not first <= bin_starts(bin)[0] < end]
-            return self.held.read(state, MINUS_INFINITY, INFINITY, without=bins)
+            bins = [bin for bin, start in self._basic(state) if first <= start < end]
+            return self.held.read_bins(state, bins)
         below = [b for b in self._blocks(state) if b[2] == size - self.sizes.step and first <= b[1] < end]
         tables = [table for bin, _, part in below if (table := self._read(state, bin, part)) is not None]
         return concat(tables) if tables else None
 
     def _append(self, state: KernelBaskets, parts: pa.Table, size: int) -> None:
         """Merge results into the blocks of a size that contain them."""
-        rows = self._merged(with_column(parts, HI, ints(parts, HI) >> size << size).drop_columns([LO]))
+        rows = self._merged(with_column(parts, HI, self._starts(parts) >> size << size).drop_columns([LO]))
         first = ints(rows, HI)
         for bin, is_in_it in in_bins(first, np.full(len(first), size)):
             state.append(BLOCKS, bin, rows.filter(pa.array(is_in_it)))
@@ -175,7 +246,7 @@ class BlocksBasket:
 
     def _merged(self, rows: pa.Table) -> pa.Table:
         """Return rows of blocks with one row for each group and block."""
-        return merge_partial_rows(rows, [*self.held.keys, HI], self.held.partials)
+        return self.held.merged(rows, (HI,))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import DataType, DecimalType, LongType
@@ -155,7 +154,7 @@ class PartialSum(SummablePartial):
             return table
         values = alive_rows(table, self.name)
         table = with_column(table, self.many, pc.if_else(pc.is_valid(values), table.column(COUNT), 0))
-        single = DoubleSums.of(np.arange(len(values)), pc.fill_null(values, 0.0).to_numpy(), len(values))
+        single = DoubleSums.of(None, pc.fill_null(values, 0.0).to_numpy(), len(values))
         return with_columns(table, self.sums.of_sums(single.times(ints(table, self.many))))
 
     @property

@@ -100,13 +100,13 @@ class ExactNumbers:
 
 
 class Accumulator:
-    """Adds values up, each to the sum of its number: 0 to ``count`` - 1."""
+    """Adds values up, each to the sum of its number: 0 to ``count`` - 1. Instead of numbers None: each is a sum by itself."""
 
     def __init__(self, count: int):
         self.count = count
         self.totals: dict[int, Ints] = {}
 
-    def add(self, number: Ints, values: Floats, place: int = 0) -> None:
+    def add(self, number: Ints | None, values: Floats, place: int = 0) -> None:
         """Add finite doubles times ``2 ** (WORD * place)``."""
         at = (math.frexp(float(np.abs(values).max(initial=0.0)))[1] - 1) // WORD
         while values.any():
@@ -128,7 +128,7 @@ class Accumulator:
             of = number[is_here]
             self.add(np.concatenate([of, of]), np.concatenate([product, rest]), place)
 
-    def add_packed(self, number: Ints, numbers: Any) -> None:
+    def add_packed(self, number: Ints | None, numbers: Any) -> None:
         """Add exact numbers, which :meth:`ExactNumbers.packed` wrote."""
         ends, body = _buffers(numbers)
         lengths = np.diff(ends) // 4
@@ -144,7 +144,7 @@ class Accumulator:
         places = body[starts].view(np.int32)[of] + within
         least = int(places.min())
         height = int(places.max()) - least + 1
-        into = (places - least) * self.count + number[some][of]
+        into = (places - least) * self.count + (some if number is None else number[some])[of]
         for at, totals in enumerate(_totals(into, words, height * self.count).reshape(height, self.count)):
             self._add_words(least + at, totals)
 
@@ -176,8 +176,10 @@ def _bounds(words: Ints) -> tuple[Ints, Ints]:
     return np.where(words.any(axis=0), np.argmax(words != 0, axis=0), highest), highest
 
 
-def _totals(number: Ints, words: Any, count: int) -> Ints:
-    """Return the sum of the words of each number, which are below ``2 ** WORD``."""
+def _totals(number: Ints | None, words: Any, count: int) -> Ints:
+    """Return the sum of the words of each number, which are below ``2 ** WORD``; None: each word."""
+    if number is None:
+        return np.asarray(words, np.int64)
     totals = np.zeros(count, np.int64)
     for i in range(0, len(number), CHUNK):
         totals += np.bincount(number[i : i + CHUNK], words[i : i + CHUNK], count).astype(np.int64)

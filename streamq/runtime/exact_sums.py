@@ -27,8 +27,8 @@ class DoubleSums:
     beyond: Floats | None
 
     @classmethod
-    def of(cls, number: Ints, values: Floats, count: int, exact: Any = None) -> DoubleSums:
-        """Return the sums of the rows of each number, 0 to ``count`` - 1.
+    def of(cls, number: Ints | None, values: Floats, count: int, exact: Any = None) -> DoubleSums:
+        """Return the sums of the rows of each number, 0 to ``count`` - 1; None: of each row by itself.
 
         ``exact`` has bytes, which :meth:`columns` returned, where a value is not the row's sum itself; None: nowhere.
         """
@@ -39,7 +39,8 @@ class DoubleSums:
         is_finite = np.isfinite(values)
         beyond: Floats | None = None
         if not is_finite.all():
-            beyond = np.bincount(number[~is_finite], values[~is_finite], count).astype(np.float64)
+            place = np.flatnonzero(~is_finite) if number is None else number[~is_finite]
+            beyond = np.bincount(place, values[~is_finite], count).astype(np.float64)
             values = np.where(is_finite, values, 0.0)
         total.add(number, values)
         return cls(total.sums(), beyond)
@@ -96,7 +97,7 @@ class SumColumns:
 
     def read(self, table: pa.Table) -> DoubleSums:
         """Return the sums of each row."""
-        return DoubleSums.of(np.arange(table.num_rows), self.rounded(table), table.num_rows, table.column(self.exact))
+        return DoubleSums.of(None, self.rounded(table), table.num_rows, table.column(self.exact))
 
     def rounded(self, table: pa.Table) -> Floats:
         """Return the sums as doubles."""

@@ -5,7 +5,7 @@ Large bins are split by group, so that what corrects a few groups reads these (:
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +26,7 @@ from streamq.runtime.open_windows import HI, LO, BinSpans
 from streamq.runtime.parts import PartedBins
 from streamq.runtime.range_partials import INDEX, merge_partial_rows, net_partial_rows
 from streamq.runtime.touched_windows import TouchedWindows
+from streamq.runtime.values import Ints
 from streamq.time import INFINITY
 
 PARTIALS, REPORTED = "partials", "reported"
@@ -53,17 +54,20 @@ class PartialsBasket:
     sizes: BinSizes
     values: tuple[str, ...]
 
-    def merged(self, table: pa.Table) -> pa.Table:
-        """Merge rows of one key and range; if they may be retracted, only rows of equal values, dropping those that cancel."""
-        by = [*self.keys, LO, HI, *((LE, RE) if self.reads_end else ()), *self.values]
+    def merged(self, table: pa.Table, windows: Sequence[str] = (LO, HI)) -> pa.Table:
+        """Merge rows of one key and range; if they may be retracted, only rows of equal values, dropping those that cancel.
+
+        ``windows``: the columns that a range goes by.
+        """
+        by = [*self.keys, *windows, *((LE, RE) if self.reads_end else ()), *self.values]
         by += [HASH] if HASH in table.column_names else []
         return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 
-    def add(self, state: KernelBaskets, new: pa.Table, bin_rank: int | None = None) -> None:
+    def add(self, state: KernelBaskets, new: pa.Table, places: tuple[Ints, Ints] | None = None) -> None:
         """Put partial results into bins by their last windows, those of endless lifetimes into a bin of their own.
 
-        A bin has ``2**bin_rank`` last windows; None: about half as many as its ranges are long. The least and the greatest window
-        of each bin are recorded in the state's values.
+        The bin of a row spans about half as many windows as its range. ``places``: other numbers of windows to go by, and the
+        widths of the bins as logarithms. The least and the greatest window of each bin are recorded in the state's values.
         """
         bins, spans = self._bins(state), BinSpans(state.values)
         low, high = ints(new, LO), ints(new, HI)
@@ -72,14 +76,13 @@ class PartialsBasket:
             bins.append(ENDLESS, self._packed(new.filter(pa.array(endless))))
             spans.add(ENDLESS, low[endless], high[endless])
             new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
+            places = None if places is None else (places[0][~endless], places[1][~endless])
         if not len(high):
             return
-        if bin_rank is not None:
-            widths = np.full(len(high), bin_rank)
-        else:
+        if places is None:
             # bins about half as wide as their ranges: few to read, and dropped soon after they are needed
-            widths = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
-        for bin, is_in_it in in_bins(high, widths):
+            places = high, np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
+        for bin, is_in_it in in_bins(*places):
             bins.append(bin, self._packed(new.filter(pa.array(is_in_it))))
             spans.add(bin, low[is_in_it], high[is_in_it])
 
@@ -94,7 +97,7 @@ class PartialsBasket:
         last: int,
         touched: TouchedWindows | None = None,
         *,
-        without: Container[str] = (),
+        without: Container[str] = frozenset(),
     ) -> pa.Table | None:
         """Return the partial results of the windows ``first..last``, and of touched ones those of their groups; None without any.
 
@@ -111,12 +114,19 @@ class PartialsBasket:
                 tables.append(bins.read(bin))
             elif touched is not None and touched.are_among(low, high):
                 tables.append(bins.read_touched(bin, partial(touched.hashes, low, high)))
-        some = [table for table in tables if table is not None]
-        if not some:
-            return None
-        held = self._unpacked(concat(some))
+        held = self._all_of(tables)
         # chunks may hold a member and its retraction: sum them up before rows are looked at one by one
-        return self.merged(held) if self.reads_end else held
+        return self.merged(held) if self.reads_end and held is not None else held
+
+    def read_bins(self, state: KernelBaskets, names: Iterable[str]) -> pa.Table | None:
+        """Return the partial results of some bins; None if there are none."""
+        bins = self._bins(state)
+        return self._all_of([bins.read(name) for name in names])
+
+    def _all_of(self, tables: Iterable[pa.Table | None]) -> pa.Table | None:
+        """Return stored tables as one, with the first windows of its ranges; None if there are none."""
+        some = [table for table in tables if table is not None]
+        return self._unpacked(concat(some)) if some else None
 
     def read_endless(self, state: KernelBaskets) -> pa.Table | None:
         """Return the partial results of endless lifetimes; None if there are none."""
@@ -125,11 +135,11 @@ class PartialsBasket:
 
     def forget(self, state: KernelBaskets, least: int) -> None:
         """Drop the bins whose windows all lie before ``least``."""
-        bins = self._bins(state)
+        bins, spans = self._bins(state), BinSpans(state.values)
         for bin in bins:
-            if bin_starts(bin)[1] <= least:
+            if spans.of(bin)[1] < least or least == INFINITY:
                 bins.drop(bin)
-                BinSpans(state.values).forget(bin)
+                spans.forget(bin)
 
     def _bins(self, state: KernelBaskets) -> PartedBins:
         """The bins, which may be split by group."""

@@ -220,27 +220,39 @@ def _dyadic(
     Nodes are merged from the greatest rank down to single windows. Windows whose number of members is 0 are included.
     """
     base = int(low.min())
-    a, b = low - base, high - base + 1
-    of_ranks: list[list[pa.Table]] = []
-    rows = np.arange(len(a))
-    while len(rows):
-        at: list[pa.Table] = []
-        odd = (a & 1 == 1) & (a < b)
-        at.append(with_column(table.take(pa.array(rows[odd])), INDEX, a[odd]))
-        a = a + odd
-        odd = (b & 1 == 1) & (a < b)
-        b = b - odd
-        at.append(with_column(table.take(pa.array(rows[odd])), INDEX, b[odd]))
-        of_ranks.append(at)
-        a, b = a >> 1, b >> 1
-        going = a < b
-        a, b, rows = a[going], b[going], rows[going]
+    row, rank, node = dyadic_nodes(low - base, high - base)
     windows: pa.Table | None = None
-    for at in reversed(of_ranks):
+    for one in range(int(rank.max()), -1, -1):
+        is_one = rank == one
+        at = with_column(table.take(pa.array(row[is_one])), INDEX, node[is_one])
         if windows is not None:
             twice = windows.take(pa.array(np.repeat(np.arange(windows.num_rows), 2)))
             index = np.repeat(ints(windows, INDEX) * 2, 2) + np.tile([0, 1], windows.num_rows)
-            at = [*at, with_column(twice, INDEX, index).select(at[0].column_names)]
-        windows = _merged_rows(concat(at), by, partials)
+            at = concat([at, with_column(twice, INDEX, index).select(at.column_names)])
+        windows = _merged_rows(at, by, partials)
     assert windows is not None
     return with_column(windows, INDEX, ints(windows, INDEX) + base)
+
+
+def dyadic_nodes(low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
+    """Cut ranges ``low..high`` into nodes, the fewest that do not overlap: the range's place, and a node's rank and number.
+
+    Node i of a rank consists of the windows from ``i << rank`` up to ``(i + 1) << rank``.
+    """
+    parts: list[tuple[Ints, Ints, Ints]] = []
+    rows, a, b, rank = np.arange(len(low)), low, high + 1, 0
+    while len(rows):
+        odd = (a & 1 == 1) & (a < b)
+        parts.append((rows[odd], np.full(int(odd.sum()), rank), a[odd]))
+        a = a + odd
+        odd = (b & 1 == 1) & (a < b)
+        b = b - odd
+        parts.append((rows[odd], np.full(int(odd.sum()), rank), b[odd]))
+        a, b, rank = a >> 1, b >> 1, rank + 1
+        going = a < b
+        a, b, rows = a[going], b[going], rows[going]
+    nothing = np.zeros(0, np.int64)
+    row, ranks, node = (
+        (np.concatenate([nothing, *columns]) for columns in zip(*parts, strict=True)) if parts else [nothing] * 3
+    )
+    return row, ranks, node

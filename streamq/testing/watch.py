@@ -159,12 +159,15 @@ def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
 
 
 SMALLEST = BinSizes(
-    split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awake_upto=0, slot_parts=-2, block_rank=1, blocks_above=4
+    split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awake_upto=0, slot_parts=-2, block_rank=1, blocks_above=0
 )
 """Bins are split and rewritten whenever they can be, and settled events forgotten; all events sleep that may.
 
-There are blocks above so few rows that a short run gets them, and gives them up.
+There are blocks as soon as there are rows.
 """
+
+CHANGING = replace(SMALLEST, blocks_above=4)
+"""The same, but there are blocks above so few rows that a short run gets them, and gives them up."""
 
 
 def with_sizes(kernel: Kernel, sizes: BinSizes) -> Kernel:
@@ -184,7 +187,7 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
 
     def watch(hosted: HostedKernel) -> Kernel:
         """Return a kernel in its Crowded or Watched form, with the thresholds of its own merging at zero."""
-        kernel = with_sizes(hosted.kernel, SMALLEST)
+        kernel = with_sizes(hosted.kernel, CHANGING if held_to_ctis else SMALLEST)
         if isinstance(kernel, WindowAggregateKernel):
             kernel = replace(kernel, explode_rows=0)
         if not held_to_ctis:

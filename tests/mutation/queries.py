@@ -58,6 +58,8 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "hopping over points": lambda: totals(events(shape="points").group_by("k").hopping_window(5, 2)),
     "hopping over starts": lambda: totals(events().to_points().group_by("k").hopping_window(5, 2)),
     "hopping over many": lambda: totals(whole_numbers("points").group_by("k").hopping_window(16, 1)),
+    "hopping in blocks": lambda: totals(whole_numbers("points").group_by("k").hopping_window(4, 1)),
+    "hopping of lifetimes": lambda: totals(whole_numbers().group_by("k").hopping_window(8, 2)),
     "windows of two sizes": lambda: windows_of_two_sizes(whole_numbers("points").group_by("k")),
     "tumbling": lambda: (
         events().tumbling_window(4).select(n=sq.count("v"), mean=sq.avg("v"), least=sq.min("v"), most=sq.max("v"))

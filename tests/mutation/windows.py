@@ -330,6 +330,18 @@ MUTANTS = (
         edits=(Edit(BLOCKS, "self.first <= (cell", "self.first <= 1 + (cell"),),
     ),
     Mutant(
+        "block from beyond the window",
+        "a block that ends one basic window behind a window counts in it",
+        "hopping in blocks",
+        edits=(Edit(BLOCKS, "<= self.end", "<= 1 + self.end"),),
+    ),
+    Mutant(
+        "windows after the start",
+        "of an event that lasts long, windows that begin after it are lost",
+        "hopping of lifetimes",
+        edits=(Edit(BLOCKS, "if later is not None:", "if False:"),),
+    ),
+    Mutant(
         "value not in its last window",
         "a value is no member of the last of the windows that its event is in",
         "median of hops",

@@ -1,12 +1,16 @@
-"""Blocks of basic windows: what a slide reads grows with the logarithm of the window, and no event is lost or read twice."""
+"""Blocks of basic windows: what a slide reads grows with the logarithm of the window, and no event is lost or read twice.
+
+The windows are of points, of intervals, and of events that are taken back.
+"""
 
 from __future__ import annotations
 
 import itertools
 import random
 from collections import Counter
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -25,28 +29,118 @@ from tests.mutation.mutant import Edit, Mutant
 from tests.programs import with_sizes
 
 FILE = "streamq/runtime/basic_window_blocks.py"
-COLUMNS = "at bigint, k string, v bigint"
-POINTS = sq.points(t.table(COLUMNS, []), time="at", name="s")
 
 
-def windows(points: sq.Stream, n: int) -> sq.Stream:
-    return points.group_by("k").hopping_window(n, 1).select(n=sq.count(), total=sq.sum("v"), most=sq.max("v"))
+class Event(NamedTuple):
+    """An event of a group; ``was``: the end with which it came before that moved, None: it did not."""
+
+    start: int
+    end: int
+    k: str
+    v: int
+    was: int | None = None
 
 
-def rows_of_a_slide(n: int) -> float:
-    """The rows that a slide reads on average, of a key with an event in each hop."""
-    live = LocalRun(with_sizes(program(lambda a, b: windows(POINTS, n)), BinSizes(blocks_above=0)))
-    rows = t.table(COLUMNS, [(at, "a", at) for at in range(2 * n)])
-    live.batch({"s": rows}, [(None, 2 * n)])
+@dataclass(frozen=True)
+class Events:
+    """A source of events with rows of ``columns``, and the results of its windows, each also as a function of their members."""
+
+    source: Callable[[pa.Table, Any], sq.Stream]
+    columns: str
+    rows: Callable[[Event], list[tuple[Any, ...]]]
+    longest: int
+    results: dict[str, tuple[sq.Aggregate, Callable[[list[Event]], int]]]
+
+    def stream(self, progress: Any = None) -> sq.Stream:
+        return self.source(t.table(self.columns, []), progress)
+
+    def windows(self, n: int, progress: Any = None) -> sq.Stream:
+        results = {name: aggregate for name, (aggregate, _) in self.results.items()}
+        return self.stream(progress).group_by("k").hopping_window(n, 1).select(**results)
+
+
+COUNTED = {"n": (sq.count(), len), "total": (sq.sum("v"), lambda members: sum(one.v for one in members))}
+RESULTS = {**COUNTED, "most": (sq.max("v"), lambda members: max(one.v for one in members))}
+ORDERED = {
+    **COUNTED,
+    "first": (sq.first("v"), lambda members: min(members).v),
+    "last": (sq.last("v"), lambda members: max(members, key=lambda one: (one.start, one.k, one.v)).v),
+}
+
+
+def of_points(results: Any) -> Events:
+    return Events(
+        lambda table, progress: sq.points(table, time="at", name="s", progress=progress),
+        "at bigint, k string, v bigint",
+        lambda event: [(event.start, event.k, event.v)],
+        1,
+        results,
+    )
+
+
+def of_intervals(longest: int) -> Events:
+    return Events(
+        lambda table, progress: sq.intervals(table, start="at", end="until", name="s", progress=progress),
+        "at bigint, until bigint, k string, v bigint",
+        lambda event: [(event.start, event.end, event.k, event.v)],
+        longest,
+        RESULTS,
+    )
+
+
+def with_ends_that_move(event: Event) -> list[tuple[Any, ...]]:
+    start, end, k, v, was = event
+    insert = ("insert", start, end if was is None else was, None, k, v)
+    return [insert] if was is None else [insert, ("retract", start, was, end, k, v)]
+
+
+POINTS, ORDERED_POINTS, SHORT, LONG = of_points(RESULTS), of_points(ORDERED), of_intervals(3), of_intervals(40)
+TAKEN_BACK = Events(
+    lambda table, progress: sq.physical(table, name="s", progress=progress),
+    "kind string, start bigint, end bigint, new_end bigint, k string, v bigint",
+    with_ends_that_move,
+    20,
+    COUNTED,
+)
+KINDS = {"points": POINTS, "ordered": ORDERED_POINTS, "short": SHORT, "long": LONG, "taken back": TAKEN_BACK}
+OTHERS = [kind for kind in KINDS if kind != "points"]
+SLIDES = 16
+"""The slides over which the rows that they read are counted."""
+
+
+def rows_of_a_slide(n: int, events: Events = POINTS, lasting: Sequence[int] = ()) -> float:
+    """The rows that a slide reads on average, of a key with events in each hop.
+
+    They are ``lasting`` so long; without that, one of them as long as any.
+    """
+    live = LocalRun(with_sizes(program(lambda a, b: events.windows(n)), BinSizes(blocks_above=0)))
+
+    def rows(*ats: int) -> dict[str, pa.Table]:
+        new = [Event(at, at + length, "a", at) for at in ats for length in lasting or [events.longest]]
+        return {"s": t.table(events.columns, [row for event in new for row in events.rows(event)])}
+
+    for at in range(0, 2 * n, n // 4):
+        live.batch(rows(*range(at, at + n // 4)), [(None, at + n // 4)])
     before = work(live).evaluated
-    for at in range(2 * n, 2 * n + 16):
-        live.batch({"s": t.table(COLUMNS, [(at, "a", at)])}, [(None, at + 1)])
-    return (work(live).evaluated - before) / 16
+    for at in range(2 * n, 2 * n + SLIDES):
+        live.batch(rows(at), [(None, at + 1)])
+    return (work(live).evaluated - before) / SLIDES
 
 
-def test_a_slide_reads_rows_by_the_logarithm_of_the_windows() -> None:
-    few, many = map(rows_of_a_slide, (32, 1_024))
-    assert many < 40 and many < 3 * few
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_slide_reads_rows_by_the_logarithm_of_the_windows(kind: str) -> None:
+    few, many = (rows_of_a_slide(n, KINDS[kind]) for n in (32, 1_024))
+    assert many < few + 24
+
+
+def test_of_many_long_lifetimes_it_reads_nodes() -> None:
+    def rows() -> float:
+        return rows_of_a_slide(64, LONG, range(1, LONG.longest + 1))
+
+    assert rows() < 250
+    edit = Edit(FILE, "if nodes.num_rows > MOST_NODES * ending.num_rows:", "if nodes.num_rows:")
+    with Mutant("no nodes", "ranges are never cut into nodes", "", edits=(edit,)).in_place():
+        assert rows() > 500
 
 
 UNMERGED = Mutant(
@@ -73,6 +167,17 @@ FAULTS = (
              "(self._blocks._hold if self.early else self._blocks.add)(state, new)"),)),
     Mutant("not forgotten", "blocks stay when no window contains them any longer", "", edits=(
         Edit(FILE, "if start < least:", "if False:"),)),
+    Mutant("cut off", "the windows of a long lifetime that begin after it are lost", "", edits=(
+        Edit(FILE, "if later is not None:", "if False:"),)),
+    Mutant("cut early", "a window in which a long lifetime starts is among those that begin after it", "", edits=(
+        Edit(FILE, "np.where(has_start, start + 1, low)", "np.where(has_start, start, low)"),)),
+    Mutant("in one bin", "windows cut off are in a bin that a block replaces", "", edits=(
+        Edit(FILE, "return widths + (widths == self.rank)", "return np.full(len(widths), self.rank)"),)),
+    Mutant("by the last window", "events are in the block of their last window", "", edits=(
+        Edit(FILE, "return high if self.held.low_is_known else", "return high if True else"),)),
+    Mutant("dropped with its start", "a bin is dropped with the windows that contain the starts of its events", "", edits=(
+        Edit("streamq/runtime/grid_baskets.py", "if spans.of(bin)[1] < least or least == INFINITY:",
+             "if bin_starts(bin)[1] <= least:"),)),
     Mutant("wide bins", "rows that came before there were blocks stay in bins wider than a block", "", edits=(
         Edit(FILE, "state.values[BLOCKS] = {}\n            self._rearrange(state)", "state.values[BLOCKS] = {}"),)),
     Mutant("twice in state", "rows stay where they were when they are moved", "", edits=(
@@ -83,34 +188,45 @@ FAULTS = (
 DELAY = 12
 
 
-def check(n: int, *forms: dict[str, Any]) -> None:
-    """Points in blocks of the least size: the windows are those that counting gives."""
+def drawn(rng: random.Random, at: int, events: Events) -> Event:
+    """An event that starts at an instant. Of those that may be taken back, some have been."""
+    end = at + rng.randrange(1, events.longest + 1)
+    was = at + rng.randrange(1, events.longest + 1) if events is TAKEN_BACK and rng.random() < 0.4 else None
+    return Event(at, end, rng.choice("ab"), rng.randrange(9), None if was == end else was)
+
+
+def check(n: int, events: Events, *forms: dict[str, Any]) -> None:
+    """Events in blocks of the least size: the windows are those that counting gives."""
     rng = random.Random(1)
-    points = [(rng.randrange(80), rng.choice("ab"), rng.randrange(9)) for _ in range(70)]
-    run(points, n, 0, *forms)
+    run([drawn(rng, rng.randrange(80), events) for _ in range(70)], events, n, 0, *forms)
 
 
-def check_crossing(n: int, *forms: dict[str, Any], seed: int = 1) -> None:
-    """Points that are dense, sparse and dense: state has blocks, gives them up and has them again, and windows are right."""
+def check_crossing(n: int, events: Events, *forms: dict[str, Any], seed: int = 1) -> None:
+    """Events that are dense, sparse and dense: state has blocks, gives them up and has them again, and windows are right."""
     rng = random.Random(seed)
-    dense = [(at, rng.choice("ab"), rng.randrange(9)) for at in (*range(30), *range(120, 160)) for _ in "123"]
-    points = [*dense, *((at, rng.choice("ab"), rng.randrange(9)) for at in range(30, 120, 9))]
-    have_blocks = [have for have, _ in itertools.groupby(run(points, n, 40, *forms))]
+    step = 9 * max(1, events.longest // 2)
+    again = 30 + 10 * step
+    # of an event that lasts there are up to three rows, of others that start with it there may be none beside
+    above, each = (40, 3) if events.longest == 1 else (60, 4)
+    dense = [at for at in (*range(30), *range(again, again + 40)) for _ in range(each)]
+    ats = [*dense, *range(30, again, step)]
+    states = run([drawn(rng, at, events) for at in ats], events, n, above, *forms)
+    have_blocks = [have for have, _ in itertools.groupby(states)]
     assert have_blocks[:4] == [False, True, False, True]
 
 
-def run(points: list[tuple[int, str, int]], n: int, above: int, *forms: dict[str, Any]) -> list[bool]:
-    """Compare the windows of points that come late and out of order with those that counting gives.
+def run(drawn: list[Event], events: Events, n: int, above: int, *forms: dict[str, Any]) -> list[bool]:
+    """Compare the windows of events that come late and out of order with those that counting gives.
 
     There are blocks above a number of rows. The ``forms`` of rows are used in turn, for four micro-batches each, on the same
     state. After each micro-batch: state has blocks.
     """
     rng = random.Random(1)
-    left = sorted(points, key=lambda point: point[0] + rng.randrange(DELAY))
-    source = sq.points(t.table(COLUMNS, []), time="at", name="s", progress=sq.generate(DELAY))
+    left = sorted(drawn, key=lambda event: event.start + rng.randrange(DELAY))
     sizes = BinSizes(block_rank=1, blocks_above=above)
     have_blocks: list[bool] = []
-    programs = [with_sizes(program(lambda a, b: windows(source, n), **form), sizes) for form in forms]
+    query = events.windows(n, sq.generate(DELAY))
+    programs = [with_sizes(program(lambda a, b: query, **form), sizes) for form in forms]
     live = LocalRun(programs[0], identity=identity_of(programs[0]))
     history: Counter[tuple[Any, ...]] = Counter()
     for turn in itertools.count():
@@ -119,18 +235,22 @@ def run(points: list[tuple[int, str, int]], n: int, above: int, *forms: dict[str
         form = programs[turn // 4 % len(programs)]
         live = replace(live.go_on(form), identity=identity_of(form))
         new, left = left[:5], left[5:]
-        add(history, live.batch({"s": t.table(COLUMNS, new)}))
+        add(
+            history,
+            live.batch({"s": t.table(events.columns, [row for one in new for row in events.rows(one)])}),
+            events,
+        )
         assert blocks(live) <= n + DELAY
         stores = [Baskets(DictStore(store)) for store in live.stores.values()]
         have_blocks.append(any(BLOCKS in values for one in stores for values in one.scopes.values()))
-    add(history, live.finish())
-    assert +history == counted(points, n) and not -history
+    add(history, live.finish(), events)
+    assert +history == counted(drawn, events, n) and not -history
     return have_blocks
 
 
-def add(history: Counter[tuple[Any, ...]], deltas: pa.Table) -> None:
+def add(history: Counter[tuple[Any, ...]], deltas: pa.Table, events: Events) -> None:
     for row in deltas.to_pylist():
-        history[tuple(row[name] for name in ("k", "n", "total", "most", LE))] += row[WEIGHT]
+        history[tuple(row[name] for name in ("k", *events.results, LE))] += row[WEIGHT]
 
 
 def blocks(live: LocalRun) -> int:
@@ -139,20 +259,21 @@ def blocks(live: LocalRun) -> int:
     return sum(len(one.bins(name)) for one in stores for name in one.names("") if name.endswith(BLOCKS))
 
 
-def counted(points: list[tuple[int, str, int]], n: int) -> Counter[tuple[Any, ...]]:
+def counted(drawn: list[Event], events: Events, n: int) -> Counter[tuple[Any, ...]]:
     """The windows by the definition."""
     rows: Counter[tuple[Any, ...]] = Counter()
-    for start in range(-n, 1 + max(at for at, _, _ in points)):
+    for start in range(-n, 1 + max(one.end for one in drawn)):
         for key in "ab":
-            values = [v for at, k, v in points if k == key and start <= at < start + n]
-            if values:
-                rows[key, len(values), sum(values), max(values), start] += 1
+            members = [one for one in drawn if one.k == key and one.start < start + n and one.end > start]
+            if members:
+                rows[key, *(result(members) for _, result in events.results.values()), start] += 1
     return rows
 
 
 @pytest.mark.parametrize(("n", "has_blocks"), [(15, False), (16, True)])
 def test_explain_says_if_there_are_blocks(n: int, has_blocks: bool) -> None:
-    assert ("O(log n) blocks" in (windows(POINTS, n).explanation("physical"))) == has_blocks
+    for events in KINDS.values():
+        assert ("O(log n) blocks" in (events.windows(n).explanation("physical"))) == has_blocks
 
 
 EARLY = {"output": OutputForm.CHANGELOG, "early": True}
@@ -161,16 +282,30 @@ CHANGELOG, FINAL = {"output": OutputForm.CHANGELOG}, {"output": OutputForm.FINAL
 
 def check_some() -> None:
     for n, forms in itertools.product((5, 16), ([FINAL], [CHANGELOG], [EARLY, CHANGELOG])):
-        check(n, *forms)
-        check_crossing(n, *forms)
+        check(n, POINTS, *forms)
+        check_crossing(n, POINTS, *forms)
+
+
+def check_all() -> None:
+    check_some()
+    for kind in ("long", "taken back"):
+        check(8, KINDS[kind], FINAL)
+        check_crossing(8, KINDS[kind], EARLY, CHANGELOG)
 
 
 def test_windows_are_those_that_counting_gives() -> None:
     check_some()
 
 
+@pytest.mark.parametrize("kind", OTHERS)
+def test_windows_of_other_events_are_those_that_counting_gives(kind: str) -> None:
+    for forms in ([FINAL], [EARLY, CHANGELOG]):
+        check(16, KINDS[kind], *forms)
+    check_crossing(8, KINDS[kind], EARLY, CHANGELOG)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_seen(fault: Mutant) -> None:
     with fault.in_place(), pytest.raises(AssertionError):
-        check_some()
+        check_all()

@@ -106,12 +106,12 @@ class BestBasket(PartialsBasket):
 
     ranking: Ranking
 
-    def merged(self, table: pa.Table) -> pa.Table:
+    def merged(self, table: pa.Table, windows: Sequence[str] = (LO, HI)) -> pa.Table:
         """Return the best rows of each key and range; if they may be retracted, all, with their weights, that do not cancel."""
         if not self.merges:
-            return super().merged(table)
+            return super().merged(table, windows)
         every = np.arange(table.num_rows)
-        ranked = self.ranking.ranked(table, every, codes(table, [*self.keys, LO, HI])[0], every * 0)
+        ranked = self.ranking.ranked(table, every, codes(table, [*self.keys, *windows])[0], every * 0)
         return table.take(pa.array(np.sort(ranked.order[ranked.is_best])))
 
 

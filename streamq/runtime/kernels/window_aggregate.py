@@ -1,7 +1,7 @@
 """Kernel of windows on a grid: keeps partial results by range of windows, and merges them into a window when it is reported.
 
 State: partial results in bins by their last window, so that a bin is dropped as a whole; if input may be taken back, values with
-weights instead of merged results (a minimum cannot be subtracted). Of many points in many hops also blocks of partials
+weights instead of merged results (a minimum cannot be subtracted). Of many events in many hops also blocks of partials
 (:mod:`streamq.runtime.basic_window_blocks`). Cost: a micro-batch adds its own partials; a reported window merges the blocks, or
 partials, that it spans; one that is corrected, the partials of its group.
 """
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from streamq.choices import CountReason
 from streamq.grid import Grid
-from streamq.plan.partial import COUNT, Partial, RowWindow
+from streamq.plan.partial import COUNT, Partial, RowWindow, are_exact
 from streamq.plan.reduction import Reduction
 from streamq.runtime.basic_window_blocks import BlocksBasket, block_sizes
 from streamq.runtime.basket import KernelBaskets
@@ -301,12 +301,12 @@ class WindowAggregateKernel:
 
     @property
     def may_have_blocks(self) -> bool:
-        """True if many rows of basic windows are merged into blocks: they merge for good, and windows have enough of them.
+        """True if many rows of basic windows are merged into blocks: they merge, for good or as sums, and windows have enough.
 
         That does not depend on the form of the rows, so that a run in another form finds its state as it needs it.
         """
-        are_whole = self.merges and self.points and not self.reads_end
-        return are_whole and bool(block_sizes(self.window, self.sizes.block_rank))
+        merge = self.merges or (are_exact(self.partials) and not self.reductions)
+        return merge and not self.reads_end and bool(block_sizes(self.window, self.sizes.block_rank))
 
     @property
     def _blocks(self) -> BlocksBasket:
