@@ -108,10 +108,12 @@ SLIDES = 16
 """The slides over which the rows that they read are counted."""
 
 
-def rows_of_a_slide(n: int, events: Events = POINTS, lasting: Sequence[int] = ()) -> float:
-    """The rows that a slide reads on average, of a key with events in each hop.
+def rows_of_a_slide(
+    n: int, events: Events = POINTS, lasting: Sequence[int] = (), *, filled: int = 2, parts: int = 4
+) -> float:
+    """The rows that a slide reads on average, of a key with events in each hop, once ``filled`` windows have come in ``parts``.
 
-    They are ``lasting`` so long; without that, one of them as long as any.
+    The events are ``lasting`` so long; without that, one of them as long as any.
     """
     live = LocalRun(with_sizes(program(lambda a, b: events.windows(n)), BinSizes(blocks_above=0)))
 
@@ -119,10 +121,10 @@ def rows_of_a_slide(n: int, events: Events = POINTS, lasting: Sequence[int] = ()
         new = [Event(at, at + length, "a", at) for at in ats for length in lasting or [events.longest]]
         return {"s": t.table(events.columns, [row for event in new for row in events.rows(event)])}
 
-    for at in range(0, 2 * n, n // 4):
-        live.batch(rows(*range(at, at + n // 4)), [(None, at + n // 4)])
+    for at in range(0, filled * n, n // parts):
+        live.batch(rows(*range(at, at + n // parts)), [(None, at + n // parts)])
     before = work(live).evaluated
-    for at in range(2 * n, 2 * n + SLIDES):
+    for at in range(filled * n, filled * n + SLIDES):
         live.batch(rows(at), [(None, at + 1)])
     return (work(live).evaluated - before) / SLIDES
 
@@ -141,6 +143,13 @@ def test_of_many_long_lifetimes_it_reads_nodes() -> None:
     edit = Edit(FILE, "if nodes.num_rows > MOST_NODES * ending.num_rows:", "if nodes.num_rows:")
     with Mutant("no nodes", "ranges are never cut into nodes", "", edits=(edit,)).in_place():
         assert rows() > 500
+
+
+def test_rows_that_came_before_there_were_blocks_are_merged_too() -> None:
+    edit = Edit(FILE, "state.values[BLOCKS] = {}\n            self._rearrange(state)", "state.values[BLOCKS] = {}")
+    assert rows_of_a_slide(512, filled=1, parts=1) < 100
+    with Mutant("wide bins", "rows stay in the bins in which they came", "", edits=(edit,)).in_place():
+        assert rows_of_a_slide(512, filled=1, parts=1) > 400
 
 
 UNMERGED = Mutant(
@@ -173,13 +182,9 @@ FAULTS = (
         Edit(FILE, "np.where(has_start, start + 1, low)", "np.where(has_start, start, low)"),)),
     Mutant("in one bin", "windows cut off are in a bin that a block replaces", "", edits=(
         Edit(FILE, "return widths + (widths == self.rank)", "return np.full(len(widths), self.rank)"),)),
-    Mutant("by the last window", "events are in the block of their last window", "", edits=(
-        Edit(FILE, "return high if self.held.low_is_known else", "return high if True else"),)),
     Mutant("dropped with its start", "a bin is dropped with the windows that contain the starts of its events", "", edits=(
         Edit("streamq/runtime/grid_baskets.py", "if spans.of(bin)[1] < least or least == INFINITY:",
              "if bin_starts(bin)[1] <= least:"),)),
-    Mutant("wide bins", "rows that came before there were blocks stay in bins wider than a block", "", edits=(
-        Edit(FILE, "state.values[BLOCKS] = {}\n            self._rearrange(state)", "state.values[BLOCKS] = {}"),)),
     Mutant("twice in state", "rows stay where they were when they are moved", "", edits=(
         Edit(FILE, "self.held.forget(state, INFINITY)", "pass"),)),
     Mutant("never given up", "few rows keep their blocks", "", edits=(
