@@ -293,6 +293,7 @@ def check_some() -> None:
 
 def check_all() -> None:
     check_some()
+    check(16, LONG, EARLY, CHANGELOG)
     for kind in ("long", "taken back"):
         check(8, KINDS[kind], FINAL)
         check_crossing(8, KINDS[kind], EARLY, CHANGELOG)
