@@ -7,8 +7,16 @@ axis, the column's own unit on an integer axis. ``streamq/runtime/grid_ranges.py
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
+
+
+class WindowEnds(Protocol):
+    """The ends of windows that lie where they lie, whatever events there are."""
+
+    def floor_to_end(self, t: int) -> int:
+        """Return the latest instant, at or before t, at which a window ends; MINUS_INFINITY without one; an infinite t itself."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from streamq.compiler.on_track import OnTrack
-from streamq.grid import Grid
+from streamq.grid import WindowEnds
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.operators.step import Step
@@ -51,15 +51,15 @@ class Consumer:
     @property
     def moves_alike(self) -> bool:
         """True if no step makes several rows of one, each moves rows as it moves progress, and none before spans of windows."""
-        is_moved_first = self._spans is not None and self.grid is None
+        is_moved_first = self._spans is not None and self.ends is None
         return not is_moved_first and all(not step.multiplies and step.moves_as_progress for step in self.steps)
 
     @property
-    def grid(self) -> Grid | None:
-        """The grid of the windows whose members the events are; None without one, and if a step before them moves starts."""
+    def ends(self) -> WindowEnds | None:
+        """The ends of the windows whose members the events are; None if they go by events, and if a step before moves starts."""
         before = self.steps if self._spans is None else self.steps[: self._spans]
         window = self.window if self._spans is None else self.steps[self._spans].event_windows
-        return None if window is None or any(step.moves_start for step in before) else window.grid
+        return None if window is None or any(step.moves_start for step in before) else window.ends
 
     @property
     def _spans(self) -> int | None:

@@ -18,6 +18,7 @@ from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import Field, Schema
+from streamq.policies import Level
 from streamq.runtime.arrow_types import arrow_type
 
 
@@ -36,8 +37,10 @@ class SchemaLeaf(Node):
         return self.schema
 
 
-def kernel_site(node: EvaluatedOperator, evaluation: Evaluation, first: Sequence[Path], options: Options) -> KernelSite:
-    """Return the site of an operator's kernel; ``first``: the paths of its first input."""
+def kernel_site(
+    node: EvaluatedOperator, evaluation: Evaluation, first: Sequence[Path], options: Options, level: Level
+) -> KernelSite:
+    """Return the site of an operator's kernel; ``first``: the paths of its first input; ``level``: that of consistency."""
     schemas = tuple(
         pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
         for columns, child in zip(evaluation.inputs, node.children, strict=True)
@@ -49,6 +52,8 @@ def kernel_site(node: EvaluatedOperator, evaluation: Evaluation, first: Sequence
         late_output=options.late_output,
         ends_move=any(path.moves for path in first),
         retracts=any(path.retracts for path in first),
+        points=all(path.points for path in first),
+        blocks=level.block != 0,
     )
 
 

@@ -289,6 +289,6 @@ def _judge(program: StagedPlan, path: Path) -> Judge | None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
     judging = program.strategy.judging[on_track(source.table, path.track)]
-    grid = judging.grid if judging.at is JudgePlace.FIRST_KERNEL else None
+    ends = judging.ends if judging.at is JudgePlace.FIRST_KERNEL else None
     name = program.judged_name(source, path.track)
-    return Judge(name, source.policy.late, invalid, source.schema.axis, source.gives_points, grid)
+    return Judge(name, source.policy.late, invalid, source.schema.axis, source.gives_points, ends)

@@ -166,7 +166,8 @@ class _Compiler:
         state = state_name(self.program, own, node.line, ports, [node])
         name = self._name(node.title.replace(" ", "_"), state, all_paths[0].track)
         factory = evaluation.factory
-        site = kernel_site(node, evaluation, ports[0].paths, self.options)
+        level = self.program.tracks.by_number[all_paths[0].track].level
+        site = kernel_site(node, evaluation, ports[0].paths, self.options, level)
         kernel = factory.make(evaluation, site)
         final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
         statements = statements_of(node)
@@ -249,7 +250,7 @@ class _Compiler:
         judging = self.strategy.judging[on_track(node.table, path.track)]
         if judging.at is JudgePlace.FIRST_KERNEL and not self._was_judged_alone(path):
             return path
-        kernel = InsertIngressKernel(path.points, judging.grid, node.ids)
+        kernel = InsertIngressKernel(path.points, judging.ends, node.ids)
         title = f"each id once ({', '.join(node.ids)}), judge lateness" if node.ids else "judge lateness"
         ingress = Ingress(kernel, () if path.points else (RE,), node.ids or (LE,), title)
         return self._host_ingress(path, ingress)

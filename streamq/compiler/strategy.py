@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
-from streamq.grid import Grid
+from streamq.grid import WindowEnds
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.operator import Operator
@@ -32,13 +32,13 @@ class JudgePlace(StrEnum):
 class JudgeChoice:
     """The place at which a source's lateness is judged; ``reason``: why a stage was chosen, "" for other places.
 
-    ``grid``: the grid of the windows that read the source, if only they do and no start is moved; the CTI may be rounded down to
-    their starts.
+    ``ends``: those of the windows that read the source, if only they do, no start is moved, and they lie where they lie; the CTI
+    is rounded down to these.
     """
 
     at: JudgePlace
     reason: str = ""
-    grid: Grid | None = None
+    ends: WindowEnds | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +83,9 @@ def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> Judg
     if source.ingress is not None:
         return JudgeChoice(at=JudgePlace.OWN_KERNEL)
     way = ways[0] if len(ways) == 1 else None
-    grid = None if way is None else way.grid
+    ends = None if way is None else way.ends
     reason = _reason_for_a_stage(source, ways, options)
-    return JudgeChoice(at=JudgePlace.STAGE if reason else JudgePlace.FIRST_KERNEL, reason=reason, grid=grid)
+    return JudgeChoice(at=JudgePlace.STAGE if reason else JudgePlace.FIRST_KERNEL, reason=reason, ends=ends)
 
 
 def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Options) -> str:
@@ -106,7 +106,8 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
         return "rows are judged before they are moved, or become several"
     if way.reads_lifetime and not keeps_order:
         return "what may be adjusted is read from the CTI on only"
-    if way.bounds_windows:
+    # the input has come further than a late point
+    if way.bounds_windows and (not source.gives_points or way.changes_rows):
         return "late events must not decide how far windows go at the end"
     if way.window is not None and way.window.grid is not None and not way.window.grid.divides:
         return "what is left of a late event cannot be told from windows that overlap unevenly"

@@ -31,7 +31,8 @@ class KernelSite:
 
     ``inputs``: the payload columns of each port. ``result``: the payload columns of the rows that the kernel sends. ``final``:
     rows wait until they are final. ``early``: a row is sent as soon as it exists, before it is final. ``late_output``: the run
-    has a late output. ``ends_move``: ends of the first input's events may still move; ``retracts``: they may be taken back.
+    has a late output. ``ends_move``: ends of the first input's events may still move; ``retracts``: they may be taken back;
+    ``points``: they are declared points. ``blocks``: the level of consistency holds events back one by one.
     """
 
     inputs: tuple[pa.Schema, ...]
@@ -41,6 +42,8 @@ class KernelSite:
     late_output: bool = False
     ends_move: bool = False
     retracts: bool = False
+    points: bool = False
+    blocks: bool = False
 
 
 class KernelFactory(ABC):

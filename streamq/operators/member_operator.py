@@ -38,7 +38,16 @@ class CondensingFactory(RecomputeFactory):
     condenses = True
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
-        return CondensingKernel(**self.parameters(evaluation, site), ends_move=site.ends_move, retracts=site.retracts)
+        evaluator = evaluation.evaluator
+        is_combined = (
+            isinstance(evaluator, WindowEvaluator) and evaluator.combines and site.points and not site.retracts
+        )
+        return CondensingKernel(
+            **self.parameters(evaluation, site),
+            ends_move=site.ends_move,
+            retracts=site.retracts,
+            combines=is_combined and not (site.early or site.blocks),
+        )
 
 
 class MemberOperator(EvaluatedOperator):

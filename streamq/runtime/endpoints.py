@@ -71,13 +71,13 @@ def announced_endpoints(deltas: pa.Table) -> list[Endpoint] | None:
     is_fixed = WEIGHT not in deltas.column_names
     deltas = with_weights(with_ends(deltas))
     le, re = ints(deltas, LE), ints(deltas, RE)
-    endless = re == INFINITY
-    rows = pa.table({"end": endpoint(le, re, ARRAYS), "endless": endless.astype(np.int64), "w": deltas.column(WEIGHT)})
+    endless, end = re == INFINITY, endpoint(le, re, ARRAYS)
     if is_fixed:
-        weights = group(rows, ["endless"], {"end": ("end", "max"), "w": ("w", "sum")})
-    else:
-        weights = group(rows, ["end", "endless"], {"w": ("w", "sum")})
-    return [Endpoint(r["end"], bool(r["endless"]), r["w"], is_fixed) for r in weights.to_pylist() if r["w"]]
+        kinds = [(end[endless == kind], kind) for kind in (False, True)]
+        return [Endpoint(int(ends.max()), kind, len(ends), is_fixed) for ends, kind in kinds if len(ends)]
+    rows = pa.table({"end": end, "endless": endless.astype(np.int64), "w": deltas.column(WEIGHT)})
+    weights = group(rows, ["end", "endless"], {"w": ("w", "sum")})
+    return [Endpoint(r["end"], bool(r["endless"]), r["w"]) for r in weights.to_pylist() if r["w"]]
 
 
 def limit(bound: Bound, last: Number, is_endless: Any, arithmetic: Arithmetic) -> Number:

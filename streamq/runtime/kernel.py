@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streamq.choices import CountReason, Invalid
 from streamq.errors import InvalidEvent, LateEvent, sentence
-from streamq.grid import Grid
+from streamq.grid import WindowEnds
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.event import LE, RE
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Judge:
     """A source and its policies on late and invalid items, for the first place on a path that has a CTI to judge by.
 
-    points: the source's events are points; no part of a late point is left, even if steps have made its lifetime longer. grid:
-    the windows to whose ends the CTI is rounded down, None for other readers.
+    points: the source's events are points; no part of a late point is left, even if steps have made its lifetime longer. ends:
+    those of the reader's windows, to which the CTI is rounded down; None for other readers.
     """
 
     source: str
@@ -35,7 +35,7 @@ class Judge:
     invalid: Invalid = Invalid.DROP
     axis: str = INTEGER
     points: bool = False
-    grid: Grid | None = None
+    ends: WindowEnds | None = None
 
 
 @dataclass(eq=False, repr=False)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from streamq.choices import CountReason, Invalid
 from streamq.errors import LateEvent
 from streamq.plan.own_names import shown_group
+from streamq.plan.partial import COUNT
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE
@@ -154,7 +155,8 @@ def error_of_rows(judge: Judge, table: pa.Table, promised: int) -> Callable[[Mas
 def count_late(table: pa.Table, mask: Mask, reason: CountReason, judge: Judge, c: int | None, totals: Totals) -> None:
     """Count the rows of a mask as dropped or adjusted, and add them to the late output with their distance behind c."""
     if mask.any():
-        totals.add(judge.source, reason, int(mask.sum()))
+        events = ints(table, COUNT)[mask] if COUNT in table.column_names else mask
+        totals.add(judge.source, reason, int(events.sum()))
         totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
 
 
@@ -162,12 +164,19 @@ def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals:
     """Return a source's inserts that are on time, and those behind c that the policy, or the level, adjusts to ``[c, RE)``.
 
     The late ones are counted in ``totals``, as dropped or adjusted; late points are dropped under any policy, because nothing is
-    left of them. A window on a grid has an event as a whole or not at all. Raises LateEvent if the policy is to fail.
+    left of them. A window of the reader's has an event as a whole or not at all. Raises LateEvent if the policy is to fail.
     """
-    if judge.grid is not None:
-        c, promised = judge.grid.floor_to_end(c), judge.grid.floor_to_end(promised)
+    if judge.ends is not None:
+        c, promised = judge.ends.floor_to_end(c), judge.ends.floor_to_end(promised)
     start, end = ints(table, LE), ints(table, RE)
-    verdict = judgement(judge, start, c, promised, error_of_rows(judge, table, promised))
+    error = error_of_rows(judge, table, promised)
+    if COUNT in table.column_names:
+        events = ints(table, COUNT)
+
+        def error(is_broken: Mask) -> LateEvent:
+            return late_error(judge, int(events[is_broken].sum()), promised)
+
+    verdict = judgement(judge, start, c, promised, error)
     if not verdict.is_late.any():
         return table
     is_left = np.zeros(len(end), bool) if judge.points else verdict.leaves(end)

@@ -23,15 +23,15 @@ from streamq.testing.case import Case
 from streamq.testing.source_progress import Promises, micro_batches, source_reaches
 from streamq.testing.sources.model import Admitted, Reach
 from streamq.testing.sources.room import is_plain, model_of
-from streamq.testing.stateless_paths import is_filtered, window_end, window_grid
+from streamq.testing.stateless_paths import is_filtered, last_window_end
 
 
 def admissions(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
     """Return what each source admits of a case, by name; only plain sources that have late or contradictory items are in it.
 
     ``promises`` are CTIs that no row brings, by micro-batch. ``remember`` holds, for each micro-batch in turn and then from its
-    first entry again, for how long history is remembered (None: for ever). Where windows with a grid are a source's only reader,
-    both instants that lateness goes by are the last window ends up to them.
+    first entry again, for how long history is remembered (None: for ever). Where hopping or landmark windows are a source's only
+    reader, both instants that lateness goes by are the last window ends up to them.
     """
     batches = list(micro_batches(case))
     reaches = source_reaches(case, batches, [*promises, *([()] * len(batches))], remember)
@@ -39,13 +39,11 @@ def admissions(case: Case, promises: Promises = (), remember: Sequence[int | Non
     for name, source in case.sources.items():
         if not is_plain(source, case.arrived(name)):
             continue
-        grid = window_grid(case.plan, source)
+        last_end = last_window_end(case.plan, source)
         parts = []
         # the last reach is the one after all micro-batches
         for batch, reach in zip([*batches, []], reaches, strict=True):
-            c, promised = reach[name].c, reach[name].promised
-            if grid is not None:
-                c, promised = window_end(grid, c), window_end(grid, promised)
+            c, promised = last_end(reach[name].c), last_end(reach[name].promised)
             items = [item for source_name, item in batch if source_name == name and item.kind != CTI]
             parts.append((items, Reach(c, promised)))
         model = model_of(source)

@@ -1,10 +1,11 @@
-"""The stateless steps from a source to the first stateful operators, and the grid of the windows after them."""
+"""The stateless steps from a source to the first stateful operators, and the ends of the windows after them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from streamq.choices import Stamp
 from streamq.compiler.results import Results, rewritten
-from streamq.grid import Grid
 from streamq.operators import (
     Source,
     TopK,
@@ -19,22 +20,28 @@ from streamq.testing.windows.room import room_of
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
-def window_grid(plan: Node, source: Source) -> Grid | None:
-    """Return the grid of the windows that are a source's only reader, so that lateness goes by their ends; else None.
+def last_window_end(plan: Node, source: Source) -> Callable[[int], int]:
+    """Return the function from a CTI to the instant that lateness goes by: the last end up to it of the only reader's windows.
 
-    It is also None if the source has retractions, if a step before the windows moves starts, and if rows set their own lifetimes.
+    That is the CTI itself if other operators read the source, or several, if the source has retractions, if a step before the
+    windows moves starts, and if rows set their own lifetimes.
     """
     paths = _paths(plan, source)
     if len(paths) != 1 or not source.insert_only:
-        return None
+        return _unchanged
     steps, first = paths[0]
     if any(isinstance(step, Step) and step.moves_start for step in steps):
-        return None
+        return _unchanged
     if isinstance(first, WindowAggregate) and first.stamp == Stamp.TIME_BOUND:
-        return None
+        return _unchanged
     if isinstance(first, WindowAggregate | TopK | WindowedJoin):
-        return room_of(first.window).lateness_grid(first.window)
-    return None
+        window = first.window
+        return lambda c: c if c in (INFINITY, MINUS_INFINITY) else room_of(window).last_end(window, c)
+    return _unchanged
+
+
+def _unchanged(c: int) -> int:
+    return c
 
 
 def is_filtered(plan: Node, source: Source) -> bool:
@@ -48,13 +55,6 @@ def is_filtered(plan: Node, source: Source) -> bool:
         for steps, _ in _paths(query, node)
         for step in steps
     )
-
-
-def window_end(grid: Grid, c: int) -> int:
-    """Return the greatest end of a window that is not after ``c``; an infinite ``c`` is returned as it is."""
-    if c in (INFINITY, MINUS_INFINITY):
-        return c
-    return c - (c - grid.offset - grid.size) % grid.hop
 
 
 def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
@@ -77,4 +77,4 @@ def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
     return paths
 
 
-__all__ = ["is_filtered", "window_end", "window_grid"]
+__all__ = ["is_filtered", "last_window_end"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.compiler.staged_plan import StagedPlan
-from streamq.grid import Grid
+from streamq.grid import WindowEnds
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets, TimeBinSizes
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.group_bins import BinSizes
@@ -81,13 +81,13 @@ class Crowded:
 class Watched(Crowded):
     """A kernel whose input and output are checked in every micro-batch against the CTIs of its input and output.
 
-    ``grid``: if a hopping window is the first operator over a source, the grid to whose window ends the source's CTIs are rounded
+    ``ends``: if hopping or landmark windows alone read a source, their ends, to which the source's CTIs are rounded
     down, for the window and for the kernel that judges lateness before it. ``judges``: the kernel is the latter. ``axis``: the
     time axis in which errors show instants. ``sent``: the last output CTI, by kernel.
     """
 
     name: str
-    grid: Grid | None = None
+    ends: WindowEnds | None = None
     judges: bool = False
     axis: str = INTEGER
     sent: dict[str, int] = field(default_factory=dict)
@@ -130,8 +130,8 @@ class Watched(Crowded):
         return table
 
     def _counts(self, c: int) -> int:
-        """Return a CTI as the kernel counts it: rounded down to a window's end if there is a grid."""
-        return c if self.grid is None else self.grid.floor_to_end(c)
+        """Return a CTI as the kernel counts it: rounded down to a window's end if there are ``ends``."""
+        return c if self.ends is None else self.ends.floor_to_end(c)
 
     def _refuse(self, why: str) -> None:
         raise ProgressViolation(f"{self.name}: {why}")
@@ -183,7 +183,7 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
 
     every = [h for s in program.stages for h in s.hosted]
     axis = program.results[0].plan.schema.axis
-    grids = {h.name: h.kernel.round_to for h in every if isinstance(h.kernel, InsertIngressKernel)}
+    rounded = {h.name: h.kernel.round_to for h in every if isinstance(h.kernel, InsertIngressKernel)}
 
     def watch(hosted: HostedKernel) -> Kernel:
         """Return a kernel in its Crowded or Watched form, with the thresholds of its own merging at zero."""
@@ -192,8 +192,10 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
             kernel = replace(kernel, explode_rows=0)
         if not held_to_ctis:
             return Crowded(kernel)
-        grid = next((grids[name] for name in (hosted.name, *hosted.inputs) if grids.get(name)), None)
-        return Watched(kernel, name=hosted.name, grid=grid, judges=hosted.name in grids, axis=axis)
+        judging = [channel.judge.ends for channel in hosted.channels if channel.judge is not None]
+        before = [rounded[name] for name in (hosted.name, *hosted.inputs) if name in rounded]
+        ends = next((ends for ends in (*judging, *before) if ends is not None), None)
+        return Watched(kernel, name=hosted.name, ends=ends, judges=hosted.name in rounded, axis=axis)
 
     stages = [replace(s, hosted=tuple(replace(h, kernel=watch(h)) for h in s.hosted)) for s in program.stages]
     return replace(program, stages=stages)

@@ -86,6 +86,10 @@ class Landmark(Window):
     def windows_of_a_point(self) -> int:
         return INFINITY if self.period is None else (-(-self.period // self.hop) + 1) // 2
 
+    @property
+    def ends(self) -> LandmarkEnds:
+        return LandmarkEnds(self.hop, self.start, self.period)
+
     def equal_starts(self, stamp: Stamp) -> bool:
         return stamp == Stamp.ALIGN
 
@@ -140,6 +144,23 @@ class Landmark(Window):
         return df.drop("__mark", "__lo", "__hi", "__j", UNTIL), [STARTS, ENDS]
 
 
+@dataclass(frozen=True)
+class LandmarkEnds:
+    """The ends of landmark windows: each hop after a landmark, and the landmarks themselves, at which others are cut."""
+
+    hop: int
+    start: int
+    period: int | None
+
+    def floor_to_end(self, t: int) -> int:
+        """Return the latest end at or before t; MINUS_INFINITY without one; for an infinite t, t itself."""
+        if t in (INFINITY, MINUS_INFINITY):
+            return t
+        if self.period is None and t < self.start + self.hop:
+            return MINUS_INFINITY
+        return t - (t - self.start) % (self.period or self.hop) % self.hop
+
+
 class LandmarkVerbs(WindowKindVerbs[W]):
     """The verb for landmark windows."""
 
@@ -181,6 +202,12 @@ class LandmarkVerbs(WindowKindVerbs[W]):
 @dataclass(frozen=True)
 class LandmarkAssigner(RangeAssigner):
     """Assigns events to landmark windows; each landmark numbers its own windows."""
+
+    def basic_windows(self, starts: Ints) -> Ints:
+        """Return the last end of a window up to each start, whether that window has a member or not."""
+        period = self.period or self.hop
+        behind_landmark = np.mod(np.mod(starts, period) - self.start % period, period)
+        return starts - np.mod(behind_landmark, self.hop)
 
     hop: int
     start: int

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from streamq.choices import ClipInput, Stamp
-from streamq.grid import Grid
+from streamq.grid import Grid, WindowEnds
 from streamq.plan.expected import Retention
 from streamq.plan.keys import check_key
 from streamq.plan.node import Traits
@@ -89,6 +89,11 @@ class Window(ABC):
     def grid(self) -> Grid | None:
         """The grid that the windows lie on, by which they can be split into basic windows; None if they lie on none."""
         return None
+
+    @property
+    def ends(self) -> WindowEnds | None:
+        """The ends of the windows, if these lie where they lie, to which a CTI is rounded down; None if it is not."""
+        return self.grid
 
     def basic_grid(self) -> Grid:
         """Return the grid; only for windows that have one."""

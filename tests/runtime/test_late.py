@@ -69,7 +69,7 @@ def test_a_late_row_before_a_moved_window_is_late_for_the_source(by: int) -> Non
         lambda s: s.tumbling_window(10).top_k(1, by="k").select("k"),
         lambda s: s.chop(10),
         lambda s: s.windowed_join(s.select(j=sq.lit("k")), size=10, hop=10),
-        lambda s: s.landmark_window(10, start=100, stamp="align").select(n=sq.count()),
+        lambda s: s.landmark_window(100, start=0, period=100, stamp="align").select(n=sq.count()),
     ],
     ids=["median", "top_k", "chop", "windowed_join", "landmark_window"],
 )

@@ -113,6 +113,13 @@ class Assigner(ABC):
         """
         return np.arange(len(g))
 
+    def basic_windows(self, starts: Ints) -> Ints | None:
+        """Return a number for points with these starts, the same for those between two ends of windows; None if they may move.
+
+        Such points are in the same windows, and late together, as the CTI is rounded down to an end of a window.
+        """
+        return None
+
     def heads(self, table: pa.Table, number: Ints) -> Ints:
         """Return, by number of a chain, the event whose columns a row of the chain has; by default the one that comes first."""
         return first_places(number)

@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType
 
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
-from streamq.runtime.built_in_partials import PartialMax
+from streamq.runtime.built_in_partials import PartialMax, PartialMin
 from streamq.runtime.columnar import codes, ints, with_column, with_columns
 from streamq.runtime.counted_values import value_columns
 from streamq.runtime.evaluators.assigner import Ranges
@@ -147,6 +147,18 @@ class WindowEvaluator(MemberEvaluator):
     def condenses_at_once(self) -> bool:
         """True as of the base, if no partial result depends on the order of events: it would be that of arrival."""
         return super().condenses_at_once and not self._depends_on_order
+
+    @property
+    def combines(self) -> bool:
+        """True if points may be one row before they are judged: those in the same windows are late together."""
+        return self.condenses_at_once and self.assigner.basic_windows(np.zeros(0, np.int64)) is not None
+
+    def combined(self, points: pa.Table) -> pa.Table:
+        """Return a row for the points of a group that are alike and in the same windows, from the first start to the last end."""
+        numbers = self.assigner.basic_windows(ints(points, LE))
+        bounds = (PartialMin(LE, LE, LongType()), PartialMax(RE, RE, LongType()))
+        events = with_column(self.with_partials(points), INDEX, numbers)
+        return merge_partial_rows(events, [*self.keys, *self._values, INDEX], (*self.partials, *bounds))
 
     @property
     def _depends_on_order(self) -> bool:

@@ -20,12 +20,14 @@ import pyarrow as pa
 from streamq.runtime.active_groups import ActiveGroups
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, with_column
-from streamq.runtime.deltas import history_of, weighted
+from streamq.runtime.deltas import history_of, weighted, with_ends
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
+from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WAKES
-from streamq.runtime.groups import GROUP_NUMBER, number_groups
+from streamq.runtime.groups import GROUP_NUMBER, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Totals
 from streamq.runtime.kernels.windows import WindowsKernel
+from streamq.runtime.lateness import weighted_events
 from streamq.runtime.timing_wheel import TimingWheel, slots
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -48,6 +50,9 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
     retracts: bool = False
     """True if an event may be taken back."""
 
+    combines: bool = False
+    """True if new events become one row for those alike in the same windows before they are sent; these are late together."""
+
     @property
     def _moving_rows(self) -> tuple[StatePart, ...]:
         from streamq.runtime.state_parts import SleepingRows
@@ -64,9 +69,20 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         """True if events are condensed: not if rows are sent at once, or wait for ends without which no event may be replaced."""
         return self.evaluator.condenses and not self._sends_at_once
 
+    def combine(self, port: int, table: pa.Table) -> pa.Table:
+        """Return new events, as one row for those of a group that are alike and in the same windows if events are combined."""
+        if not self.combines or not table.num_rows:
+            return table
+        assert isinstance(self.evaluator, WindowEvaluator)
+        return self.evaluator.combined(with_ends(table))
+
     def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:
         """Return the deltas that have come, in the form in which events are condensed; late ones are counted."""
-        (deltas,) = super()._fresh(arrivals, totals)
+        if self.combines and arrivals:
+            rows = concat([weighted_events(arrival, totals) for arrival in arrivals])
+            deltas = with_hashes(rows, self.evaluator.group_columns[0])
+        else:
+            (deltas,) = super()._fresh(arrivals, totals)
         deltas = self.evaluator.condensable(deltas)
         if self._condenses and not self.retracts and self.evaluator.condenses_at_once:
             deltas = self._condensed_at_once(deltas)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.grid import Grid
+from streamq.grid import WindowEnds
 from streamq.runtime.agenda import agenda_of
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat
@@ -38,12 +38,12 @@ ROWS = "rows"
 class InsertIngressKernel(UncombinedKernel):
     """A kernel that reads an insert-only source.
 
-    points: the source declares points, so RE = LE + 1; round_to: the grid of windows to whose ends c is rounded down; ids: the
+    points: the source declares points, so RE = LE + 1; round_to: the ends of windows to which c is rounded down; ids: the
     columns that with its start identify an event, if rows may be delivered again.
     """
 
     points: bool
-    round_to: Grid | None = None
+    round_to: WindowEnds | None = None
     ids: tuple[str, ...] = ()
 
     @property
@@ -69,9 +69,8 @@ class InsertIngressKernel(UncombinedKernel):
         """
         totals = Totals()
         c = clock.c
-        grid = self.round_to
-        if grid:
-            down = grid.floor_to_end
+        if self.round_to is not None:
+            down = self.round_to.floor_to_end
             c = down(c)
             arrivals = [replace(a, c=down(a.c), promised=down(a.promised)) for a in arrivals]
         evaluated = None

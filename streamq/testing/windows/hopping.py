@@ -71,8 +71,9 @@ class HoppingRoom(WindowRoom[Hopping]):
     def grids(self, window: Hopping) -> Iterator[Grid]:
         yield window.grid
 
-    def lateness_grid(self, window: Hopping) -> Grid:
-        return Grid(window.size, window.hop, window.offset)
+    def last_end(self, window: Hopping, c: int) -> int:
+        """Return the greatest end of a window that is not after a CTI."""
+        return c - (c - window.offset - window.size) % window.hop
 
 
 __all__ = ["hoppings"]

@@ -50,6 +50,15 @@ class LandmarkRoom(WindowRoom[Landmark]):
     verbs = {"landmark_window": landmark_window}
     arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
 
+    def last_end(self, window: Landmark, c: int) -> int:
+        """Return the greatest end of a window that is not after a CTI; minus infinity before the first one."""
+        mark = window.start
+        if window.period is not None:
+            mark = c - (c - window.start) % window.period
+        elif c < window.start + window.hop:
+            return MINUS_INFINITY
+        return c - (c - mark) % window.hop
+
     def members(self, window: Landmark, source: Members, run: Run) -> str:
         """Return a table of events, joined with the windows ``[l, l + jH)`` that overlap them.
 

@@ -136,9 +136,9 @@ class WindowRoom(ABC, Generic[W]):
         """Yield the instants at which windows begin and end, if they do not depend on events; by default those of the grids."""
         yield from map(GridBounds, self.grids(window))
 
-    def lateness_grid(self, window: W) -> Grid | None:
-        """Return the grid to whose ends CTIs are rounded when only such windows read a source; None: CTIs are not rounded."""
-        return None
+    def last_end(self, window: W, c: int) -> int:
+        """Return the instant to which a CTI is rounded when only such windows read a source: the CTI, if it is not rounded."""
+        return c
 
     def instants(self, window: W, axis: str) -> Iterator[int]:
         """Yield the instants among the window's parameters, in ticks."""
