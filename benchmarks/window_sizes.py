@@ -1,15 +1,17 @@
 """Windows of several sizes over one stream, in-process: on the basic windows of the longest ones against by themselves.
 
 Prints the ratios of processor time, and of the bytes of state, for sets of windows in minutes (``60:1`` is a size and a hop) and
-micro-batches that last a hop, or a tenth of one. ``python -m benchmarks.window_sizes --help``.
+micro-batches that last a hop, or a tenth of one. ``python -m benchmarks.window_sizes --help``; ``--json FILE`` has the ratios.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -76,7 +78,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000)
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--sets", nargs="*", default=SETS)
+    parser.add_argument("--json", type=Path, default=Path("window_sizes.json"))
     options = parser.parse_args()
+    results = []
     for text in options.sets:
         windows = [(int(size), int(hop)) for size, _, hop in (one.partition(":") for one in text.split(","))]
         for span in (MINUTE, MINUTE // 10):
@@ -85,6 +89,9 @@ def main() -> None:
                 f"{text:<16} micro-batch {span / MINUTE:g} min: time {processor_time:.2f}, state {state:.2f}",
                 flush=True,
             )
+            results.append({"windows": text, "hops": span / MINUTE, "time": processor_time, "state": state})
+    settings = {"rows": options.rows, "keys": options.keys, "batches": options.batches}
+    options.json.write_text(json.dumps({**settings, "results": results}, indent=2))
 
 
 if __name__ == "__main__":

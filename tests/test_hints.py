@@ -221,6 +221,8 @@ def test_errors_of_results_show_no_names_of_our_own() -> None:
         ("mean", "Write sq.avg(...)."),
         ("countDistinct", "Did you mean 'count_distinct'?"),
         ("collect_list", "Write sq.collect(...)."),
+        ("percentile_approx", "Write sq.percentile(...), which is exact."),
+        ("hll_sketch_agg", "Write sq.count_distinct(...), which is exact."),
         ("upper", "Write sq.functions.upper(...)."),
         ("window", "Use the windows of a stream"),
         ("pointz", "points"),

@@ -28,7 +28,7 @@ from streamq.compiler.rules import Rule
 from streamq.compiler.shared_windows import SHARING_LAW, SIZES_LAW, SharedPlan, share_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.tracks import tracked
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, counted, sentence
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
 from streamq.plan.expected import Expected, ExpectedRates
@@ -367,7 +367,7 @@ def _indented(measurements: tuple[str, ...]) -> list[str]:
 
 
 def _savings(program: StagedPlan, plan: Results, options: Options) -> str:
-    """Return the line on what several results save: their operators with state and stages, together and each result alone."""
+    """Return the line that compares the operators with state, and the stages, of all results together with those of each alone."""
     from streamq.compiler.stages import compile_stages
 
     settings = [
@@ -376,15 +376,13 @@ def _savings(program: StagedPlan, plan: Results, options: Options) -> str:
     ]
     alone = [compile_stages(Results((one,)), own) for one, own in zip(plan.inputs, settings, strict=True)]
     operators, stages = sum(len(one.states) for one in alone), sum(len(one.stages) for one in alone)
-    saved = f"{len(program.states)} instead of {operators} operators with state"
-    judging = "; one judges the late rows of a source for all" if len(program.states) > operators else ""
+    judging = "; one more judges the late rows of a source for all" if len(program.states) > operators else ""
     # operators on tracks have one name but for the track's number
     names = {off_track(hosted.name, hosted.track) for stage in program.stages for hosted in stage.hosted}
     again = len(program.states) - len(names)
     levels = f"; {again} of them run again, because results have different levels" if again else ""
-    return (
-        f"shared: {saved}, {len(program.stages)} instead of {stages} stages if each result ran alone{judging}{levels}"
-    )
+    together = f"{counted(len(program.states), 'operator')} with state in {counted(len(program.stages), 'stage')}"
+    return f"together: {together}; each result alone: {operators} in {stages}{judging}{levels}"
 
 
 def _buckets(program: StagedPlan, stage: int) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from streamq.errors import nearest
-from streamq.plan.spark_names import AGGREGATES, ELSEWHERE, OURS, function_names
+from streamq.plan.spark_names import AGGREGATES, ELSEWHERE, EXACTLY, OURS, function_names
 
 _OF_OTHER_NAMES = {
     "strip": "trim", "lstrip": "ltrim", "rstrip": "rtrim", "capitalize": "initcap", "title": "initcap", "casefold": "lower",
@@ -124,7 +124,7 @@ def for_verb(name: str, verbs: Sequence[str]) -> str:
 
 
 _OF_MEMBERS = {
-    **{name: name for name in (*OURS.values(), "time_weighted_avg")}, **OURS,
+    **{name: name for name in (*OURS.values(), "time_weighted_avg")}, **OURS, **EXACTLY,
     "len": "count", "size": "count", "nunique": "count_distinct", "list": "collect", "set": "collect",
 }  # fmt: skip
 """The names of aggregates in streamq, Spark, Python and pandas, each with streamq's name."""
@@ -161,7 +161,9 @@ def _named_aggregate(value: object) -> tuple[str, str]:
 def for_name(name: str, public: Sequence[str]) -> str:
     """Return the message for ``sq.name``, which does not exist: it suggests a public name, or one of PySpark's."""
     ours = OURS.get(_OF_OTHER_NAMES.get(name, name))
-    if ours is not None:
+    if name in EXACTLY:
+        hint = f"Write sq.{EXACTLY[name]}(...), which is exact."
+    elif ours is not None:
         hint = f"Write sq.{ours}(...)."
     elif name in function_names():
         hint = f"Write sq.functions.{name}(...)."
@@ -183,6 +185,8 @@ def for_aggregate(text: str) -> str:
     called = next((n for n in re.findall(r"\b([a-z_]+)\(", text) if n in AGGREGATES), None)
     if called is None:
         return ""
+    if called in EXACTLY:
+        return f"Use sq.{EXACTLY[called]}, which is exact, in a window's select."
     return f"Use sq.{OURS[called]} in a window's select." if called in OURS else _aggregates()
 
 

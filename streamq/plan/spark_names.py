@@ -14,6 +14,13 @@ OURS = {
 }  # fmt: skip
 """Spark's aggregates that streamq has too, with streamq's names."""
 
+EXACTLY = {
+    **dict.fromkeys(("approx_percentile", "percentile_approx"), "percentile"),
+    **{f"kll_sketch_agg_{kind}": "percentile" for kind in ("bigint", "double", "float")},
+    **dict.fromkeys(("approx_count_distinct", "hll_sketch_agg", "theta_sketch_agg"), "count_distinct"),
+}  # fmt: skip
+"""Spark's aggregates that estimate a result, or keep a sketch of it, with streamq's that compute it."""
+
 AGGREGATES = frozenset(OURS) | frozenset({
     "any_value", "approx_count_distinct", "approx_percentile", "bit_and", "bit_or", "bit_xor",
     "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_set",

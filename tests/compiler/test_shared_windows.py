@@ -106,7 +106,7 @@ def test_a_stage_is_saved_where_only_the_windows_read_the_source(capsys: pytest.
     assert [len(stage.hosted) for stage in program.stages] == [1]
     sq.explain_all([sq.result(query) for query in queries])
     text = capsys.readouterr().out
-    assert "shared: 1 instead of 2 operators with state, 1 instead of 2 stages if each result ran alone" in text
+    assert "together: 1 operator with state in 1 stage; each result alone: 2 in 2" in text
     assert "share_windows: merge(partial(a, x)), merge(partial(a, y)) =>" in text
     assert (
         "2 windows size=10, hop=5 by k: count(*), sum(v); a row is grouped, sent and held once, with 3 values" in text

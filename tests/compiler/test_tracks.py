@@ -108,7 +108,7 @@ def test_what_levels_share_and_what_runs_again() -> None:
     results = [asked(COUNTS), asked(COUNTS, "strong"), asked(SUMS, output="final"), asked(SUMS, sq.weak(10), "final")]
     written, options = written_results(results, "middle", False, "explain_all")
     text = explain(written, "physical", options=options)
-    assert "shared: 4 instead of 4 operators with state, 2 instead of 4 stages if each result ran alone" in text
+    assert "together: 4 operators with state in 2 stages; each result alone: 4 in 4" in text
     assert "; 2 of them run again, because results have different levels" in text
     assert "consistency of output 1, 3: middle (items at once" in text
     assert "consistency of output 2: strong (items wait" in text
