@@ -367,7 +367,7 @@ def _indented(measurements: tuple[str, ...]) -> list[str]:
 
 
 def _savings(program: StagedPlan, plan: Results, options: Options) -> str:
-    """Return the line that compares the operators with state, and the stages, of all results together with those of each alone."""
+    """Return the line that compares operators with state and stages of all results together with those of each alone."""
     from streamq.compiler.stages import compile_stages
 
     settings = [
