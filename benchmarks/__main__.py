@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 MODULES = {
     "batch": "benchmarks.batch_hopping",
@@ -36,7 +37,13 @@ MODULES = {
 if __name__ == "__main__":
     chosen = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in MODULES else list(MODULES)
     rest = sys.argv[2:] if len(chosen) == 1 else sys.argv[1:]
-    # a process each, so that none starts with the memory and warm-up of another's session
-    sys.exit(
-        max(subprocess.run([sys.executable, "-m", MODULES[name], *rest], check=False).returncode for name in chosen)
-    )
+    codes, minutes = [], {}
+    for name in chosen:
+        began = time.monotonic()
+        # a process each, so that none starts with the memory and warm-up of another's session
+        codes.append(subprocess.run([sys.executable, "-m", MODULES[name], *rest], check=False).returncode)
+        minutes[name] = (time.monotonic() - began) / 60
+    if len(chosen) > 1:
+        print("minutes:", ", ".join(f"{name} {spent:.1f}" for name, spent in minutes.items()))
+        print(f"all together: {sum(minutes.values()):.0f} minutes")
+    sys.exit(max(codes))

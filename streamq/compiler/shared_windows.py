@@ -28,13 +28,15 @@ from streamq.compiler.results import Results, as_results, unsettled_nodes
 from streamq.compiler.rules.merge_selects import merge_selects
 from streamq.compiler.state_texts import leaves_out_columns, modules_called, short_hash, state_text, text_of_source
 from streamq.errors import StreamqError, counted
-from streamq.operators import MergePartials, PartialAggregate, Source
+from streamq.operators import MergePartials, PartialAggregate, Source, Where
 from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
+from streamq.plan.own_names import shown_name
 from streamq.plan.schema import POINT
+from streamq.plan.tree import show
 from streamq.runtime.identity import StoredPartials
 from streamq.windows import Window
 
@@ -138,12 +140,13 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
 def _apart(alone: Sequence[_Windows], every: Sequence[_Windows], goes_on: bool) -> Iterator[str]:
     """Yield for each of the windows that share with none why they do not share with the first others over their stream.
 
-    ``goes_on``: the run goes on from a checkpoint in which windows share.
+    If others differ in filters, group or stamp, that is the reason. ``goes_on``: the run goes on from a checkpoint in which
+    windows share.
     """
     pairs: set[frozenset[str]] = set()
     for one in alone:
         others = (other for other in every if other is not one and _grid_key(one.node, other.window) == other.key)
-        other = next(others, None)
+        other = next(others, None) or next((other for other in every if one.difference_from(other)), None)
         pair = frozenset({one.node.digest, other.node.digest if other else ""})
         if other is not None and pair not in pairs:
             pairs.add(pair)
@@ -187,8 +190,30 @@ class _Windows:
         fits = reads_same_stream and longest.is_final and consists_of_basic(self.window, longest.window)
         return fits and not self.own_basic_windows and _by_length(self) < _by_length(longest)
 
+    def difference_from(self, other: _Windows) -> str:
+        """Return the difference to windows over the same stream, but for filters, which forbids to share on any grid; else ""."""
+        mine, theirs = self.node.input, other.node.input
+        if _stream_key(mine, filters=False) != _stream_key(theirs, filters=False):
+            return ""
+        if _stream_key(mine) != _stream_key(theirs):
+            return f"their events pass other filters, {self._filters} here, {other._filters} there"
+        if mine.keys != theirs.keys:
+            here, there = (", ".join(map(shown_name, part.keys)) or "none" for part in (mine, theirs))
+            return f"their groups are others, {here} here, {there} there"
+        return (
+            "" if self.node.stamp == other.node.stamp else "rows of one live on the windows, of the other at their ends"
+        )
+
+    @property
+    def _filters(self) -> str:
+        """The filters of their stream, as text."""
+        filters = [node.predicate for node in nodes(self.node.input) if isinstance(node, Where)]
+        return " and ".join(map(show, filters)) or "no filter"
+
     def reason_apart_from(self, other: _Windows, goes_on: bool) -> str:
-        """Return why these windows do not share with others over the same stream, group and stamp."""
+        """Return why these windows do not share with others over the same stream, but for filters."""
+        if difference := self.difference_from(other):
+            return difference
         if any(_calls_code(one.node.input) or _text(one.node.input) is None for one in (self, other)):
             return "windows that call a user's code have partial results of their own"
         if self.track != other.track:
@@ -262,13 +287,18 @@ def _values(part: PartialAggregate) -> int:
 def _grid_key(node: MergePartials, window: Window) -> str:
     """Return a hash of a window's stream, group and stamp, and of a grid; neither policies nor columns left out count."""
     part = node.input
+    return short_hash([_stream_key(part), list(part.keys), state_text(window), node.stamp])
+
+
+def _stream_key(part: PartialAggregate, *, filters: bool = True) -> str:
+    """Return a hash of the events of partial results; ``filters``: False for the stream as it would be without filters."""
 
     def visit(node: Node, inputs: list[str]) -> str:
-        if leaves_out_columns(node) or isinstance(node, OnTrack):
+        if leaves_out_columns(node) or isinstance(node, OnTrack) or (isinstance(node, Where) and not filters):
             return inputs[0]
         return short_hash([text_of_source(node) if isinstance(node, Source) else state_text(node), inputs])
 
-    return short_hash([fold(part.input, visit), list(part.keys), state_text(window), node.stamp])
+    return fold(part.input, visit)
 
 
 def _hash_of(part: PartialAggregate, longest: Window) -> str:

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq import testing as t
+from streamq.compiler.egress import Egress
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, rewritten
 from streamq.compiler.shared_windows import share_windows
@@ -133,16 +135,16 @@ def test_what_calls_a_users_code_is_not_shared(code: Any) -> None:
         ([windows(hop=10).select(n=sq.sum("v"))], (FINAL, FINAL), "their events are no points"),
         ([summed()], (FINAL, CHANGELOG), "one sends final rows, the other rows that may be taken back"),
         ([windows().select(n=sq.sum(OWN[0]("v")))], (FINAL, FINAL), "windows that call a user's code"),
-        ([S.hopping_window(10, 5).select(n=sq.sum("v")), summed()], (FINAL,) * 3, None),
+        ([S.hopping_window(10, 5).select(n=sq.sum("v")), summed()], (FINAL,) * 3, "their groups are others"),
     ],
     ids=["sizes", "outputs", "code", "another group"],
 )
 def test_windows_over_one_stream_that_do_not_share_say_why(
-    others: list[sq.Stream], outputs: Sequence[Any], reason: str | None
+    others: list[sq.Stream], outputs: Sequence[Any], reason: str
 ) -> None:
     root = number_sources(Results(tuple(query.plan for query in [counted(), *others])))[0]
     apart = share_windows(rewritten(root), Options(egresses=tuple(outputs))).apart
-    assert (not apart) if reason is None else (len(apart) == 1 and reason in apart[0])
+    assert len(apart) == 1 and reason in apart[0]
 
 
 def changed(before: Sequence[sq.Stream], *later: Sequence[sq.Stream], **how: Any) -> tuple[ChangingRun, list[pa.Table]]:
@@ -222,3 +224,23 @@ def test_outputs_of_windows_that_share_change_together() -> None:
     assert run.fit(counted(), summed(), output="changelog").misfits == ()
     with pytest.raises(CheckpointError, match="has no state there"):
         run.changed(counted().where(C("n") > 0), windows().select(most=sq.max("v")))
+
+
+def test_windows_that_differ_say_in_what() -> None:
+    """Over one stream: other filters, other groups, other stamps; over another one there is nothing to say."""
+    points = sq.points(t.table("at bigint, k bigint, v bigint", []), time="at", name="p")
+
+    def sums(stream: sq.Stream, **stamp: str) -> sq.Stream:
+        return stream.group_by("k").hopping_window(10, 5, **stamp).select(x=sq.sum("v"))
+
+    whole = sums(points)
+    others = {
+        "their events pass other filters, no filter here, v > 3 there": sums(points.where(sq.col("v") > 3)),
+        "their groups are others, k here, none there": points.hopping_window(20, 5).select(x=sq.sum("v")),
+        "rows of one live on the windows, of the other at their ends": sums(points, stamp="point_at_end"),
+        "": sums(points.shift(1)),
+    }
+    for reason, other in others.items():
+        plan = rewritten(Results((whole.plan, other.plan)))
+        apart = share_windows(plan, Options(egresses=(Egress(),) * 2)).apart
+        assert [line.partition(": ")[2] for line in apart] == [reason] * bool(reason)

@@ -28,11 +28,18 @@ def split_basic_windows(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, the reason that forbids the rule at windows on a grid; None if there is none."""
+    """Return, for ``explain()``, the reason that forbids the rule; None at windows off a grid whose aggregates all merge."""
     match node:
+        case WindowAggregate(source, _, window, aggregates) if window.grid is None and not node.merges:
+            kept = "all members are kept"
+            if "by value" in node.case:
+                kept = "settled members of one value are kept as one row"
+            return f"{window.name} windows are on no grid, and {not_merged(aggregates, source.schema)}: {kept}"
         case WindowAggregate(source, _, window, aggregates) if window.grid is not None and not (
             node.is_grid and node.merges
         ):
+            if node.from_members:
+                return "the form evaluated is asked for: all members are kept"
             if node.stamp == Stamp.TIME_BOUND:
                 return "the operator says how long rows live"
             instead = "all members are kept"
