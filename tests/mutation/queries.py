@@ -77,6 +77,7 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "rows": lambda: events().group_by("k").rows_window(2, order_by="v").select(first=sq.first("v"), total=sq.sum("v")),
     "rows in steps": lambda: totals(events().group_by("k").rows_window(5, 3, order_by="v")),
     "landmark": lambda: totals(events().landmark_window(4, period=10)),
+    "landmark of points": lambda: totals(events(shape="points").landmark_window(4, period=10)),
     "time_weighted_avg": lambda: events().group_by("k").tumbling_window(5).select(level=sq.time_weighted_avg("v")),
     "first and last": lambda: events().snapshot_window().select(first=sq.first("v"), last=sq.last("v")),
     "median of hops": lambda: events(shape="points").group_by("k").hopping_window(6, 2).select(middle=sq.median("v")),

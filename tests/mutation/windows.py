@@ -28,6 +28,8 @@ from streamq.windows import count, landmark, rows, session, snapshot
 from tests.mutation.mutant import Edit, Mutant, wrapped
 
 BLOCKS = "streamq/runtime/basic_window_blocks.py"
+LANDMARK = "streamq/windows/landmark.py"
+LATENESS = "streamq/runtime/lateness.py"
 SIZES = "streamq/runtime/kernels/windows_of_sizes.py"
 TOP_K = "streamq/runtime/evaluators/top_k_evaluator.py"
 CONDENSING = "streamq/runtime/kernels/condensing.py"
@@ -364,5 +366,23 @@ MUTANTS = (
         "windows of another offset are placed as if they had that of the longer ones",
         "windows of two sizes",
         edits=(Edit(SIZES, "grid_index(first, self.offset,", "grid_index(first, 0,"),),
+    ),
+    Mutant(
+        "hops of a landmark in one",
+        "points of one landmark become one row before the shuffle, whatever their hop",
+        "landmark of points",
+        edits=(Edit(LANDMARK, "starts - np.mod(behind_landmark, self.hop)", "starts - behind_landmark"),),
+    ),
+    Mutant(
+        "late points counted by rows",
+        "late points that have become one row before the shuffle count once",
+        "landmark of points",
+        edits=(
+            Edit(
+                LATENESS,
+                "totals.add(judge.source, reason, int(events.sum()))",
+                "totals.add(judge.source, reason, int(mask.sum()))",
+            ),
+        ),
     ),
 )
