@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 class ListReduction(MemberReduction):
     """The values that are not NULL, in order."""
 
+    @property
+    def reads_lifetimes(self) -> bool:
+        return True
+
     def over_members(self, members: CopiedMembers) -> pa.Array:
         """Return the list of each window's values that pass the filter, in the order of the members; an empty list for none."""
         values = members.rows.column(self.column.args[0]).combine_chunks()

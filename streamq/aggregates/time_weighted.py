@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 class TimeWeightedReduction(MemberReduction):
     """The sum of values times lifetimes, over the window's length."""
 
+    @property
+    def reads_lifetimes(self) -> bool:
+        return True
+
+    @property
+    def weighs_lifetimes(self) -> bool:
+        return True
+
     def over_members(self, members: CopiedMembers) -> pa.Array:
         """Return for each window the sum of value times lifetime, over its length; NULL if no member has a value."""
         values, is_there = floats(members.rows.column(self.column.args[0]))

@@ -69,7 +69,8 @@ def reads_moving_end(windows: GridAggregation, paths: list[Path]) -> bool:
     """Return True if an argument of the windows' aggregates, or a step before the windows, reads ends of events."""
     # a step that changes lifetimes has waited until the ends that it reads are settled
     steps = [step for p in paths for step in p.steps if step.progress_map is None]
-    return any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in windows.arguments)
+    reads_open_end = windows.reads_ends or any(step.reads_open_end for step in steps)
+    return reads_open_end or any(reads_end(expr) for _, expr in windows.arguments)
 
 
 def merged_fields(windows: GridAggregation) -> list[Field]:

@@ -322,7 +322,7 @@ class _Compiler:
             schema = node.schema.with_fields([*keys, *merged_fields(windows)])
         lines = window_lines(node, windows, kernel)
         events = PortInput(paths, port, lifetimes)
-        held = (*windows.partials, *windows.reductions, *filter(None, [windows.ranking]))
+        held = (*windows.partials, *windows.reductions, *filter(None, [windows.ranking]), *windows.order)
         own = [windows.window, windows.keys, held, kernel.merges, kernel.infinite, kernel.reads_end]
         state = state_name(self.program, own, lines[0], [events], [node], windows.partials)
         hosted = Port(

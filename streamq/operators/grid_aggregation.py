@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from streamq.choices import Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
@@ -43,10 +43,11 @@ class GridAggregation:
 
     ``merges``: partial results of events that nobody takes back are merged for good; else they are values with weights.
     ``outputs``: the result columns computed from the partial results; None: the partial results are the result. ``reductions``
-    are computed from values of the members, as columns ``reduced``. ``ranking``: the result has the best members of
-    windows instead; their columns are ``arguments``, but for the keys. Rows live on their windows, or are points at their ends,
-    as the ``stamp`` says. ``shown``: the windows whose rows are the result, with the columns ``columns``, each with the number of
-    its window; (): those of ``window`` are.
+    are computed from values of the members, as columns ``reduced``; some read lifetimes, as ``clip`` cuts them, or order members
+    of one start by the columns ``order``. ``ranking``: the result has the best members of windows instead; their columns are
+    ``arguments``, but for the keys. Rows live on their windows, or are points at their ends, as the ``stamp`` says. ``shown``:
+    the windows whose rows are the result, with the columns ``columns``, each with the number of its window; (): those of
+    ``window`` are.
     """
 
     input: Node
@@ -59,6 +60,8 @@ class GridAggregation:
     reductions: tuple[Reduction, ...] = ()
     reduced: tuple[Field, ...] = ()
     ranking: Ranking | None = None
+    clip: ClipInput = ClipInput.FULL
+    order: tuple[str, ...] = ()
     stamp: Stamp = Stamp.ALIGN
     shown: tuple[ShownWindows, ...] = ()
     columns: tuple[Field, ...] = ()
@@ -123,6 +126,11 @@ class GridAggregation:
         groups = self._values(expected) if self.reductions or self.ranking else expected.groups(self.input, self.keys)
         return None if groups is None else basic_windows(rows, groups, self.window.basic_grid()) / rows
 
+    @property
+    def reads_ends(self) -> bool:
+        """True if a result reads ends of members as they are, not only in expressions."""
+        return not self.clip.cuts_ends and any(reduction.weighs_lifetimes for reduction in self.reductions)
+
     def _values(self, expected: Expected) -> float | None:
         """Return the number of rows that are held of a basic window, at most; None if it is unknown.
 
@@ -131,6 +139,8 @@ class GridAggregation:
         if self.ranking is not None:
             groups = expected.groups(self.input, self.keys)
             return None if groups is None else groups * self.ranking.k
+        if any(reduction.reads_lifetimes for reduction in self.reductions):
+            return None
         arguments = dict(self.arguments)
         read = {column for name in value_columns(self.reductions) for column in columns(arguments[name])}
         return expected.groups(self.input, (*self.keys, *sorted(read.difference(self.keys))))
@@ -155,6 +165,8 @@ class GridAggregation:
             final=final,
             early=early and not final,
             reductions=self.reductions,
+            clip=self.clip,
+            order=self.order,
             at_ends=self.stamp == Stamp.POINT_AT_END,
         )
         if self.ranking is not None:

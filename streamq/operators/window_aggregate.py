@@ -63,7 +63,7 @@ class WindowAggregate(MemberOperator):
         group with many of them a row for those that end about as late as one another, read instead of them until then;
         by value: one such row for each of their values, where a median, percentile or distinct count reads these;
         mergeable: as partial results, of many points in windows of 16 hops or more also those of blocks of hops; counted: values
-        by range of windows, with their numbers and partial results
+        by range of windows, with their numbers and partial results, of collect and time_weighted_avg also lifetimes
     Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and a row for
         the others in the same windows; asleep: parts of a group that rows touch or with a window due: new events, those that
         end soon, and a row for each slot of the timing wheel; asleep: all its events where ends may still move; condensed,
@@ -73,7 +73,8 @@ class WindowAggregate(MemberOperator):
     Cost: members, condensed, asleep: O(n log n) in the events read and their windows not final; by value: and in the events
         that these rows stand for, of which no more is read; members: collect and
         time_weighted_avg have a copy of each member in each of its windows; mergeable: a merge of the partial results in a window
-        that is reported, of many points in many hops of O(log n) blocks; counted: a merge of them, and a sort of the values in it
+        that is reported, of many points in many hops of O(log n) blocks; counted: a merge of them, and a sort of the
+        values in it, of which collect and time_weighted_avg have a copy in each window
     """
 
     input: Node
@@ -221,8 +222,13 @@ class WindowAggregate(MemberOperator):
 
     @property
     def _may_be_grid(self) -> bool:
-        """True if a stream need not keep members."""
-        return self.window.grid is not None and self.stamp != Stamp.TIME_BOUND and self._reads_values
+        """True if a stream need not keep members as they are: it counts equal ones, and calls no user's code."""
+        if self.window.grid is None or self.stamp == Stamp.TIME_BOUND:
+            return False
+        source = self.input.schema
+        return all(
+            a.function.of_values or a.function.copies_members or is_mergeable(a, source) for _, a in self.aggregates
+        )
 
     @property
     def _reads_values(self) -> bool:
@@ -281,7 +287,9 @@ class WindowAggregate(MemberOperator):
         """Return the windows as a grid, of which the kernel merges partial results and counts values; None if it cannot."""
         if not self.is_grid:
             return None
-        split = self._split()
+        source, split = self.input.schema, self._split()
+        is_ordered = any(a.function.ordered and not is_mergeable(a, source) for _, a in self.aggregates)
+        order = tuple(split.events.column(Col(name)) for name in source.names) if is_ordered else ()
         return GridAggregation(
             input=self.input,
             keys=self.keys,
@@ -292,6 +300,8 @@ class WindowAggregate(MemberOperator):
             outputs=self._with_group(split.outputs),
             reductions=split.reductions,
             reduced=split.reduced,
+            clip=self.clip,
+            order=order,
             stamp=self.stamp,
         )
 

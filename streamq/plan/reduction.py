@@ -104,6 +104,16 @@ class Reduction(ABC):
         return False
 
     @property
+    def reads_lifetimes(self) -> bool:
+        """True if it reads when members live, or their order, which is by start first; executors keep these with values then."""
+        return False
+
+    @property
+    def weighs_lifetimes(self) -> bool:
+        """True if its result depends on how long members live."""
+        return False
+
+    @property
     def may_be_none(self) -> bool:
         """True if a window with members may have no row at all."""
         return False

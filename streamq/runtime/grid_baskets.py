@@ -39,8 +39,8 @@ REPORTED_WIDTH = 4
 class PartialsBasket:
     """Partial results of ranges of windows, by ``keys``.
 
-    merges: they are merged for good; else they are values with weights, which may be retracted. reads_end: members whose ends
-    may still move stay separate, with their lifetimes. points: events are points, so that a range has as many windows as the
+    merges: they are merged for good; else they are values with weights, which may be retracted. has_lifetimes: members of
+    different lifetimes stay separate, with these. points: events are points, so that a range has as many windows as the
     grid gives. parted: bins that exceed ``sizes`` are split by group. values: columns of values that are not merged either.
     """
 
@@ -49,7 +49,7 @@ class PartialsBasket:
     partials: tuple[Partial, ...]
     points: bool
     merges: bool
-    reads_end: bool
+    has_lifetimes: bool
     parted: bool
     sizes: BinSizes
     values: tuple[str, ...]
@@ -59,7 +59,7 @@ class PartialsBasket:
 
         ``windows``: the columns that a range goes by.
         """
-        by = [*self.keys, *windows, *((LE, RE) if self.reads_end else ()), *self.values]
+        by = [*self.keys, *windows, *((LE, RE) if self.has_lifetimes else ()), *self.values]
         by += [HASH] if HASH in table.column_names else []
         return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 
@@ -116,7 +116,7 @@ class PartialsBasket:
                 tables.append(bins.read_touched(bin, partial(touched.hashes, low, high)))
         held = self._all_of(tables)
         # chunks may hold a member and its retraction: sum them up before rows are looked at one by one
-        return self.merged(held) if self.reads_end and held is not None else held
+        return self.merged(held) if self.has_lifetimes and held is not None else held
 
     def read_bins(self, state: KernelBaskets, names: Iterable[str]) -> pa.Table | None:
         """Return the partial results of some bins; None if there are none."""

@@ -145,6 +145,7 @@ EVERY_ROW = {
     "hopping": EVERY_WINDOW,
     "hopping median": EVERY_WINDOW,
     "hopping top_k": EVERY_WINDOW,
+    "time_weighted_avg": EVERY_WINDOW,
     "inner join": EVERY_PART,
     "windowed_join": EVERY_TIME,
     "clip": EVERY_LEFT_EVENT,

@@ -104,7 +104,9 @@ def operators(far: int) -> dict[str, Query]:
         "first": lambda a, b: a.group_by("k").session_window(5).select(x=sq.first("v")),
         "count_distinct": lambda a, b: a.group_by("k").snapshot_window().select(x=sq.count_distinct(sq.col("v") % 4)),
         "collect": lambda a, b: a.group_by("k").snapshot_window().select(x=sq.collect("v")),
-        "time_weighted_avg": lambda a, b: a.group_by("k").tumbling_window(far).select(x=sq.time_weighted_avg("v")),
+        "time_weighted_avg": lambda a, b: (
+            a.group_by("k").hopping_window(far, far // 4).select(x=sq.time_weighted_avg("v"))
+        ),
         "median": lambda a, b: a.group_by("k").session_window(5).select(s=sq.sum("v"), x=sq.median(sq.col("v") % 4)),
         "udo": lambda a, b: a.group_by("k").session_window(5).select(greatest("v")),
         "hopping": lambda a, b: a.group_by("k").hopping_window(far, far // 4).select(n=sq.count(), m=sq.max("v")),

@@ -98,7 +98,13 @@ def test_a_bin_that_nobody_touched_is_not_read(operator: str) -> None:
 
 READS: dict[str, Mutant] = {**dict.fromkeys(OPERATORS, EVERY_BIN), "inner join": EVERY_PART}
 """A mutant that reads bins of others; of windows on a grid no bin at all need be read, those of no window due."""
-del READS["hopping"], READS["hopping median"], READS["hopping top_k"], READS["windowed_join"]
+del (
+    READS["hopping"],
+    READS["hopping median"],
+    READS["hopping top_k"],
+    READS["windowed_join"],
+    READS["time_weighted_avg"],
+)
 
 
 @pytest.mark.parametrize("operator", mutated(READS))

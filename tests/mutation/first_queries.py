@@ -412,6 +412,7 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "rises of whole events, cut": lambda: S.tumbling_window(5, clip_input="none", stamp="clip").select(rises("k", "v")),
     "windows of shorter events": lambda: totals(S.extend(-2).tumbling_window(5)),
     "two of each key": lambda: S.group_by("k").tumbling_window(4).top_k(2, by="v"),
+    "lists of some hops": lambda: S.hopping_window(6, 2).select(all=sq.collect("k"), n=sq.count_distinct("v")),
     "best of five rows": lambda: S.rows_window(5, 3, order_by="k").top_k(1, by="v"),
     "medians of five rows": lambda: INTEGERS.rows_window(5, 3, order_by="k").select(m=sq.median("v"), n=sq.count()),
     "greatest of five hops": lambda: S.hopping_window(10, 2).top_k(1, by="v"),

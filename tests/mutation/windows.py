@@ -31,6 +31,7 @@ BLOCKS = "streamq/runtime/basic_window_blocks.py"
 LANDMARK = "streamq/windows/landmark.py"
 LATENESS = "streamq/runtime/lateness.py"
 SIZES = "streamq/runtime/kernels/windows_of_sizes.py"
+COPIES = "streamq/runtime/evaluators/member_reductions.py"
 TOP_K = "streamq/runtime/evaluators/top_k_evaluator.py"
 CONDENSING = "streamq/runtime/kernels/condensing.py"
 RANKED = "streamq/runtime/kernels/ranked_windows.py"
@@ -293,6 +294,12 @@ MUTANTS = (
         "of members that share the last rank only some are kept",
         "top_k",
         (wrapped(Ranking, "ranked", ties_cut),),
+    ),
+    Mutant(
+        "equal members once",
+        "members that are equal in all that is held of them are listed once",
+        "lists of some hops",
+        edits=(Edit(COPIES, "if (members.number > 1).any():", "if False:"),),
     ),
     Mutant(
         "forgotten ones uncounted",

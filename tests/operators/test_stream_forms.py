@@ -21,14 +21,19 @@ from streamq.runtime.kernel import Kernel
 from streamq.testing.arrival import Item
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
+from streamq.testing.table import table
 from streamq.testing.trial import check
+from tests.laws.cost_operators import spread
 
+LIVES = "a bigint, b bigint, v bigint"
 EMPTY = pa.table({"t": pa.array([], pa.int64()), "k": pa.array([], pa.string()), "v": pa.array([], pa.int64())})
 GROUPS = sq.points(EMPTY, time="t", name="s").group_by("k")
 HOPPING = GROUPS.hopping_window(20, 5)
 MERGED = HOPPING.select(n=sq.count(), most=sq.max("v"))
 COUNTED = HOPPING.select(middle=sq.median("v"))
 EXPECTED = sq.Expected(rows=1_000, every=10, distinct={"k": 10, "v": 4})
+
+LISTED = HOPPING.select(all=sq.collect("v"), load=sq.time_weighted_avg("v"), s=sq.sum("v"), m=sq.median("v"))
 
 
 def kernel_of(query: sq.Stream, form: StreamForm | None = None) -> Kernel:
@@ -63,8 +68,8 @@ def test_explain_shows_the_costs_of_both_forms_and_the_hint() -> None:
 
 
 def test_a_form_that_no_windows_can_take_is_an_error() -> None:
-    with pytest.raises(PlanError, match=r"in the form combined; .*: collect does not merge \(its forms: evaluated\)"):
-        HOPPING.select(all=sq.collect("v")).explain(form="combined")
+    with pytest.raises(PlanError, match=r"in the form combined; .*: spread does not merge \(its forms: evaluated\)"):
+        HOPPING.select(x=spread("v")).explain(form="combined")
     with pytest.raises(PlanError, match="form is 'combined' or 'evaluated'; found 'blocks'"):
         MERGED.run(form="blocks")
 
@@ -79,7 +84,7 @@ def test_events_of_a_basic_window_are_one_row_before_the_shuffle(query: sq.Strea
 
 
 @pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
-@pytest.mark.parametrize("query", [MERGED, COUNTED, HOPPING.top_k(2, by="v")])
+@pytest.mark.parametrize("query", [MERGED, COUNTED, LISTED, HOPPING.top_k(2, by="v")])
 def test_both_forms_give_the_same_rows(query: sq.Stream, output: OutputForm) -> None:
     """The same in each micro-batch, also of late events; random queries are held against the oracle in tests/laws."""
     starts, cut = (1, 4, 3, 8, 14, 2, 9, 22, 19, 40, 31, 60), 3
@@ -88,8 +93,8 @@ def test_both_forms_give_the_same_rows(query: sq.Stream, output: OutputForm) -> 
     root, _ = number_sources(Results((query.plan,)))
     runs = [LocalRun(compile_stages(rewritten(in_stream_form(root, form)), options)) for form in StreamForm]
     tables = [pa.Table.from_pylist(events[at : at + cut], EMPTY.schema) for at in range(0, len(events), cut)]
-    for table in tables:
-        first, other = (net_deltas(run.batch({"s": table})).to_pylist() for run in runs)
+    for micro_batch in tables:
+        first, other = (net_deltas(run.batch({"s": micro_batch})).to_pylist() for run in runs)
         assert sorted(map(repr, first)) == sorted(map(repr, other))
     assert runs[0].totals == runs[1].totals
 
@@ -102,3 +107,23 @@ def test_lateness_goes_by_the_ends_of_windows_in_any_form(aggregate: sq.Aggregat
     plan, _ = number_sources(query.select(x=aggregate).plan)
     arrival = [("s", Item("insert", t, t + 1, payload={"k": "a", "v": t})) for t in (1, 4, 3, 8, 14, 2, 7, 40)]
     check(Case(plan, tuple(arrival), (3, 3, 2)), [Execution(form=form)])
+
+
+@pytest.mark.parametrize("clip", ["full", "none"])
+@pytest.mark.parametrize(("size", "hop"), [(6, 2), (10, 10)])
+def test_what_is_left_of_a_late_event_is_weighed_and_listed_from_the_same_instant(
+    size: int, hop: int, clip: str
+) -> None:
+    lives = sq.intervals(table(LIVES, []), "a", "b", name="s", progress=sq.generate(0), late="adjust")
+    windows = lives.hopping_window(size, hop, clip_input=clip)
+    query = windows.select(load=sq.time_weighted_avg("v"), all=sq.collect("v"))
+    batches = [(1, 3, 1), (9, 12, 2)], [(0, 30, 4), (4, 15, 8), (8, 9, 16)], [(31, 33, 1), (7, 40, 32)]
+    answers, adjusted = [], []
+    for form in StreamForm:
+        plan = rewritten(in_stream_form(Results((query.plan,)), form))
+        run = LocalRun(compile_stages(plan, Options(egresses=(Egress(OutputForm.FINAL),), buckets=1)))
+        rows = [run.batch({"s": table(LIVES, list(batch))}) for batch in batches]
+        answers.append(sorted(map(str, pa.concat_tables([*rows, run.finish()]).to_pylist())))
+        adjusted.append(sum(totals["s|adjusted"] for totals in run.totals.values()))
+    assert answers[0] == answers[1] and adjusted[0] == adjusted[1]
+    assert adjusted[0] > 0 or size == hop

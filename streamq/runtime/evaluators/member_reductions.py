@@ -32,6 +32,8 @@ def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str
 def _copied(members: RangedMembers) -> CopiedMembers:
     """Return the members copied into their windows, with their order."""
     row, number = expand_ranges(members.first, members.last)
+    if (members.number > 1).any():
+        row, number = np.repeat(row, members.number[row]), np.repeat(number, members.number[row])
     order = np.arange(len(row)) if members.place is None else np.argsort(members.place[row], kind="stable")
     rows = members.rows.take(pa.array(row))
     return CopiedMembers(rows, number, members.n, order, members.lasts(row, number), members.window)

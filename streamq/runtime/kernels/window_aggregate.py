@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import CountReason
+from streamq.choices import ClipInput, CountReason
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, RowWindow, are_exact
 from streamq.plan.reduction import Reduction
@@ -24,7 +24,7 @@ from streamq.runtime.basic_window_blocks import BlocksBasket, block_sizes
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column, with_columns
 from streamq.runtime.counted_values import reduced_windows, value_columns
-from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_weights
+from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_ends, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
@@ -54,7 +54,8 @@ class WindowAggregateKernel:
     members are settled; final: windows are reported once they are final, else at the watermark; early: windows are reported as
     soon as they have a member; explode_rows: the number of copies of partials beyond which ranges are cut into dyadic nodes;
     sizes: the sizes at which bins are split by group; reductions: aggregates of values, which are held with numbers of events
-    (not with ``merges``); at_ends: rows are points at their windows' ends.
+    (not with ``merges``); clip: how lifetimes are cut that they read; order: the columns by which they order members of a start;
+    at_ends: rows are points at their windows' ends.
     """
 
     keys: tuple[str, ...]
@@ -69,6 +70,8 @@ class WindowAggregateKernel:
     explode_rows: int = EXPLODE_ROWS
     sizes: BinSizes = SIZES
     reductions: tuple[Reduction, ...] = ()
+    clip: ClipInput = ClipInput.FULL
+    order: tuple[str, ...] = ()
     at_ends: bool = False
 
     @property
@@ -208,8 +211,9 @@ class WindowAggregateKernel:
         low, high = window_range(self.window, ints(table, LE), None if self.points else ints(table, RE), ARRAYS)
         columns: dict[str, Any] = {name: table.column(name) for name in self.keys}
         columns |= {LO: pa.array(low), HI: pa.array(high)}
-        if self.reads_end:
-            columns |= {LE: table.column(LE), RE: table.column(RE)}
+        if self._has_lifetimes:
+            lifetimes = with_ends(table)
+            columns |= {LE: lifetimes.column(LE), RE: lifetimes.column(RE)}
         columns[COUNT] = table.column(WEIGHT)
         weighed = with_column(table, COUNT, columns[COUNT])
         for partial in self.partials:
@@ -263,7 +267,11 @@ class WindowAggregateKernel:
         is_gone = verdict.is_late & ~is_left
         totals.add(judge.source, CountReason.DROPPED, events(is_gone))
         totals.add(judge.source, CountReason.ADJUSTED, events(is_left))
-        return with_column(table, LO, verdict.acting_from(ints(table, LO))).filter(pa.array(~is_gone))
+        table = with_column(table, LO, verdict.acting_from(ints(table, LO)))
+        if LE in table.column_names:
+            since = self.window.floor_to_end(arrival.c)
+            table = with_column(table, LE, np.where(verdict.is_late, since, ints(table, LE)))
+        return table.filter(pa.array(~is_gone))
 
     def _events(self, table: pa.Table) -> Ints:
         """Return the number of events that each partial result has come of."""
@@ -281,7 +289,12 @@ class WindowAggregateKernel:
     @property
     def _values(self) -> tuple[str, ...]:
         """The columns of values that are held beside partial results."""
-        return value_columns(self.reductions)
+        return tuple(dict.fromkeys((*value_columns(self.reductions), *self.order)))
+
+    @property
+    def _has_lifetimes(self) -> bool:
+        """True if members are held with their lifetimes."""
+        return self.reads_end or any(reduction.reads_lifetimes for reduction in self.reductions)
 
     @property
     def _held(self) -> PartialsBasket:
@@ -292,7 +305,7 @@ class WindowAggregateKernel:
             partials=self.partials,
             points=self.points,
             merges=self.merges,
-            reads_end=self.reads_end,
+            has_lifetimes=self._has_lifetimes,
             values=self._values,
             # bins of which some groups are read
             parted=not (self.final or self.reads_end),
@@ -360,7 +373,10 @@ class WindowAggregateKernel:
         if not self.reductions:
             return rows
         windows, first, last = TouchedWindows(rows, self.keys).places(values, low, high)
-        return with_columns(windows.rows, reduced_windows(windows, values, first, last, self.reductions, self.window))
+        results = reduced_windows(
+            windows, values, first, last, self.reductions, self.window, clip=self.clip, order=self.order
+        )
+        return with_columns(windows.rows, results)
 
     def _merged(self, partials: pa.Table, low: Ints, high: Ints, keys: Sequence[str]) -> MergedWindows:
         """Return partial results merged per key and window; ``low..high`` are their windows, of which some have any."""
