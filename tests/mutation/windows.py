@@ -317,7 +317,7 @@ MUTANTS = (
         "the best of one last window",
         "events with the same last window are ranked together in a stream, whatever their first windows",
         "greatest of five hops",
-        edits=(Edit(RANKED, "codes(table, [*self.keys, LO, HI])", "codes(table, [*self.keys, HI])"),),
+        edits=(Edit(RANKED, "codes(table, [*self.keys, *windows])", "codes(table, [*self.keys, windows[-1]])"),),
     ),
     Mutant(
         "late ones beside better ones uncounted",
