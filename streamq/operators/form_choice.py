@@ -47,4 +47,12 @@ class Forms(Generic[F]):
         return FormChoice(form=hint, reason=reason)
 
 
-__all__ = ["FormChoice", "Forms"]
+def shown_costs(per_event: float | None, what: str, costs: Mapping[F, float]) -> str:
+    """Return the costs of forms by which one is chosen, after the number of ``what`` an event; "" if that is not known."""
+    if per_event is None:
+        return ""
+    each = ", ".join(f"{form} {cost:.3g}" if cost < 1_000 else f"{form} {cost:,.0f}" for form, cost in costs.items())
+    return f"; {per_event:.3g} {what} an event, so it costs: {each}"
+
+
+__all__ = ["FormChoice", "Forms", "shown_costs"]

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
 from streamq.operators.batch_form import BatchChoice, BatchForm
+from streamq.operators.form_choice import shown_costs
 from streamq.plan.partial import Algebra, SparkPartial, WindowFrame, are_exact
 from streamq.runtime.merging_sql import CountAlgebra, SubtractableAlgebra
 
@@ -54,11 +55,7 @@ def choose_form(shape: str, n: int, partials: Sequence[SparkPartial], per_event:
         BatchForm.DIFFERENCE: f"n = {n}, exact aggregates: added and taken off",
         BatchForm.BLOCKS: f"n = {n}: a suffix and a prefix a window",
     }
-    shown = ""
-    if per_event is not None:
-        shown = f"; cost an event, {per_event:.2g} of a partial result each: "
-        shown += ", ".join(f"{name} {cost:.3g}" for name, cost in costs.items())
-    return BatchChoice(form=form, reason=reasons[form] + shown)
+    return BatchChoice(form=form, reason=reasons[form] + shown_costs(per_event, "partial results", costs))
 
 
 def not_subtracted(partials: Sequence[SparkPartial]) -> str:

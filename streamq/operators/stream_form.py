@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamq.choices import Word
-from streamq.operators.form_choice import FormChoice, Forms
+from streamq.operators.form_choice import FormChoice, Forms, shown_costs
 
 
 class StreamForm(Word):
@@ -43,11 +43,9 @@ def stream_forms_on_a_grid(n: int, per_event: float | None, *, counts: bool = Fa
     The costs have the same order for all numbers: the partial results of a basic window are never more than its events.
     ``counts``: partial results are values with their numbers.
     """
+    costs = {} if per_event is None else stream_costs_an_event(n, per_event, counts=counts)
     reason = "partial results of basic windows, made before the shuffle"
-    if per_event is not None:
-        reason += f"; cost an event, {per_event:.2g} of a partial result each: "
-        costs = stream_costs_an_event(n, per_event, counts=counts)
-        reason += ", ".join(f"{form} {cost:.3g}" for form, cost in costs.items())
+    reason += shown_costs(per_event, "partial results", costs)
     return StreamForms(cheapest=StreamChoice(form=StreamForm.COMBINED, reason=reason), refused={})
 
 

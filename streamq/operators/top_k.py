@@ -12,6 +12,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
+from streamq.operators.form_choice import shown_costs
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
@@ -60,11 +61,7 @@ def choose_ranked_form(n: int, per_event: float | None) -> BatchChoice:
         BatchForm.DIRECT: "too few windows an event for ranking twice to pay",
         BatchForm.EXPLODE: "the best of the events in the same windows are copied into them",
     }
-    shown = ""
-    if per_event is not None:
-        shown = f"; cost an event, {per_event:.2g} of the best each: "
-        shown += ", ".join(f"{name} {cost:.3g}" for name, cost in costs.items())
-    return BatchChoice(form=form, reason=f"n = {n}: {reasons[form]}{shown}")
+    return BatchChoice(form=form, reason=f"n = {n}: {reasons[form]}{shown_costs(per_event, 'of the best', costs)}")
 
 
 @node

@@ -218,8 +218,8 @@ class WindowedJoinVerbs(Verbs):
         pairs: Node
         if rows is not None:
             last = Rows.from_arguments(rows, step, order_by, "windowed_join", "rows")
-            for side in sides:
-                last.check(side.schema, "windowed_join")
+            for side, name in zip(sides, ("left", "right"), strict=True):
+                last.check(side.schema, f"windowed_join, on the {name}")
             left, right = (LastRows(side, (), last) for side in sides)
             pairs = Join(left, right, keys, condition, JoinKind.INNER, *names)
         else:

@@ -117,6 +117,8 @@ def for_verb(name: str, verbs: Sequence[str]) -> str:
     if name in _VERBS:
         return _VERBS[name]
     aggregate = "count" if name == "agg" else OURS.get(_OF_OTHER_NAMES.get(name, name))
+    if name == "top_k":
+        return "It is a window's: tumbling_window(...).top_k(...), of last rows snapshot_window().top_k(...)."
     if aggregate is not None:
         call = "count()" if aggregate == "count" else f"{aggregate}(...)"
         return f"Aggregates are a window's: tumbling_window(...).select(x=sq.{call})."

@@ -80,7 +80,8 @@ def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -
                     verb,
                     "an aggregate outside a window's select",
                     f"found {show_to_user(node)}",
-                    "Make a window first: s.tumbling_window(...).select(...); for results of windows s.per_window().select(...).",
+                    "Make a window first: s.tumbling_window(...).select(...); for results of windows s.per_window().select(...), "
+                    "for last rows s.snapshot_window().select(...).",
                 )
             )
     raise AssertionError(type(node))

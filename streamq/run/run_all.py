@@ -142,8 +142,10 @@ def explain_all(
 def _check_results(results: object, verb: str) -> None:
     """Raise PlanError, worded for ``verb``, for an argument that is no list of results."""
     hint = f"Give a list: sq.{verb}([sq.result(query, sink=...), ...])."
-    if not isinstance(results, list | tuple) or not results:
+    if not isinstance(results, list | tuple):
         raise PlanError(sentence(verb, "not a list of results", f"found {kind_of(results)}", hint))
+    if not results:
+        raise PlanError(sentence(verb, "no results", "the list is empty", hint))
     for each in results:
         if not isinstance(each, ResultRequest):
             raise PlanError(sentence(verb, "not a result", f"found {kind_of(each)}", hint))

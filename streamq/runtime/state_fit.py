@@ -215,7 +215,7 @@ def _missing(operator: OperatorState, gone: Sequence[OperatorState]) -> str:
     kind = operator.name.partition(":")[0]
     alike = [other for other in gone if other.name.partition(":")[0] == kind]
     if not alike:
-        return f"{operator.title} has no state there: it is new, and has not seen the rows so far"
+        return f"{operator.title} has no state there: it is new, or in another form (form=), and has not seen the rows so far"
     nearest = max(alike, key=lambda other: len({*other.parts} & {*operator.parts}))
     was, now = (_only(a.parts, b.parts) for a, b in ((nearest, operator), (operator, nearest)))
     changed = f"{was or 'nothing more'}, now {now or 'nothing more'}" if was or now else "its input has changed"

@@ -126,7 +126,7 @@ def test_queries_on_different_axes_are_refused() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sq.run_all([]), "run_all: not a list of results; found list. Give a list: sq.run_all"),
+        (lambda: sq.run_all([]), "run_all: no results; the list is empty. Give a list: sq.run_all"),
         (lambda: sq.explain_all([S]), "explain_all: not a result; found Stream. Give a list: sq.explain_all"),
         (lambda: sq.run_all([S]), "run_all: not a result; found Stream. Give a list: sq.run_all"),
         (lambda: sq.result(3), "result: not a stream; found int"),

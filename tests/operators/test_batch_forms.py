@@ -130,8 +130,8 @@ def test_the_best_of_a_basic_window_are_copied_if_events_lie_in_many_windows_or_
     assert form(5) == "explode (n = 5: the best of the events in the same windows are copied into them)"
     assert form(3, rows=300) == (
         "explode (n = 3: the best of the events in the same windows are copied into them; "
-        "cost an event, 0.01 of the best each: direct 3, explode 2.03)"
+        "0.01 of the best an event, so it costs: direct 3, explode 2.03)"
     )
-    assert form(60, rows=2).endswith("1 of the best each: direct 60, explode 62)")
+    assert form(60, rows=2).endswith("1 of the best an event, so it costs: direct 60, explode 62)")
     in_sessions = s.session_window(5).top_k(3, by="v").explanation("incremental")
     assert "batch: direct (Spark ranks copies of the members)" in in_sessions

@@ -55,8 +55,8 @@ def test_combined_costs_less_whatever_the_numbers(counts: bool) -> None:
 def test_explain_shows_the_costs_of_both_forms_and_the_hint() -> None:
     """Of 500 events a hop there are 10 partial results, one a key, and 40 values with their numbers, four a key."""
     merged, counted = (q.explanation("incremental", expected=EXPECTED) for q in (MERGED, COUNTED))
-    assert "cost an event, 0.02 of a partial result each: combined 1.3, evaluated 4.3" in merged
-    assert "cost an event, 0.08 of a partial result each: combined 12, evaluated 23" in counted
+    assert "0.02 partial results an event, so it costs: combined 1.3, evaluated 4.3" in merged
+    assert "0.08 partial results an event, so it costs: combined 12, evaluated 23" in counted
     assert "stream:" not in MERGED.explanation("incremental")
     hinted = MERGED.explanation("incremental", form="evaluated")
     assert "stream: evaluated (as asked, instead of combined (partial results of basic windows" in hinted
