@@ -29,7 +29,7 @@ from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.runtime.progress_rule import Cti
 from streamq.windows import Window
 from streamq.windows.batch_events import stamped
-from streamq.windows.grid_columns import COUNT, INDEX, in_windows, window_bounds
+from streamq.windows.grid_columns import COUNT, INDEX, in_windows, starting_before, window_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -137,7 +137,8 @@ class MergePartials(Operator):
         if form == BatchForm.DIRECT:
             return self._direct(inputs[0], partials, run)
         grid = part.window.basic_grid()
-        return self._stamped(merge_partials(inputs[0], list(part.keys), partials, grid.n, form, divides=grid.divides))
+        windows = merge_partials(inputs[0], list(part.keys), partials, grid.n, form, divides=grid.divides)
+        return self._stamped(starting_before(windows, grid, run.until))
 
     def _stamped(self, rows: DataFrame) -> DataFrame:
         """Return rows of windows, which have the windows' numbers, with the stamp's lifetimes."""

@@ -103,7 +103,8 @@ class PartialAggregate(PassThrough):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Group by keys and range of windows; points on a grid whose hop divides its size need only the range's last window.
 
-        If the merge reads the events themselves, they are returned unchanged.
+        Ranges of points go beyond the bound ``until``: the merge leaves out the windows there. If it reads the events themselves,
+        they are returned unchanged.
         """
         from pyspark.sql import functions as F
 
@@ -112,7 +113,7 @@ class PartialAggregate(PassThrough):
         if partials is None or form in (BatchForm.DIRECT, BatchForm.EVALUATED):
             return inputs[0]
         source, grid = self.input.schema, self.window.basic_grid()
-        events = grid_members(batch_events(self.input, inputs[0], run), grid)
+        events = grid_members(batch_events(self.input, inputs[0], run), grid, whole=source.shape == POINT)
         columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(self.arguments, partials, source)]
         single = source.shape == POINT and grid.divides
         ranges = [F.col(HI)] if single else [F.col(LO), F.col(HI)]

@@ -31,7 +31,7 @@ from streamq.runtime.best_members import Ranking
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.windows import Window
 from streamq.windows.batch_events import ENDS, STARTS, stamped
-from streamq.windows.grid_columns import HI, INDEX, LO, grid_members, window_lifetime
+from streamq.windows.grid_columns import HI, INDEX, LO, grid_members, starting_before, window_lifetime
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -243,9 +243,10 @@ class TopK(MemberOperator):
         if form is BatchForm.EXPLODE:
             assert grid is not None
             is_single = source.shape == POINT and grid.divides
-            members = grid_members(events, grid).withColumn(BY, value)
+            members = grid_members(events, grid, whole=is_single).withColumn(BY, value)
             members = self._best(members, [HI] if is_single else [LO, HI])
             df, by = members.withColumn(INDEX, F.explode(F.sequence(LO, HI))), [INDEX]
+            df = starting_before(df, grid, run.until)
         else:
             df, by = self.window.copies(events)
             df = df.withColumn(BY, value)

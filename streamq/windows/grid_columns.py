@@ -58,16 +58,17 @@ def window_lifetime(grid: Grid) -> tuple[Column, Column]:
     return F.expr(start).alias(LE), F.expr(end).alias(RE)
 
 
-def _last(grid: Grid) -> Column:
-    """Return the number of the last window that starts before UNTIL."""
-    last: Column = rule.last_starting_before(grid, TickSql(UNTIL), SQL).column
+def _last(grid: Grid, until: str = UNTIL) -> Column:
+    """Return the number of the last window that starts before an instant, as SQL; by default the column UNTIL."""
+    last: Column = rule.last_starting_before(grid, TickSql(until), SQL).column
     return last
 
 
-def grid_members(events: BatchEvents, grid: Grid) -> DataFrame:
+def grid_members(events: BatchEvents, grid: Grid, *, whole: bool = False) -> DataFrame:
     """Add ``__lo`` and ``__hi`` to events, their range of windows; events in gaps are dropped.
 
-    If there is a bound, windows start before it.
+    If there is a bound, windows start before it. ``whole``: ranges are not cut there, only dropped if no window is left, and the
+    windows are left out later, by :func:`starting_before`. So the range of a point still follows from its last window.
     """
     from pyspark.sql import functions as F
 
@@ -77,8 +78,16 @@ def grid_members(events: BatchEvents, grid: Grid) -> DataFrame:
         df = df.withColumns({LO: low, HI: high})
         return df if grid.hop <= grid.size else df.where(F.col(LO) <= F.col(HI))
     df = events.bounded(df, Bound.ENDLESS)
-    df = df.withColumns({LO: low, HI: F.least(high, _last(grid))}).where(F.col(LO) <= F.col(HI))
+    last = F.least(high, _last(grid))
+    df = df.withColumns({LO: low, HI: high if whole else last}).where(F.col(LO) <= last)
     return df.drop(UNTIL)
+
+
+def starting_before(windows: DataFrame, grid: Grid, until: int | None) -> DataFrame:
+    """Return the rows of windows, which have their numbers, that start before an instant; all for None."""
+    from pyspark.sql import functions as F
+
+    return windows if until is None else windows.where(F.col(INDEX) <= _last(grid, sql_of(until)))
 
 
 def windows_of(df: DataFrame, grid: Grid) -> DataFrame:
@@ -119,6 +128,7 @@ __all__ = [
     "window_bounds",
     "in_windows",
     "grid_members",
+    "starting_before",
     "window_lifetime",
     "windows_of",
 ]

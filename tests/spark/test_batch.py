@@ -198,6 +198,19 @@ def test_the_best_of_a_window_are_the_best_of_the_best(spark: SparkSession, ties
             assert_same_history(query.to_df(form=form).toArrow(), want)
 
 
+@pytest.mark.parametrize(("size", "hop"), [(60, 10), (25, 10)])
+def test_a_bound_leaves_out_windows_and_no_events_of_the_others(spark: SparkSession, size: int, hop: int) -> None:
+    """In every form: points after the bound are in windows that start before it, each in those of its own range."""
+    points = t.table("at bigint, k bigint, v bigint", [(7 * i % 90, i % 3, i % 5) for i in range(90)])
+    windows = sq.points(frame(spark, points), "at", name="s").group_by("k").hopping_window(size, hop)
+    merged, best = windows.select(s=sq.sum("v"), n=sq.count()), windows.top_k(3, by="v")
+    for until in (41, 50):
+        for query, forms in ((merged, ("direct", "explode", "difference", "blocks", "dyadic")), (best, ("explode",))):
+            want = oracle(query.plan, {"s": points}, until)
+            for form in forms:
+                assert_same_history(query.to_df(until, form=form).toArrow(), want)
+
+
 def aggregations(answer: DataFrame) -> int:
     """The number of aggregations in Spark's plan of a DataFrame."""
     return answer._jdf.queryExecution().optimizedPlan().toString().count("Aggregate [")
