@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import PlanError
-from streamq.run.local_paths import local_path, path_of_url
+from streamq.run.local_paths import in_url, local_path, path_of_url
 from streamq.run.raw_files import RawFolder
 from streamq.run.sinks import sink_of
 from streamq.run.sinks.sink import folder_name
@@ -73,3 +73,4 @@ def test_a_path_with_a_scheme_is_no_url_and_no_relative_path() -> None:
         assert RawFolder.at(path, "migrate").path == "/a#b/50%41 c?d"
     assert local_path("s3://bucket/a") is None and local_path("file://host/a") is None
     assert path_of_url("file:///a%23b/50%2541%20c") == Path("/a#b/50%41 c") and path_of_url("s3://bucket/a") is None
+    assert in_url("/a#b/50%41 cé") == "/a%23b/50%2541%20cé"

@@ -68,7 +68,12 @@ def rows_line(node: Node, rates: ExpectedRates, expected: Expected) -> str | Non
     rows = rates.of(node)
     if rows is None:
         return None
-    return _in_time(rows, expected, node.schema.axis)
+    return f"{_in_time(rows, expected, node.schema.axis)}{_but_for(node)}"
+
+
+def _but_for(node: Node) -> str:
+    """Return the rows of a node that estimates do not count, as text: ``, but for ties``; "" if there are none."""
+    return f", but for {node.not_expected}" if isinstance(node, Operator) and node.not_expected else ""
 
 
 def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mapping[str, int], form: str) -> str:
@@ -86,7 +91,7 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
         events, share = rates.of(windows.input), windows.partials_an_event(rates)
         sent = _sent([events], expected, axis)
         if events is not None and share is not None:
-            sent += f", {_in_time(events * share, expected, axis)} in micro-batches of a hop or longer"
+            sent += f", {_in_time(events * share, expected, axis)} in micro-batches of a hop or longer{_but_for(node)}"
     lag = max(lags[source.table] for source in nodes(node) if isinstance(source, Source))
     is_bounded = lag < INFINITY and (windows is not None or form != EARLY)
     state = node.expected_state(lag, rates, expected) if isinstance(node, Operator) and is_bounded else None
@@ -94,6 +99,7 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
     if state is not None:
         usual, most = (_number(math.ceil(number)) for number in state)
         rows = f"at most {most} rows" + ("" if usual == most else f", {usual} in micro-batches of a hop or longer")
+        rows += _but_for(node)
         rows += ", and the results that may be corrected" if form != FINAL else ""
     elif isinstance(node, Operator) and node.keeps_endless:
         rows += f": {UNBOUNDED_REASON}"

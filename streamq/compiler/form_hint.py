@@ -77,13 +77,18 @@ def hint_of(form: object, verb: str) -> FormHint:
 
 
 def in_stream_form(plan: Results, form: StreamForm | None) -> Results:
-    """Return plans, before they are rewritten, whose windows a stream computes in a form; None: each in its cheapest form."""
+    """Return plans, before they are rewritten, whose windows a stream computes in a form; None: each in its cheapest form.
+
+    Windows that have no other form stay as they are, and so do the names of their states.
+    """
     if form is not StreamForm.EVALUATED:
         return plan
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         node = node.with_children(inputs)
-        return replace(node, from_members=True) if isinstance(node, WindowAggregate | TopK) else node
+        if isinstance(node, WindowAggregate | TopK) and StreamForm.COMBINED in node.stream_forms(NO_RATES).possible:
+            return replace(node, from_members=True)
+        return node
 
     return as_results(fold(plan, visit))
 

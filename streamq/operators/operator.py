@@ -11,7 +11,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.row_key import RowKey, no_row_key
-from streamq.operators.stream_form import StreamForms
+from streamq.operators.stream_form import StreamForm, StreamForms
 from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
@@ -108,6 +108,14 @@ class Operator(Node, ABC):
         """Return the forms of a stream, and the cheapest at such rates of the plan's nodes; None if these are no windows."""
         return None
 
+    @property
+    def stream_form(self) -> StreamForm | None:
+        """The form that a stream takes of several that the operator could take; None if it has none to choose from."""
+        forms = self.stream_forms(NO_RATES)
+        if forms is None or len(forms.possible) == 1:
+            return None
+        return StreamForm.EVALUATED if self.grid_windows() is None else StreamForm.COMBINED
+
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         """Return the rows a tick that it gives at most over ``inputs`` with so many; None where that cannot be estimated."""
         windows = self.grid_windows()
@@ -120,6 +128,11 @@ class Operator(Node, ABC):
         """
         windows = self.grid_windows()
         return None if windows is None else windows.expected_state(lag, rates, expected)
+
+    @property
+    def not_expected(self) -> str:
+        """The rows that estimates do not count, as text: there may be more than "at most"; "" if there are none."""
+        return ""
 
     @property
     def module_notes(self) -> tuple[str, ...]:

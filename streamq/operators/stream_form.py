@@ -13,7 +13,10 @@ class StreamForm(Word):
     """Add up the events of a basic window before the shuffle; a window merges the partial results of its basic windows."""
 
     EVALUATED = "evaluated"
-    """Send and keep the events themselves, and compute the windows that change from their members."""
+    """Send the events, and compute the windows that change from their members.
+
+    Events are kept; where aggregates merge, one row stands for the settled ones that are in the same windows.
+    """
 
 
 StreamChoice = FormChoice[StreamForm]

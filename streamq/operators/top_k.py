@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
@@ -192,12 +192,19 @@ class TopK(MemberOperator):
         )
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
-        """Return the best of all windows of a grid, at most; None where they cannot be estimated."""
+        """Return the best of all windows of a grid, at most but for ties; None where they cannot be estimated.
+
+        With ``ties="keep"`` all members at the last rank stay, however many they are.
+        """
         (rows,), grid, groups = inputs, self.window.grid, expected.groups(self.input, self.keys)
         if grid is None or groups is None:
             return None
         most = self.k * groups / grid.hop
         return most if rows is None or self.input.schema.shape != POINT else min(rows * grid.n, most)
+
+    @property
+    def not_expected(self) -> str:
+        return "ties" if self.ties == "keep" else ""
 
     def stream_forms(self, rates: ExpectedRates) -> StreamForms:
         """Return the stream forms: of windows on a grid both, whose costs are not estimated."""
@@ -213,18 +220,11 @@ class TopK(MemberOperator):
         if grid is None:
             refused = dict.fromkeys((*UNRANKED, BatchForm.EXPLODE), "its windows are not on a grid")
         else:
-            cheapest = choose_ranked_form(grid.n, self._best_an_event(rates))
+            windows = replace(self, from_members=False).grid_windows()
+            are_points = self.input.schema.shape == POINT
+            best = windows.partials_an_event(rates) if windows is not None and are_points else None
+            cheapest = choose_ranked_form(grid.n, best)
         return BatchForms(cheapest=cheapest, refused=refused)
-
-    def _best_an_event(self, rates: ExpectedRates) -> float | None:
-        """Return the best events of ranges of windows by that of events, at most; None if that is not known.
-
-        Points have a range of windows for each hop, and so for each window.
-        """
-        events, best = rates.of(self.input), rates.of(self)
-        if not events or not best or self.input.schema.shape != POINT:
-            return None
-        return min(1.0, best / events)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Copy members into their windows and rank them by Spark's RANK.

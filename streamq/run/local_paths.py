@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 SCHEME = "file:"
 """The beginning of a path, or of a URL, of this computer's files."""
+
+PLAIN = "/:@!$&'()*+,;=~-._"
+"""The signs that stand in the path of a URL as they are, beside letters and digits."""
 
 
 def local_path(path: str) -> Path | None:
@@ -25,4 +28,9 @@ def path_of_url(url: str) -> Path | None:
     return Path(unquote(urlsplit(url).path)) if url.startswith(SCHEME) else None
 
 
-__all__ = ["local_path", "path_of_url"]
+def in_url(path: str) -> str:
+    """Return a path as it stands in the URLs of Spark's logs of files, which escape signs of ASCII alone, such as spaces."""
+    return "".join(sign if sign > "\x7f" else quote(sign, safe=PLAIN) for sign in path)
+
+
+__all__ = ["in_url", "local_path", "path_of_url"]

@@ -124,11 +124,12 @@ class RunVerbs(Verbs):
         into the new buckets in the first micro-batch. The default is that of the checkpoint; for a new one
         ``spark.sql.shuffle.partitions``, at most 32.
 
-        form: the way to compute windows on a grid. "combined", the default: events are added up by basic window before they are
-        sent, and windows merge these partial results. "evaluated": events are sent and kept themselves, and the windows that
-        change are computed from their members; windows that cannot be combined always are. It is hardly ever less work
-        (:meth:`explain` with ``expected=`` has the costs), and its state is another one, so a checkpoint goes on in its own form
-        only.
+        form: the way to compute windows on a grid. "combined": events are added up by basic window before they are sent, and
+        windows merge these partial results. "evaluated": events are sent one by one, and the windows that change are computed
+        from their members, of which settled ones in the same windows become one row where aggregates merge. By default windows
+        are combined where they can be, and else evaluated; a form that is given must fit some window of the query. "evaluated"
+        is hardly ever less work (:meth:`explain` with ``expected=`` has the costs), and the states differ, so a checkpoint goes
+        on in its own form only; :func:`migrate` computes the state of the other one.
 
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,
         also for an output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.

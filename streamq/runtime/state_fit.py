@@ -211,11 +211,16 @@ def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tup
 
 
 def _missing(operator: OperatorState, gone: Sequence[OperatorState]) -> str:
-    """Return the reason why an operator finds no state: a change in what the most similar one of those gone reads."""
+    """Return the reason why an operator finds no state: another form, or a change in what the most similar one gone reads."""
+    if operator.stream_form:
+        for form in dict.fromkeys(other.stream_form for other in gone if other.stream_form):
+            if form != operator.stream_form:
+                wrong = f"windows were computed in the form {form}, now {operator.stream_form}"
+                return f"{operator.title} has no state there: {wrong}; pass form={form!r}"
     kind = operator.name.partition(":")[0]
     alike = [other for other in gone if other.name.partition(":")[0] == kind]
     if not alike:
-        return f"{operator.title} has no state there: it is new, or in another form (form=), and has not seen the rows so far"
+        return f"{operator.title} has no state there: it is new, and has not seen the rows so far"
     nearest = max(alike, key=lambda other: len({*other.parts} & {*operator.parts}))
     was, now = (_only(a.parts, b.parts) for a, b in ((nearest, operator), (operator, nearest)))
     changed = f"{was or 'nothing more'}, now {now or 'nothing more'}" if was or now else "its input has changed"
