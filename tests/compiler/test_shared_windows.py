@@ -101,6 +101,21 @@ def test_windows_over_a_union_share_if_they_read_the_same_columns() -> None:
     assert held(program_of([total, more], [FINAL, FINAL])) == ["count(*), sum(v), max(v)"]
 
 
+@pytest.mark.parametrize("beside", [False, True], ids=["aggregates", "pairs beside"])
+def test_aggregates_over_one_windowed_join_share_its_pairs(beside: bool) -> None:
+    """Each result is the oracle's, from one join of spans and one kernel of windows; rows of pairs are joined by themselves."""
+    pairs = S.set_duration(1).windowed_join(S.shift(2).set_duration(1), "k", size=6, hop=2, suffixes=("", "2"))
+    queries = [pairs.select(n=sq.max("v")), pairs.select(total=sq.sum("w"), many=sq.count()), *[pairs] * beside]
+    program = program_of(queries, [FINAL] * len(queries))
+    assert [partials for partials in held(program) if partials] == ["count(*), max(v), sum(w)"]
+    joins = [state.name.partition(":")[0] for state in program.states if "join" in state.name]
+    assert joins == ["inner_join", *["windowed_join"] * beside]
+    run = ChangingRun(*queries)
+    sent = [run.batch({"s": rows(at, at + 3)}) for at in (0, 3, 6, 9)]
+    for query, parts in zip(queries, zip(*sent, run.finish(), strict=True), strict=True):
+        assert_same_history(net(list(parts)), oracle(query.plan, {"s": rows(0, 10)}))
+
+
 def test_a_stage_is_saved_where_only_the_windows_read_the_source(capsys: pytest.CaptureFixture[str]) -> None:
     """Lateness is then judged by their kernel."""
     queries = [counted(), summed()]

@@ -63,7 +63,7 @@ RULES: tuple[Rule, ...] = (
     Rule(push_select_below_union.push_select_below_union, push_select_below_union.why_not),
     Rule(prune_columns.prune_columns, prune_columns.why_not),
     Rule(prune_aggregates.prune_aggregates, recomputes=True),
-    Rule(pair_basic_windows.pair_basic_windows, pair_basic_windows.why_not, phase=1, recomputes=True),
+    Rule(pair_basic_windows.pair_basic_windows, pair_basic_windows.why_not, phase=1),
     Rule(restate_aggregates.restate_aggregates, phase=1),
     Rule(split_basic_windows.split_basic_windows, split_basic_windows.why_not, phase=1),
 )

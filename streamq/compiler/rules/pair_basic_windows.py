@@ -23,10 +23,12 @@ def pair_basic_windows(node: Node) -> Node | None:
 
     A span (``WindowSpan``) has a hop for each window of an event, so spans of two events overlap in a hop for each window that
     both lie in. Windows of one hop over the spans of pairs have the pairs of a window as members; ``split_basic_windows`` then
-    keeps partial results by range of windows (DataCell's pairs of basic windows). A result is extended from its hop to its
-    window. The windows must overlap, else a pair is in one window anyway, and lifetimes must end, because up to which window an
-    endless pair is reported depends on all events. The aggregates must merge and must not depend on order or lifetimes, because
-    their members live on spans. No expression between reads a lifetime, except for columns that are the window's bounds.
+    keeps partial results by range of windows (DataCell's pairs of basic windows), and values with their numbers where aggregates
+    do not merge. A result is extended from its hop to its window. The windows must overlap, else a pair is in one window anyway,
+    and lifetimes must end, because up to which window an endless pair is reported depends on all events. The aggregates must
+    merge, or read values alone, and must not depend on order or lifetimes, because their members live on spans. No expression
+    between reads a lifetime, except for columns that are the window's bounds. Where others read the pairs themselves, these are
+    joined by themselves: aggregates over rows of pairs would come a window later.
     """
     pairs = _pairs_below(node)
     match node:
@@ -65,7 +67,7 @@ def _obstacle(node: WindowAggregate, pairs: WindowedJoin) -> str | None:
     if pairs.left.traits.infinite or pairs.right.traits.infinite:
         return "events may never end (set_duration and to_points end them): the last window of such a pair depends on all events"
     for name, aggregate in node.aggregates:
-        if not is_mergeable(aggregate, source):
+        if not (aggregate.function.of_values or is_mergeable(aggregate, source)):
             return f"{aggregate.function.builder(aggregate.options)[0]} does not merge"
         if aggregate.function.timed or aggregate.function.ordered or reads_lifetime(aggregate):
             return f"{name} depends on the lifetimes of pairs"
