@@ -31,6 +31,11 @@ class Placement:
     results: tuple[ResultState, ...] = ()
     origins: Mapping[int, int] = field(default_factory=dict)
 
+    def stored_track(self, track: int) -> int:
+        """Return the track of the checkpoint with whose state a track goes on, or begins."""
+        is_there = any(result.track == track for result in self.results)
+        return track if is_there else self.origins.get(track, track)
+
 
 NOWHERE = Placement(by_name={}, stages=0, sources=())
 """The placement of a query that begins."""

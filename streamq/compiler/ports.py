@@ -32,7 +32,6 @@ from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.stage import Stage
-from streamq.runtime.track import on_track
 
 
 @dataclass(kw_only=True)
@@ -296,7 +295,7 @@ def _judge(program: StagedPlan, path: Path) -> Judge | None:
     if source is None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
-    judging = program.strategy.judging[on_track(source.table, path.track)]
+    judging = program.strategy.judging[source.table, path.track]
     ends = judging.ends if judging.at is JudgePlace.FIRST_KERNEL else None
     name = program.judged_name(source, path.track)
     return Judge(name, source.policy.late, invalid, source.schema.axis, source.gives_points, ends)

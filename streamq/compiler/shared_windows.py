@@ -326,14 +326,11 @@ def _sets(windows: Sequence[_Windows], placement: Placement) -> list[tuple[bool,
     A window reads the stored set that it has read before. The others share new ones; or have one each if they call a user's
     code, or have expressions that cannot be written, because a later run could not share them in the same way.
     """
-    # a track that begins with the state of another one has its partial results, too
-    known = {one.track for one in placement.windows}
     there = [
         (replace(one, track=track), PartialSet.of_part(part, windows=one.windows))
         for track in dict.fromkeys(one.track for one in windows)
         for one in placement.windows
-        if one.track == (track if track in known else placement.origins.get(track))
-        and (part := _part(one.partials)) is not None
+        if one.track == placement.stored_track(track) and (part := _part(one.partials)) is not None
     ]
     groups = {one.group for one in windows}
     rest: list[_Windows] = []

@@ -32,7 +32,7 @@ from streamq.runtime.packer import Packer, SourceInfo
 from streamq.runtime.progress_map import ProgressMap
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.stage import Stage
-from streamq.runtime.track import on_track, source_relation
+from streamq.runtime.track import off_track, on_track, source_relation
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,10 @@ class Path:
 
     @property
     def digest(self) -> str:
-        """A hash of the relation and the steps, which identifies the path."""
-        relation = on_track(self.relation, self.track)
-        return hashlib.sha256(" ".join([relation, *(s.digest for s in self.steps)]).encode()).hexdigest()[:16]
+        """A hash of the relation, the track and the steps, which identifies the path."""
+        return hashlib.sha256(
+            " ".join([self.relation, str(self.track), *(s.digest for s in self.steps)]).encode()
+        ).hexdigest()[:16]
 
     @property
     def multiplies(self) -> bool:
@@ -214,8 +215,9 @@ class StagedPlan:
 
     def place_of(self, name: str, track: int) -> int:
         """Return the stage that has an operator's state in the checkpoint that the run goes on from; -1 if none has."""
-        places = self.options.placement.by_name
-        return places.get(name, places.get(self.tracks.stored_name(name, track), -1))
+        placement = self.options.placement
+        stored = on_track(off_track(name, track), placement.stored_track(track))
+        return placement.by_name.get(name, placement.by_name.get(stored, -1))
 
     def judged_name(self, source: Source, track: int) -> str:
         """Return the name under which late rows of a source on a track are counted.

@@ -40,7 +40,7 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import EARLY, FINAL, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
-from streamq.runtime.track import off_track, on_track
+from streamq.runtime.track import off_track
 
 
 class _Compiler:
@@ -247,7 +247,7 @@ class _Compiler:
         node = replace(source, policy=SourcePolicy())
         if node.ingress is not None:
             return self._host_ingress(path, node.ingress)
-        judging = self.strategy.judging[on_track(node.table, path.track)]
+        judging = self.strategy.judging[node.table, path.track]
         if judging.at is JudgePlace.FIRST_KERNEL and not self._was_judged_alone(path):
             return path
         kernel = InsertIngressKernel(path.points, judging.ends, node.ids)
@@ -271,7 +271,7 @@ class _Compiler:
             *kernel_lines(statements_of(source), ingress.kernel.progress_rule.cti.shown(), source.growth),
             *(
                 (f"late rows are judged here: {reason}",)
-                if (reason := self.strategy.judging[on_track(source.table, path.track)].reason)
+                if (reason := self.strategy.judging[source.table, path.track].reason)
                 else ()
             ),
         )

@@ -17,7 +17,6 @@ from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
-from streamq.runtime.track import on_track
 
 
 class JudgePlace(StrEnum):
@@ -45,11 +44,11 @@ class JudgeChoice:
 class Strategy:
     """The choices for a plan.
 
-    ``judging``: the place at which lateness is judged, by a source's table on a track (``on_track``). ``run_by``: the method that
+    ``judging``: the place at which lateness is judged, by a source's table and the number of a track. ``run_by``: the method that
     runs an operator with state, by its digest.
     """
 
-    judging: Mapping[str, JudgeChoice]
+    judging: Mapping[tuple[str, int], JudgeChoice]
     run_by: Mapping[str, ExecutionMethod]
 
 
@@ -65,7 +64,7 @@ def choose(plan: Node, options: Options) -> Strategy:
     for source in sources:
         for track in dict.fromkeys(way.track for way in ways[source.digest]):
             own = [way for way in ways[source.digest] if way.track == track]
-            judging[on_track(source.table, track)] = _judging(source, own, options)
+            judging[source.table, track] = _judging(source, own, options)
     return Strategy(judging=judging, run_by=run_by)
 
 

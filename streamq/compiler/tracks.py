@@ -25,7 +25,7 @@ from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
 from streamq.policies import Level, show_level
 from streamq.runtime.identity import ResultState
-from streamq.runtime.track import off_track, on_track, source_relation
+from streamq.runtime.track import source_relation
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,6 @@ class Tracks:
             return fold(result, visit)
 
         return Results(tuple(on(track, result) for track, result in zip(self.numbers, plan.inputs, strict=True)))
-
-    def stored_name(self, name: str, track: int) -> str:
-        """Return the name that an operator of a track had on the track whose state this one begins with."""
-        return on_track(off_track(name, track), self.origins.get(track, track))
 
 
 @dataclass(frozen=True)

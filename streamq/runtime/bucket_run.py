@@ -11,6 +11,7 @@ from streamq.runtime.basket import Baskets, Work
 from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Output, Totals
 from streamq.runtime.progress import LevelProgress, Message, RelationClock
+from streamq.runtime.track import TrackedRelation
 
 
 @dataclass(eq=False, repr=False)
@@ -28,10 +29,10 @@ class BucketRun:
     clocks: dict[str, RelationClock]
     """The CTI and watermark that each relation has sent."""
 
-    before: dict[str, LevelProgress]
-    """The progress of each relation before this micro-batch; that of a source as it counts on each track, by ``on_track``."""
+    before: dict[TrackedRelation, LevelProgress]
+    """The progress of each relation before this micro-batch; that of a source as it counts on each track."""
 
-    now: dict[str, LevelProgress]
+    now: dict[TrackedRelation, LevelProgress]
     """The same, after the messages of this micro-batch."""
 
     totals: dict[str, int]

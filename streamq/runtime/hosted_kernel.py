@@ -8,7 +8,7 @@ from streamq.runtime.consistency import AlignAt
 from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.progress_map import ProgressMap, map_progress
-from streamq.runtime.track import on_track
+from streamq.runtime.track import TrackedRelation
 
 HELD = "/held "
 """The text between the name of a kernel and the key of a channel, in the name of a scope that holds rows back."""
@@ -54,9 +54,9 @@ class Channel:
     """The number of the reader's track, on whose level of consistency the progress of a source depends."""
 
     @property
-    def progress(self) -> str:
-        """The name under which a stage has the progress of the relation: of a source, that on the reader's track."""
-        return self.relation if self.judge is None else on_track(self.relation, self.track)
+    def progress(self) -> TrackedRelation:
+        """The key under which a stage has the progress of the relation: of a source, that on the reader's track."""
+        return self.relation, self.track if self.judge is not None else 0
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,11 @@ class Identity:
         """The names of the operators with state."""
         return frozenset(operator.name for operator in self.operators)
 
+    @property
+    def tracks(self) -> frozenset[int]:
+        """The numbers of the tracks of the results."""
+        return frozenset(result.track for result in self.results)
+
     def to_json(self) -> str:
         """Return the identity as one line of JSON, which :func:`read_identity` reads."""
         return json.dumps(asdict(self))
@@ -157,7 +162,7 @@ def identity_from(fields: dict[str, Any]) -> Identity | OtherLayout:
     listed = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
     operators = tuple(_operator_from(one) for one in fields["operators"])
     folders = tuple((name, form) for name, form in fields["folders"])
-    origins = tuple((new, old) for new, old in fields.get("origins", ()))
+    origins = tuple((new, old) for new, old in fields["origins"])
     results = tuple(ResultState(**{**one, "operators": tuple(one["operators"])}) for one in fields["results"])
     windows = tuple(StoredPartials(**{**one, "windows": tuple(one["windows"])}) for one in fields["windows"])
     read = {"operators": operators, "results": results, "windows": windows, "folders": folders, "origins": origins}

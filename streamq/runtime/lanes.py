@@ -20,6 +20,7 @@ from streamq.runtime.columnar import concat
 from streamq.runtime.hosted_kernel import LANE
 from streamq.runtime.kernel import Output, Totals
 from streamq.runtime.progress import LevelProgress
+from streamq.runtime.track import TrackedRelation
 from streamq.time import INFINITY
 
 LANES = "lanes"
@@ -43,13 +44,13 @@ class Lane:
             is_mine &= buckets_of(table, hashed, buckets) == number
         return table.filter(pa.array(is_mine))
 
-    def at(self, paces: Mapping[str, LevelProgress]) -> Lane:
+    def at(self, paces: Mapping[TrackedRelation, LevelProgress]) -> Lane:
         """Return the lane once the kernels that it reads have come as far as in ``paces``; no CTI goes back."""
-        return replace(self, ctis={name: max(cti, paces[name].c) for name, cti in self.ctis.items()})
+        return replace(self, ctis={name: max(cti, paces[name, 0].c) for name, cti in self.ctis.items()})
 
-    def paces(self, paces: Mapping[str, LevelProgress]) -> dict[str, LevelProgress]:
+    def paces(self, paces: Mapping[TrackedRelation, LevelProgress]) -> dict[TrackedRelation, LevelProgress]:
         """Return the progress of all relations, with this lane's CTIs."""
-        own = {name: replace(paces[name], c=cti) for name, cti in self.ctis.items()}
+        own = {(name, 0): replace(paces[name, 0], c=cti) for name, cti in self.ctis.items()}
         return {**paces, **own}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,6 +112,13 @@ def encode_messages(messages: Iterable[Message]) -> bytes:
 def decode_messages(body: bytes) -> list[Message]:
     """Return the messages in an envelope's body."""
     return [Message.from_json(m) for m in json.loads(body)]
+
+
+def keep_paces(clock: dict[str, Any], tracks: Collection[int]) -> None:
+    """Let a source's stored clock forget its pace on all tracks but ``tracks``."""
+    kept = {on_track(PACE, track) for track in tracks}
+    for name in [name for name in clock if name.startswith(PACE) and name not in kept]:
+        del clock[name]
 
 
 class RelationClock:

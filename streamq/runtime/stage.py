@@ -27,12 +27,20 @@ from streamq.runtime.inner_path import UNWATCHED, StageWatcher
 from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
 from streamq.runtime.lanes import joined, lane_states, lanes_of, store_lanes
 from streamq.runtime.lateness import weighted_events
-from streamq.runtime.progress import CLOCKS, LevelProgress, Message, RelationClock, decode_messages, encode_messages
+from streamq.runtime.progress import (
+    CLOCKS,
+    LevelProgress,
+    Message,
+    RelationClock,
+    decode_messages,
+    encode_messages,
+    keep_paces,
+)
 from streamq.runtime.progress_map import map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.starts import merge_summaries
-from streamq.runtime.track import on_track
+from streamq.runtime.track import TrackedRelation
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -147,6 +155,9 @@ class Stage:
         reads_sources = not inputs.isdisjoint(self.sources)
         relations = inputs.union(self.sources) if reads_sources else inputs
         state = baskets.values.setdefault(CLOCKS, {})
+        # a track whose results do not read a source now may do so later, at another level
+        for r in self.sources.keys() & state.keys():
+            keep_paces(state[r], [n for n, sources in self.sources_on.items() if reads_sources and r in sources])
         # rows inside a stage stay in their bucket, so the bucket's own CTI is theirs
         inner = {channel.relation for channel in self.inner_channels}
         senders = {r: 1 if r in inner else self.buckets for r in relations}
@@ -184,11 +195,11 @@ class Stage:
             for r, pace in progress_at_level(self.levels[track], own_progress, self.follows).items():
                 clocks[r].set_pace(track, pace)
 
-    def _progress(self, clocks: Mapping[str, RelationClock]) -> dict[str, LevelProgress]:
-        """Return the progress of each relation; that of a source as it counts on each track, by the names of ``on_track``."""
-        progress = {r: clock.pace_on(0) for r, clock in clocks.items() if r not in self.sources}
+    def _progress(self, clocks: Mapping[str, RelationClock]) -> dict[TrackedRelation, LevelProgress]:
+        """Return the progress of each relation; that of a source as it counts on each track."""
+        progress = {(r, 0): clock.pace_on(0) for r, clock in clocks.items() if r not in self.sources}
         for track, sources in self.sources_on.items():
-            progress |= {on_track(r, track): clocks[r].pace_on(track) for r in sources if r in clocks}
+            progress |= {(r, track): clocks[r].pace_on(track) for r in sources if r in clocks}
         return progress
 
     # kernels
@@ -314,13 +325,13 @@ class Stage:
         for source in sorted(self.inputs.intersection(self.sources)) if run.bucket == 0 else ():
             messages = [message for message in run.messages if message.relation == source]
             # what a source has promised does not depend on the level
-            name = next(on_track(source, track) for track, sources in self.sources_on.items() if source in sources)
+            first = next((source, track) for track, sources in self.sources_on.items() if source in sources)
             columns |= source_columns(
                 source,
                 tallies.setdefault(source, {}),
-                cti=run.now[name].promised,
+                cti=run.now[first].promised,
                 watermark=run.clocks[source].w,
-                has_moved=run.now[name].promised != run.before[name].promised,
+                has_moved=run.now[first].promised != run.before[first].promised,
                 starts=reduce(merge_summaries, (message.starts for message in messages), None),
                 refused=sum(sum(message.invalid.values()) for message in messages),
                 now=wall,
@@ -374,7 +385,7 @@ def _clock(hosted: HostedKernel, run: BucketRun, notes: tuple[Announcement, ...]
     )
 
 
-def _by_port(hosted: HostedKernel, paces: Mapping[str, LevelProgress]) -> tuple[int, ...]:
+def _by_port(hosted: HostedKernel, paces: Mapping[TrackedRelation, LevelProgress]) -> tuple[int, ...]:
     """Return the least CTI of each port's channels, in the order of the ports."""
     least: dict[int, int] = {}
     for channel in hosted.channels:

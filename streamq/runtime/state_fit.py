@@ -19,7 +19,7 @@ from streamq.runtime.identity import (
     ResultState,
     read_identity,
 )
-from streamq.runtime.lanes import lanes_of, store_lanes
+from streamq.runtime.lanes import LANES, lanes_of, store_lanes
 from streamq.runtime.progress import CLOCKS, PACE
 from streamq.runtime.readings import TALLIES
 from streamq.runtime.track import off_track, on_track
@@ -83,7 +83,7 @@ def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
     Before, copy the state with which those of new tracks begin.
     """
     before = {operator.name: operator.form for operator in stored.operators}
-    for tracks in own.origins:
+    for tracks in _new_tracks(stored, own):
         for new, old in _copies(stored, own, *tracks).items():
             _copy_state(baskets, old, new, *tracks)
             before[new] = before[old]
@@ -91,6 +91,8 @@ def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
     common = before.keys() & own.names
     for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in common]:
         baskets.drop_scope(scope)
+    for name in [name for name in baskets.values.get(LANES, {}) if name not in common]:
+        store_lanes(baskets, name, ())
     for part in (CLOCKS, TALLIES):
         of_relations = baskets.values.get(part, {})
         for name in [name for name in of_relations if name not in common and not name.startswith(SOURCE)]:
@@ -99,6 +101,14 @@ def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
     for scope in baskets.scopes:
         if scope.partition(LANE)[0] in changed:
             baskets.scopes[scope][FORM_CHANGED] = True
+
+
+def _new_tracks(stored: Identity, own: Identity) -> list[tuple[int, int]]:
+    """Return the tracks that begin here with the state of others, each with that one.
+
+    A track that the state has already goes on from its own: what begins on it later would have the state of another time.
+    """
+    return [(track, origin) for track, origin in own.origins if track not in stored.tracks]
 
 
 def _copies(stored: Identity, own: Identity, track: int, origin: int) -> dict[str, str]:
@@ -112,7 +122,7 @@ def _copies(stored: Identity, own: Identity, track: int, origin: int) -> dict[st
 
 def _all_copies(stored: Identity, own: Identity) -> dict[str, str]:
     """Return the operators of all tracks that begin with the state of others, each with that one."""
-    return {new: old for tracks in own.origins for new, old in _copies(stored, own, *tracks).items()}
+    return {new: old for tracks in _new_tracks(stored, own) for new, old in _copies(stored, own, *tracks).items()}
 
 
 def _copy_state(baskets: Baskets, old: str, new: str, track: int, origin: int) -> None:
@@ -132,7 +142,7 @@ def _copy_paces(baskets: Baskets, track: int, origin: int) -> None:
     """Let the progress of sources on a track begin as it has counted on another one."""
     for clock in baskets.values.get(CLOCKS, {}).values():
         if on_track(PACE, origin) in clock:
-            clock.setdefault(on_track(PACE, track), clock[on_track(PACE, origin)])
+            clock[on_track(PACE, track)] = clock[on_track(PACE, origin)]
 
 
 def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:

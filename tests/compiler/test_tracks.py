@@ -221,3 +221,67 @@ def test_levels_that_part_begin_with_the_same_state() -> None:
     run.changed(SUMS, output="changelog")
     run.batch({"cars": tables["cars"].slice(4)})
     assert {name.partition("/")[0] for name in run.scopes} == {name for name in names if name.endswith("@1")}
+
+
+def test_a_result_begins_on_a_track_that_has_left_another_one() -> None:
+    """It begins with no state: what that other track has is of another time than the progress of this one."""
+    both = CARS.union(OTHERS)
+    counts = CARS.tumbling_window(10).select(n=sq.count())
+    sums = both.tumbling_window(10).select(n=sq.count(), k=sq.max("k"))
+    run = ChangingRun(counts, sums, output="changelog")
+    run.batch({"cars": CARS.tables["cars"].slice(0, 2), "others": OTHERS.tables["others"].slice(0, 1)})
+    parted = {"output": "changelog", "levels": {1: STRONG}}
+    run.changed(counts, sums, **parted)
+    assert dict(run.identity.origins) == {1: 0}
+    run.batch({"cars": sq.events([(t, t + 1, {"k": "a"}) for t in (41, 42)], name="cars").tables["cars"]})
+    fit = run.fit(counts, sums, counts, output="changelog", levels={1: STRONG, 2: STRONG})
+    assert fit.new_results == (2,) and not fit.misfits
+    run.changed(counts, sums, counts, output="changelog", levels={1: STRONG, 2: STRONG})
+    later = sq.events([(t, t + 1, {"k": "a"}) for t in (43, 44, 45)], name="cars").tables["cars"]
+    told = run.batch({"cars": later}) + run.finish()
+    began = [row for number in (2, 5) for row in told[number].to_pylist()]
+    # two rows were held back on its track until now
+    assert [row["n"] for row in began if row["__le"] == 40] == [5]
+
+
+def test_progress_on_a_track_ends_with_it() -> None:
+    """A later track that has its number does not go on from it: what weak(5) has forgotten is on time for others."""
+    run = ChangingRun(COUNTS, COUNTS, output="changelog", levels={1: Level(0, 5)})
+    table = CARS.tables["cars"]
+    run.batch({"cars": table.slice(0, 4)})
+    run.changed(COUNTS, output="changelog")
+    run.batch({"cars": table.slice(3, 1)})
+    run.changed(COUNTS, SUMS, output="changelog", levels={1: STRONG})
+    assert [result.track for result in run.identity.results] == [0, 1]
+    run.batch({"cars": sq.events([(t, t + 1, {"k": "a"}) for t in (25, 27)], name="cars").tables["cars"]})
+    last = run.finish()[1].to_pylist()
+    assert [row["n"] for row in last if row["__le"] == 20] == [2]
+    assert not any(table.num_rows for table in run.run.late)
+
+
+def test_progress_of_a_source_on_a_track_ends_with_its_results() -> None:
+    """The track goes on with other sources; one that comes back counts as it does now."""
+    cars, others = (stream.tumbling_window(10).select(n=sq.count()) for stream in (CARS, OTHERS))
+    weak = {n: Level(0, 5) for n in (1, 2)}
+    run = ChangingRun(cars.union(others), cars, others, output="changelog", levels=weak)
+    rows = {name: stream.tables[name].slice(0, 4) for name, stream in (("cars", CARS), ("others", OTHERS))}
+    run.batch(rows)
+    run.changed(cars.union(others), cars, output="changelog", levels={1: STRONG})
+    run.batch({"cars": CARS.tables["cars"].slice(5, 1)})
+    run.changed(cars.union(others), cars, others, output="changelog", levels={1: STRONG, 2: STRONG})
+    assert [result.track for result in run.identity.results] == [0, 1, 1]
+    run.batch({"others": sq.events([(t, t + 1, {"k": "a"}) for t in (25, 27)], name="others").tables["others"]})
+    last = run.finish()[2].to_pylist()
+    assert [row["n"] for row in last if row["__le"] == 20] == [2]
+
+
+def test_a_source_may_have_the_name_of_another_one_on_a_track() -> None:
+    ahead = sq.events(ROWS, name="cars@1", progress=sq.generate(0))
+    pairs = [asked(CARS.to_signal("k")), asked(ahead.union(CARS)), asked(CARS.to_signal("k"), sq.weak(0))]
+    program = program_of(pairs)
+    assert {*program.strategy.judging} == {("cars", 0), ("cars", 1), ("cars@1", 0)}
+    run = LocalRun(program)
+    for start in (5, 60, 50):
+        name = "cars" if start == 60 else "cars@1"
+        run.batch({name: sq.events([(start, start + 1, {"k": "a"})], name=name).tables[name]})
+    assert run.deltas[1].num_rows == 1, "cars has come to 60 on its track, not the other source"

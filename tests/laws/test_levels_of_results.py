@@ -32,7 +32,7 @@ from streamq.run.checkpoint import identity_of
 from streamq.run.fitting import compile_to_fit
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.state_fit import fit_to_state
-from streamq.runtime.track import off_track, on_track
+from streamq.runtime.track import off_track
 from streamq.testing.case import Case
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
@@ -156,9 +156,9 @@ def test_each_result_is_what_its_level_gives_alone(seed: int) -> None:
         own = run_of([one], tables)
         # a kernel that reads a source alone may judge late rows by the starts of its windows
         places = {
-            run.program.strategy.judging[on_track(n, tracks.numbers[at])].grid for n in own.program.strategy.judging
+            run.program.strategy.judging[table, tracks.numbers[at]].ends for table, _ in own.program.strategy.judging
         }
-        is_judged_alike = places == {choice.grid for choice in own.program.strategy.judging.values()}
+        is_judged_alike = places == {choice.ends for choice in own.program.strategy.judging.values()}
         track = tracks.by_number[tracks.numbers[at]]
         read = {f"source:{node.table}" for node in nodes(one.query.plan) if isinstance(node, Source)}
         history = net([deltas[at] for deltas in together.deltas])
@@ -223,7 +223,7 @@ def go_on(run: LocalRun, asked: Sequence[Asked], level: Level) -> LocalRun:
     program, identity = compile_to_fit(written, replace(options, placement=NOWHERE), run.identity)
     fit = fit_to_state(run.identity, identity)
     fit.check("run")
-    assert not fit.new_results
+    assert fit.new_results == tuple(range(len(run.program.results), len(asked)))
     return replace(run.go_on(program), identity=identity)
 
 
@@ -289,6 +289,45 @@ def test_each_result_goes_on_at_other_levels(seed: int) -> None:
         assert_same_history(history, history_of(tables, alone, batches)[0])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200 if os.environ.get("STREAMQ_SOAK") else 6))
+def test_a_result_begins_at_the_level_of_another_one(seed: int) -> None:
+    """As if its query had not run before, at another level: levels have parted in between."""
+    rng = random.Random(seed)
+    tables = {name: arrived(rng, intervals(2 * seed + place, 24)) for place, name in enumerate("lr")}
+    left, right = (
+        sq.intervals(tables[n], start="from", end="to", name=n, progress=sq.generate(rng.choice([4, 9]))) for n in "lr"
+    )
+    both = left.union(right)
+    hops = both.group_by("k").hopping_window(7, 3)
+    others = [hops.select(n=AGGREGATES["n"]), hops.select(least=AGGREGATES["least"]), left.except_(right)]
+    again = rng.choice(
+        [
+            both.snapshot_window().select(n=sq.count()),
+            both.group_by("k").session_window(3).select(n=sq.count()),
+            left.join(right, on="k", suffixes=("", "_r")),
+        ]
+    )
+    # the others leave the track of the first two micro-batches, on which the query stays
+    log, levels = Egress(OutputForm.CHANGELOG), rng.sample(LEVELS[1:], 3)
+    asked = [Asked(query, log, rng.choice(levels)) for query in others]
+    begins = Asked(again, log, rng.choice(asked).level)
+    batches = [{n: tables[n].slice(at, 4) for n in "lr"} for at in range(0, 24, 4)]
+
+    def told_with(*beside: Asked) -> pa.Table:
+        before = [*asked, *beside]
+        run = run_of([one._replace(level=MIDDLE) for one in before], {})
+        deltas = []
+        for number, rows in enumerate([*batches, None]):
+            if number in (2, 4):
+                run = go_on(run, before if number == 2 else [*before, begins], MIDDLE)
+            run.finish() if rows is None else run.batch(rows)
+            deltas.append(run.deltas[-1])
+        return net(deltas[4:])
+
+    assert_same_history(told_with(Asked(again, log, MIDDLE)), told_with())
+
+
 def test_what_a_level_has_forgotten_stays_forgotten() -> None:
     """A result that leaves a weak level begins with the CTI that counted there: the car of 17 is late for both, after 31."""
     rows = [(t, t + 1, {"k": "a"}) for t in (1, 12, 31, 17)]
@@ -305,6 +344,24 @@ def test_what_a_level_has_forgotten_stays_forgotten() -> None:
     assert late == {"cars": 1, "cars at middle": 1}
 
 
+def test_what_another_level_has_forgotten_is_on_time() -> None:
+    """A result that begins gets the number of a track that has ended, and not its progress: 25 and 27 are not late after 60."""
+    cars = sq.events([(t, t + 1, {"k": "a"}) for t in (1, 60, 61, 25, 27)], name="cars", progress=sq.generate(50))
+    counts = cars.group_by("k").tumbling_window(10).select(n=sq.count())
+    log, table = Egress(OutputForm.CHANGELOG), cars.tables["cars"]
+    kept = Asked(counts, log, MIDDLE)
+    run = run_of([kept, Asked(counts, log, Level(0, 5))], {})
+    run.batch({"cars": table.slice(0, 2)})
+    run = go_on(run, [kept], MIDDLE)
+    run.batch({"cars": table.slice(2, 1)})
+    run = go_on(run, [kept, Asked(counts.where(sq.col("n") > 0), log, Level(None))], MIDDLE)
+    assert run.program.tracks.numbers == (0, 1)
+    run.batch({"cars": table.slice(3, 2)})
+    assert not run.late
+    run.finish()
+    assert [(row["__le"], row["n"]) for row in run.deltas[1].to_pylist()] == [(20, 2)]
+
+
 STAGE, FIT, TRACKS = "streamq/runtime/stage.py", "streamq/runtime/state_fit.py", "streamq/compiler/tracks.py"
 MUTANTS = {
     "rows wait as on the first track": (
@@ -313,7 +370,7 @@ MUTANTS = {
     ),
     "progress of a source counts as on the first track": (
         test_each_result_is_what_its_level_gives_alone,
-        Edit("streamq/runtime/hosted_kernel.py", "on_track(self.relation, self.track)", "on_track(self.relation, 0)"),
+        Edit("streamq/runtime/hosted_kernel.py", "self.track if self.judge is not None else 0", "0"),
     ),
     "the late rows of all levels have one name": (
         test_each_result_is_what_its_level_gives_alone,
@@ -326,6 +383,16 @@ MUTANTS = {
     "progress on a new track begins anew": (
         test_what_a_level_has_forgotten_stays_forgotten,
         Edit(FIT, "if on_track(PACE, origin) in clock:", "if False:"),
+    ),
+    "a result begins with the state of another track as it is now": (
+        test_a_result_begins_at_the_level_of_another_one,
+        Edit(
+            FIT, "for track, origin in own.origins if track not in stored.tracks]", "for track, origin in own.origins]"
+        ),
+    ),
+    "progress on a track stays once its results have ended": (
+        test_what_another_level_has_forgotten_is_on_time,
+        Edit("streamq/runtime/progress.py", "name.startswith(PACE) and name not in kept", "False"),
     ),
     "a result goes to the track of its level": (
         test_each_result_goes_on_at_other_levels,

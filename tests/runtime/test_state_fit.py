@@ -10,6 +10,7 @@ import pytest
 from streamq.errors import CheckpointError
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.identity import FORM_CHANGED, STATE_VERSION, Identity, OperatorState
+from streamq.runtime.lanes import Lane, lanes_of, store_lanes
 from streamq.runtime.state_fit import check_state, fit_to_state
 from tests.runtime.test_identity import MINE, WINDOW
 
@@ -40,6 +41,14 @@ def test_state_of_operators_that_are_gone_is_dropped_with_its_chunks_and_clocks(
     assert set(Baskets(store).values["clocks"]) == {"source:s", "window:a1"}
     assert not any(name.startswith("session") for name in store.held)
     check_state(baskets, MINE)
+
+
+def test_lanes_go_with_their_operator() -> None:
+    baskets = Baskets(stored(BOTH))
+    for operator in BOTH.operators:
+        store_lanes(baskets, operator.name, [Lane(((2, 0),), {})])
+    check_state(baskets, MINE)
+    assert [len(lanes_of(baskets, operator.name)) for operator in BOTH.operators] == [1, 0]
 
 
 def test_an_operator_that_begins_has_no_state_even_if_a_bucket_still_has_some() -> None:
