@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -139,11 +140,16 @@ def test_the_hops_of_a_query_are_the_least_of_its_windows() -> None:
     assert hops_of(plans(("1 minute", "20 seconds"), ("30 seconds", "10 seconds")), "run") == Hops(
         grid=Grid(30 * SECOND, 10 * SECOND), lag=5 * SECOND
     )
+    landmark = points().landmark_window("10 seconds", period="1 minute", start=dt.datetime(1970, 1, 1, 0, 0, 3))
+    assert hops_of([*plans(("30 seconds", "30 seconds")), landmark.select(n=sq.count()).plan], "run") == Hops(
+        grid=Grid(10 * SECOND, 10 * SECOND, 3 * SECOND), lag=5 * SECOND
+    )
     for query, observed in (
         (points().session_window("5 seconds").select(n=sq.count()), "found none"),
+        (points().landmark_window("10 seconds", period="25 seconds").select(n=sq.count()), "found none"),
         (points("bigint").tumbling_window(5).select(n=sq.count()), "time is integers"),
     ):
-        with pytest.raises(PlanError, match=f"run: trigger='adaptive' needs windows .* ones; {observed}. Give a dur"):
+        with pytest.raises(PlanError, match=f"run: trigger='adaptive' needs windows .* hops; {observed}. Give a dur"):
             query.run(trigger="adaptive", sink=print)
     with pytest.raises(PlanError, match="the trigger 'adaptive' need a folder, a function or 'noop' as the sink"):
         points().tumbling_window("5 seconds").select(n=sq.count()).run(trigger="adaptive", sink="console")

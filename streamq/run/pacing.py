@@ -49,19 +49,21 @@ class Hops:
 def hops_of(plans: Sequence[Node], verb: str) -> Hops:
     """Return the hops of queries: those of the windows with the least hop, and the greatest lag of the sources.
 
-    Raises PlanError, worded for ``verb``, if no windows are on a grid, if time is no timestamps, or if a source counts as idle
-    within two hops.
+    Raises PlanError, worded for ``verb``, if no windows end at equal distances, if time is no timestamps, or if a source counts
+    as idle within two hops.
     """
     from streamq.operators.operator import Operator
     from streamq.operators.source import Source
 
     every = [node for plan in plans for node in nodes(plan)]
     windows = [node.event_windows for node in every if isinstance(node, Operator)]
-    grids = [window.grid for window in windows if window is not None and window.grid is not None]
+    grids = [window.hops for window in windows if window is not None and window.hops is not None]
     if not grids or plans[0].schema.axis != TIMESTAMP:
         observed = "time is integers" if grids else "found none"
         hint = "Give a duration as '10 seconds', or leave the trigger out."
-        wrong = "trigger='adaptive' needs windows that hop in real time, hopping or tumbling ones"
+        wrong = (
+            "trigger='adaptive' needs windows that hop in real time: hopping, tumbling, or landmark ones of whole hops"
+        )
         raise PlanError(sentence(verb, wrong, observed, hint))
     lags = [node.policy.progress.lag for node in every if isinstance(node, Source)]
     grid = min(grids, key=lambda grid: grid.hop)

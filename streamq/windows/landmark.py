@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
+from streamq.grid import Grid
 from streamq.plan.expected import Retention
 from streamq.runtime.columnar import codes, expand_ranges, ints
 from streamq.runtime.endpoints import Bound
@@ -85,6 +86,11 @@ class Landmark(Window):
     @property
     def windows_of_a_point(self) -> int:
         return INFINITY if self.period is None else (-(-self.period // self.hop) + 1) // 2
+
+    @property
+    def hops(self) -> Grid | None:
+        is_even = self.period is None or self.period % self.hop == 0
+        return Grid(self.hop, self.hop, self.start) if is_even else None
 
     @property
     def ends(self) -> LandmarkEnds:

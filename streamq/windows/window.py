@@ -91,6 +91,11 @@ class Window(ABC):
         return None
 
     @property
+    def hops(self) -> Grid | None:
+        """A grid of windows that end where these end, each a hop after the one before; None if the distances differ."""
+        return self.grid
+
+    @property
     def ends(self) -> WindowEnds | None:
         """The ends of the windows, if these lie where they lie, to which a CTI is rounded down; None if it is not."""
         return self.grid
