@@ -150,9 +150,21 @@ CHANGES = sq.udo(
 PLAIN = sq.udo("k string, n bigint", time_sensitive=True, name="plain")(rises)
 HOUR = WIDE.hopping_window(12, 1)
 SHARE = "merge(a, b) would let 12 windows share basic windows"
+HELD = "merge(a, b) would let settled events be held as states"
+IN_PARTS = "not mergeable: each window is computed of what has come, or, if members have gone, of all"
+SHARED = "merged: mergeable: a basic window is computed once, and shared by 12 windows"
 
 NOTES = [
-    (HOUR.select(x=MERGED("v")), ["merged: mergeable: a basic window is computed once, and shared by 12 windows"]),
+    (HOUR.select(x=MERGED("v")), [SHARED]),
+    (HOUR.select(x=MERGED("v"), y=sq.median("w")), [SHARED]),
+    (HOUR.select(x=MEAN("v"), y=sq.median("w")), [f"mean: {IN_PARTS}; {SHARE}"]),
+    (WIDE.hopping_window(12, 1, stamp="point_at_end").select(x=MEAN("v")), [f"mean: {IN_PARTS}; {SHARE}"]),
+    (WIDE.session_window(3).select(x=MEAN("v")), [f"mean: {IN_PARTS}; {HELD}"]),
+    (WIDE.rows_window(3).select(x=MEAN("v")), [f"mean: {IN_PARTS}"]),
+    (
+        WIDE.session_window(3).select(x=MEAN("v"), y=LIMITED("v")),
+        [f"mean: {IN_PARTS}", "limited: mergeable: not merged, for its time is limited and its calls are checked"],
+    ),
     (WIDE.tumbling_window(3).select(x=MERGED("v")), ["merged: mergeable: parts of a window are merged"]),
     (
         WIDE.snapshot_window().select(x=MERGED("v")),
@@ -166,7 +178,7 @@ NOTES = [
         HOUR.select(x=MERGED("v"), y=MEAN("v")),
         [
             "merged: mergeable: parts are merged anew in each micro-batch, for mean beside it does not merge",
-            "mean: not mergeable: each window is computed of what has come, or, if members have gone, of all; " + SHARE,
+            f"mean: {IN_PARTS}; {SHARE}",
         ],
     ),
     (
@@ -180,7 +192,7 @@ NOTES = [
     (
         WIDE.session_window(3).select(x=UNSORTED("v"), y=sq.first("w")),
         [
-            "median: not mergeable: each window is computed of all its members",
+            f"median: not mergeable: each window is computed of all its members; {HELD}",
             "median: order_insensitive: but first beside it reads all columns",
         ],
     ),
@@ -228,6 +240,14 @@ def test_explain_says_what_a_property_buys_or_would_buy(query: sq.Stream, notes:
     assert [note for node in nodes for note in node.get("modules", [])] == notes
     text = [line.strip() for line in query.explanation("incremental").splitlines()]
     assert [line for line in text if line in notes] == notes
+
+
+def test_the_form_evaluated_has_no_basic_windows() -> None:
+    query = HOUR.select(x=MERGED("v"))
+    text = query.explanation("incremental", form="evaluated")
+    assert "merged: mergeable: settled events are held as states, for the form evaluated is asked for" in text
+    text = HOUR.select(x=MEAN("v")).explanation("incremental", form="evaluated")
+    assert f"mean: {IN_PARTS}; {HELD}" in text
 
 
 def test_rows_that_start_in_their_window_need_no_ctis_of_their_own() -> None:

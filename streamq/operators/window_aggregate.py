@@ -169,20 +169,22 @@ class WindowAggregate(MemberOperator):
         Aggregates of an equal function do not count as others.
         """
         source = self.input.schema
-        others = [a for _, a in self.aggregates if a.function != applied.function]
+        beside = replace(self, aggregates=tuple((n, a) for n, a in self.aggregates if a.function != applied.function))
+        others = [a for _, a in beside.aggregates]
         read = {*self.keys}.union(*(columns(a) for _, a in self.aggregates))
         return WindowPlace(
             windows=self.window.name,
             grid=self.window.grid,
+            from_members=self.from_members,
             by_places=self.window.by_places,
             equal_starts=self.window.equal_starts,
             stamp=self.stamp,
             progress=self.progress,
             endless=self.input.traits.infinite,
-            condenses=not self.is_grid and self.evaluation.factory.condenses,
+            condenses=not self.is_grid and self.stamp != Stamp.TIME_BOUND and beside.evaluation.factory.condenses,
             unread=len([name for name in source.names if name not in read]),
             ordered_beside=tuple(a.function.name for a in others if a.function.ordered),
-            unmerged_beside=tuple(a.function.name for a in others if not is_mergeable(a, source)),
+            unmerged_beside=tuple(a.function.name for a in others if not self._fits_grid(a)),
         )
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
@@ -225,10 +227,12 @@ class WindowAggregate(MemberOperator):
         """True if a stream need not keep members as they are: it counts equal ones, and calls no user's code."""
         if self.window.grid is None or self.stamp == Stamp.TIME_BOUND:
             return False
-        source = self.input.schema
-        return all(
-            a.function.of_values or a.function.copies_members or is_mergeable(a, source) for _, a in self.aggregates
-        )
+        return all(self._fits_grid(a) for _, a in self.aggregates)
+
+    def _fits_grid(self, aggregate: Aggregate) -> bool:
+        """True if an aggregate merges, or a stream computes it on a grid beside others that do."""
+        function = aggregate.function
+        return function.of_values or function.copies_members or is_mergeable(aggregate, self.input.schema)
 
     @property
     def _reads_values(self) -> bool:

@@ -9,13 +9,12 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
-from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Application, Partials, WindowPlace
 from streamq.plan.expr import Col, Expr
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_code.partial_states import PickledState
+from streamq.runtime.user_code.partial_states import PickledState, shared_note
 from streamq.user_code.guards import guards_of, versions_of
 from streamq.user_code.module import OF_OPERATORS, check_decorator, type_returned
 from streamq.user_code.repository import decorate
@@ -114,29 +113,34 @@ class UserAggregate(WindowModule):
         if module.merges and self.runs_by_window:
             return f"mergeable: not merged, for {self.runs_by_window}"
         if module.merges:
+            why_none = _without_basic_windows(place)
+            if grid is not None and not why_none:
+                return shared_note(grid.n)
             anew = "parts are merged anew in each micro-batch"
             how = "settled events are held as states" if place.condenses else anew
-            return f"mergeable: {how}, for {_without_basic_windows(place)}"
+            return f"mergeable: {how}, for {why_none}"
         if module.sensitive:
             return "not mergeable: it reads lifetimes, which each window cuts"
         note = "not mergeable: each window is computed of all its members"
         if module.in_parts:
             note = "not mergeable: each window is computed of what has come"
             note += " and gone" if module.remove is not None else ", or, if members have gone, of all"
-        if grid is None or place.stamp != Stamp.ALIGN:
+        if self.runs_by_window:
             return note
+        if grid is None or place.from_members:
+            return f"{note}; merge(a, b) would let settled events be held as states" if place.condenses else note
         shared = f"{grid.n} windows share basic windows" if grid.n > 1 else "parts of a window be merged"
         condition = f", if {place.unmerged_beside[0]} merged too" if place.unmerged_beside else ""
         return f"{note}; merge(a, b) would let {shared}{condition}"
 
 
 def _without_basic_windows(place: WindowPlace) -> str:
-    """Return the reason why a window has no basic windows, although one of its aggregates merges."""
+    """Return the reason why a window has no basic windows, although one of its aggregates merges; "" if it has."""
     if place.grid is None:
         return f"{place.windows} windows have no basic windows"
-    if place.stamp != Stamp.ALIGN:
-        return f"stamp={str(place.stamp)!r} goes without basic windows"
-    return f"{place.unmerged_beside[0]} beside it does not merge"
+    if place.from_members:
+        return "the form evaluated is asked for"
+    return f"{place.unmerged_beside[0]} beside it does not merge" if place.unmerged_beside else ""
 
 
 __all__ = ["UserAggregate", "uda"]

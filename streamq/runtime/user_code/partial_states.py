@@ -68,8 +68,7 @@ class PickledState(Partial):
         return (self.calling.module,)
 
     def note(self, shared_by: int) -> str:
-        shared = f"a basic window is computed once, and shared by {shared_by} windows"
-        return f"{self.calling.name}: mergeable: {shared if shared_by > 1 else 'parts of a window are merged'}"
+        return f"{self.calling.name}: {shared_note(shared_by)}"
 
     @property
     def depends_on_order(self) -> bool:
@@ -297,4 +296,10 @@ class _NumberedRows:
         self.is_alone = np.diff(self.ends) == 1
 
 
-__all__ = ["HeldStates", "PickledState"]
+def shared_note(shared_by: int) -> str:
+    """Return explain's words on states of basic windows, each of which so many windows share."""
+    shared = f"a basic window is computed once, and shared by {shared_by} windows"
+    return f"mergeable: {shared if shared_by > 1 else 'parts of a window are merged'}"
+
+
+__all__ = ["HeldStates", "PickledState", "shared_note"]
