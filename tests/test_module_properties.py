@@ -246,8 +246,6 @@ def test_the_form_evaluated_has_no_basic_windows() -> None:
     query = HOUR.select(x=MERGED("v"))
     text = query.explanation("incremental", form="evaluated")
     assert "merged: mergeable: settled events are held as states, for the form evaluated is asked for" in text
-    text = HOUR.select(x=MEAN("v")).explanation("incremental", form="evaluated")
-    assert f"mean: {IN_PARTS}; {HELD}" in text
 
 
 def test_rows_that_start_in_their_window_need_no_ctis_of_their_own() -> None:

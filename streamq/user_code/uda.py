@@ -127,7 +127,7 @@ class UserAggregate(WindowModule):
             note += " and gone" if module.remove is not None else ", or, if members have gone, of all"
         if self.runs_by_window:
             return note
-        if grid is None or place.from_members:
+        if grid is None:
             return f"{note}; merge(a, b) would let settled events be held as states" if place.condenses else note
         shared = f"{grid.n} windows share basic windows" if grid.n > 1 else "parts of a window be merged"
         condition = f", if {place.unmerged_beside[0]} merged too" if place.unmerged_beside else ""
