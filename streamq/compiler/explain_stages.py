@@ -112,15 +112,17 @@ def _source_line(source: Source, axis: str) -> str:
 
 def _level_lines(program: StagedPlan) -> Iterator[str]:
     """Yield the lines on the levels of consistency: one for all results, or one for those of each level; and what one holds."""
-    for number, track in program.tracks.by_number.items():
-        results = [result for result in program.results if program.tracks.numbers[result.number] == number]
+    tracks, judged = program.tracks, [c for stage in program.stages for c in stage.channels if c.judge is not None]
+    plain = {relation.source.shown_name() for relation in program.sources if relation.source}
+    for number in dict.fromkeys(tracks.numbers):
+        track = tracks.by_number[number]
+        results = [result for result in program.results if tracks.numbers[result.number] == number]
         only_final = all(result.egress.output == OutputForm.FINAL for result in results)
-        of = (
-            f" of output {', '.join(str(result.number + 1) for result in results)}"
-            if program.tracks.are_several
-            else ""
-        )
-        yield f"consistency{of}: {_level(track.level, only_final, program.axis)}"
+        of = f" of output {', '.join(str(result.number + 1) for result in results)}" if tracks.are_several else ""
+        names = dict.fromkeys(c.judge.source for c in judged if c.judge and c.track == number)
+        late = ", ".join(name for name in names if name not in plain)
+        counted_as = f"; late rows are counted as {late}" if late else ""
+        yield f"consistency{of}: {_level(track.level, only_final, program.axis)}{counted_as}"
         if track.level.block != 0:
             yield from (f"  {line}" for line in read_statements(HeldRows).state.lines())
 

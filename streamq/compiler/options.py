@@ -47,9 +47,10 @@ class Options:
 
     ``egresses``: the forms in which the plans' results are written, in their order. ``late_output``: the run has a late output.
     ``buckets``: the most buckets of a stage. ``streaming``: False to treat invalid rows as a batch does. ``level``: the level of
-    consistency of results without one of their own, which are in ``levels``, by result number. ``early``: a changelog or
-    upserts report windows and rows before the watermark reaches them. ``ansi``: Spark computes by its ANSI rules; False if the
-    session has turned them off. ``placement``: the places of operators in the checkpoint that the run goes on from.
+    consistency of results without one of their own, which are in ``levels``, by result number. ``sinks``: the names of the
+    folders that results are written into, by result number. ``early``: a changelog or upserts report windows and rows before the
+    watermark reaches them. ``ansi``: Spark computes by its ANSI rules; False if the session has turned them off. ``placement``:
+    the places of operators in the checkpoint that the run goes on from.
     """
 
     egresses: tuple[Egress, ...] = (Egress(),)
@@ -58,6 +59,7 @@ class Options:
     streaming: bool = True
     level: Level = MIDDLE
     levels: Mapping[int, Level] = field(default_factory=dict)
+    sinks: Mapping[int, str] = field(default_factory=dict)
     early: bool = False
     ansi: bool = True
     placement: Placement = NOWHERE

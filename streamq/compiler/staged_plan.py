@@ -222,12 +222,17 @@ class StagedPlan:
     def judged_name(self, source: Source, track: int) -> str:
         """Return the name under which late rows of a source on a track are counted.
 
-        It is the source's own on the first of the tracks that read it, and names the level on the others.
+        It is the source's own at the level of the run, if one of the tracks that read it has that, else at that of the first
+        result on one of them. It names the level on the others, and is numbered from 2 on tracks that have met at one level.
         """
-        relation = source_relation(source.table)
-        first = next(number for number, one in self.tracks.by_number.items() if relation in one.sources)
-        level = self.level_of(track)
-        return source.shown_name() if track == first else f"{source.shown_name()} at {level}"
+        relation, tracks = source_relation(source.table), self.tracks
+        reading = [number for number, one in tracks.by_number.items() if relation in one.sources]
+        levels = [tracks.level_of(number) for number, own in enumerate(tracks.numbers) if own in reading]
+        level = tracks.by_number[track].level
+        place = [number for number in reading if tracks.by_number[number].level == level].index(track)
+        if place == 0 and level == (self.options.level if self.options.level in levels else levels[0]):
+            return source.shown_name()
+        return f"{source.shown_name()} at {self.level_of(track)}{f' ({place + 1})' if place else ''}"
 
     def level_note(self, hosted: HostedKernel) -> str:
         """Return an operator's level of consistency, if the program has several, to follow the operator's title."""

@@ -4,19 +4,23 @@ Only an answer that depends on the level needs a track of its own. A result with
 remembers as much. So it goes with results of another level that does, if they hold no rows back or have operators in common.
 
 The number of a track is a part of the names of its operators' states, so it must not depend on the order of results, nor change
-with a level. A run that goes on from a checkpoint therefore leaves each result on its track, at whatever level. Where results of
-one track have different levels now, one level stays there, and the others get new tracks, whose state is a copy (``origins``).
+with a level. A run that goes on from a checkpoint therefore leaves each result on its track, at whatever level. A result is known
+by the folder that it is written into. Where results of one track have different levels now, one level stays there, and the others
+get new tracks, whose state is a copy (``origins``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 
 from streamq.choices import OutputForm
 from streamq.compiler.on_track import OnTrack
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results, without_policies
+from streamq.errors import CheckpointError, sentence
 from streamq.operators.operator import PassThrough
 from streamq.operators.source import Source
 from streamq.operators.source_policy import SourcePolicy
@@ -77,13 +81,17 @@ class Tracks:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A result that needs a track: its level, form of output and query; ``operators``: the digests of what may keep state."""
+    """A result that needs a track: its level, form of output, query and folder.
+
+    ``operators``: the digests of what may keep state.
+    """
 
     number: int
     level: Level
     output: str
     ctis: bool
     query: str
+    sink: str
     shown: str
     operators: frozenset[str]
 
@@ -104,21 +112,39 @@ class _Wanted:
         common = [one.level for one in others if not one.operators.isdisjoint(self.operators) and self.fits(one.level)]
         return next((level for level in (self.level, *as_final, *common) if level in levels), None)
 
-    def is_same(self, stored: ResultState, *, at_level: bool, in_form: bool) -> bool:
-        """Return True if a result of a checkpoint has the same query and, if asked, the same level and form."""
+    def is_same(self, stored: ResultState, *, no_folder: bool, at_level: bool, in_form: bool) -> bool:
+        """Return True if a result of a checkpoint has the same query and, if asked, the same level and form, and no folder."""
         has_form = (stored.output, stored.ctis) == (self.output, self.ctis)
         has_level = stored.level == self.shown
-        return stored.query == self.query and (has_level or not at_level) and (has_form or not in_form)
+        has_folder = (stored.sink or self.sink) != ""
+        is_other = (at_level and not has_level) or (in_form and not has_form) or (no_folder and has_folder)
+        return stored.query == self.query and not is_other
+
+    def is_in_folder_of(self, stored: ResultState) -> bool:
+        """Return True if it is written into the folder of a result of a checkpoint."""
+        return self.sink != "" and self.sink == stored.sink
 
 
 def choose_tracks(plan: Results, options: Options) -> Tracks:
-    """Return the tracks of some plans (as they were written, or rewritten in the same way as those of the checkpoint)."""
+    """Return the tracks of some plans (as they were written, or rewritten in the same way as those of the checkpoint).
+
+    Raises CheckpointError if results of one query are on several tracks there, and which is which cannot be told.
+    """
     axis, stored = plan.schema.axis, options.placement.results
     bare, policies = without_policies(plan)
     queries = tuple(result.digest for result in bare.inputs)
     levels = [options.level_of(number) for number in range(len(plan.inputs))]
     wanted = [
-        _Wanted(number, level, egress.output, egress.ctis, query, show_level(level, axis), _operators(result))
+        _Wanted(
+            number=number,
+            level=level,
+            output=egress.output,
+            ctis=egress.ctis,
+            query=query,
+            sink=options.sinks.get(number, ""),
+            shown=show_level(level, axis),
+            operators=_operators(result),
+        )
         for number, (level, egress, query, result) in enumerate(
             zip(levels, options.egresses, queries, bare.inputs, strict=True)
         )
@@ -215,16 +241,44 @@ def _level_of_track(track: int, stored: Sequence[ResultState], together: Sequenc
 def _same_results(wanted: Sequence[_Wanted], stored: Sequence[ResultState]) -> dict[int, ResultState]:
     """Return the result of the checkpoint that each result continues, by number; those without one begin, or have changed.
 
-    Results of one query are told apart by level first, then by output, then by their order.
+    The result of a query in a folder continues the one of that query there. A query that is new continues the one in its folder.
+    Others of one query are told apart by level first, then by output, then by their order; those without a folder come first.
     """
-    left, same = list(stored), dict[int, ResultState]()
-    for at_level, in_form in ((True, True), (True, False), (False, True), (False, False)):
+    left, same, queries = list(stored), dict[int, ResultState](), {one.query for one in stored}
+
+    def match(is_same: Callable[[_Wanted, ResultState], bool]) -> None:
         for one in wanted:
-            found = [s for s in left if one.is_same(s, at_level=at_level, in_form=in_form)]
+            found = [s for s in left if is_same(one, s)]
             if one.number not in same and found:
                 same[one.number] = found[0]
                 left.remove(found[0])
+
+    match(lambda one, s: one.is_in_folder_of(s) and (one.query == s.query or one.query not in queries))
+    for no_folder, at_level, in_form in product((True, False), repeat=3):
+        match(partial(_Wanted.is_same, no_folder=no_folder, at_level=at_level, in_form=in_form))
+    _check_order(wanted, stored, same)
     return same
+
+
+def _check_order(wanted: Sequence[_Wanted], stored: Sequence[ResultState], same: Mapping[int, ResultState]) -> None:
+    """Raise CheckpointError if results of one query, on several tracks and in no known folder, may have changed places.
+
+    They have not if they are in their order; if some begin or end, the others must also have their levels.
+    """
+    for query in dict.fromkeys(one.query for one in wanted):
+        before = [s for s in stored if s.query == query and not s.sink]
+        now = [o for o in wanted if o.query == query and not same.get(o.number, o).sink]
+        pairs = [(one, same[one.number]) for one in now if one.number in same]
+        places = [next(at for at, s in enumerate(before) if s is old) for _, old in pairs]
+        in_order = [before[at].track for at in sorted(places)] == [old.track for _, old in pairs]
+        may_differ = len(now) != len(before) and any(one.shown != old.level for one, old in pairs)
+        if len({s.track for s in before}) > 1 and (may_differ or not in_order):
+            numbers = ", ".join(str(one.number + 1) for one in now)
+            was, is_now = (", ".join(levels) for levels in ((s.level for s in before), (one.shown for one in now)))
+            wrong = "results of one query cannot be told apart, because no folder is known for them"
+            observed = f"they had the levels {was}; results {numbers} have {is_now}"
+            hint = "Run them in that order at those levels: results in folders are known by these then."
+            raise CheckpointError(sentence("run", wrong, observed, hint))
 
 
 def tracked(plan: Results, options: Options, written: Node | None = None) -> Results:

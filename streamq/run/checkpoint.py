@@ -61,6 +61,7 @@ def identity_of(program: StagedPlan) -> Identity:
             track=tracks.numbers[result.number],
             level=show_level(program.options.level_of(result.number), program.axis),
             query=tracks.queries[result.number],
+            sink=options.sinks.get(result.number, ""),
         )
         for result in program.results
     ]
@@ -156,7 +157,11 @@ class Checkpoint:
             # a run that was interrupted while it marked the checkpoint has done nothing yet
             return self._claim_new(own)
         is_ending = self.control.has_end(self.spark)
-        is_same = isinstance(stored, Identity) and (stored.mark, stored.folders) == (own.mark, own.folders)
+        is_same = isinstance(stored, Identity) and (stored.mark, stored.folders, stored.sinks) == (
+            own.mark,
+            own.folders,
+            own.sinks,
+        )
         has_begun = (is_same and not is_ending) or self.has_begun()
         if not is_same and not has_begun:
             # an earlier start failed before it read any input, and its query or sink has been changed since

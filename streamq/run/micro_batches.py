@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from streamq.html import Readout
 from streamq.runtime.envelope import READINGS, TOTALS
 from streamq.runtime.readings import NO_READINGS, Readings, combine_readings
 
@@ -63,6 +64,10 @@ class RunHistory:
     def number(self) -> int:
         """The number of the last micro-batch; -1 before the first."""
         return -1 if self.last is None else self.last.number
+
+    def late_counts(self, reasons: Sequence[str]) -> Readout:
+        """Return the counts of late and other odd rows: those of ``reasons``, 0 if there are none, and all others there are."""
+        return Readout({**dict.fromkeys(reasons, 0), **self.late})
 
     def after(self, micro_batch: MicroBatch) -> RunHistory:
         """Return the history with a micro-batch added; the same history if it has that micro-batch already.

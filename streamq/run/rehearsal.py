@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.choices import OutputForm, RunState, choose_word
 from streamq.errors import PlanError, sentence
-from streamq.html import Readout
 from streamq.policies import Consistency, consistency_of
 from streamq.run import metrics as reports
 from streamq.run.answers import in_user_form
@@ -129,7 +128,7 @@ class Rehearsal:
     @property
     def late(self) -> dict[str, int]:
         """The counts of late and other odd rows so far, as in ``run.late``."""
-        return Readout({reason: self.history.late.get(reason, 0) for reason in self.program.late_reasons})
+        return self.history.late_counts(self.program.late_reasons)
 
     def why(self) -> Why:
         """Return why there is no output, as ``run.why`` does."""

@@ -60,7 +60,9 @@ def written_results(
     level = consistency_of(consistency, written.schema.axis, verb)
     egresses = tuple(result.egress(verb) for result in results)
     levels = {number: own for number, result in enumerate(results) if (own := result.level(verb)) is not None}
-    options = Options(egresses=egresses, level=level, levels=levels, early=early)
+    folders = {number: sink_of(result.sink, verb).folders for number, result in enumerate(results)}
+    sinks = {number: folder_name(names[0]) for number, names in folders.items() if names}
+    options = Options(egresses=egresses, level=level, levels=levels, sinks=sinks, early=early)
     check_early(early, options, verb)
     return written, options
 

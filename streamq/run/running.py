@@ -14,7 +14,6 @@ from uuid import uuid4
 from streamq import html
 from streamq.choices import RunState
 from streamq.errors import PlanError, sentence, users_line
-from streamq.html import Readout
 from streamq.plan.verbs import named_after
 from streamq.progress_bar import ProgressBar
 from streamq.run.backlog import Backlog
@@ -328,10 +327,10 @@ class Run:
         """The counts of late and other odd rows so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"``.
 
         ``"source|duplicates"`` counts rows that repeat others; ``"module|quarantined"`` counts the calls of a module that were
-        set aside: windows, or events of functions and of ``scan``. The counts include earlier runs on the checkpoint.
+        set aside: windows, or events of functions and of ``scan``. The counts include earlier runs on the checkpoint, under the
+        names that they had there.
         """
-        counts = self._watcher.all_micro_batches(self.query).late
-        return Readout({reason: counts.get(reason, 0) for reason in self._program.late_reasons})
+        return self._watcher.all_micro_batches(self.query).late_counts(self._program.late_reasons)
 
     def _look(self) -> RunHistory:
         """Read Spark's reports so far."""

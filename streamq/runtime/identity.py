@@ -62,6 +62,7 @@ class ResultState:
     """A result: the form of its output, whether it has CTIs, and the names of all operators with state that it depends on.
 
     track: the number of its track. level: its level of consistency as text. query: a text that is equal for results of one query.
+    sink: the name of the folder into which its rows are written, empty if that is not known, or if there is none.
     """
 
     output: str
@@ -70,6 +71,7 @@ class ResultState:
     track: int = 0
     level: str = ""
     query: str = ""
+    sink: str = ""
 
     @property
     def is_final(self) -> bool:
@@ -127,6 +129,11 @@ class Identity:
         places = ",".join(str(operator.stage) for operator in self.operators)
         flags = f"{int(self.late_sink)}{int(self.early)}{int(self.blocks)}"
         return f"{self.version}/{self.query}/{results}/{places}/{self.stages}/{self.buckets}/{flags}"
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """The names of the folders of the results, in their order; empty for results without one."""
+        return tuple(result.sink for result in self.results)
 
     @property
     def names(self) -> frozenset[str]:

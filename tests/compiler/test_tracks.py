@@ -27,6 +27,7 @@ from streamq.run.diagnosis import why
 from streamq.run.metrics import metrics
 from streamq.run.micro_batches import MicroBatch, RunHistory
 from streamq.run.run_arguments import ResultRequest, written_results
+from streamq.runtime.identity import ResultState
 from tests.changed_query import ChangingRun
 
 ROWS = [(start, start + 1, {"k": "a"}) for start in (1, 12, 4, 31, 17, 60)]
@@ -112,7 +113,8 @@ def test_what_levels_share_and_what_runs_again() -> None:
     assert "; 2 of them run again, because results have different levels" in text
     assert "consistency of output 1, 3: middle (items at once" in text
     assert "consistency of output 2: strong (items wait" in text
-    assert "consistency of output 4: weak (history is forgotten 10 behind the watermark)" in text
+    weak = "consistency of output 4: weak (history is forgotten 10 behind the watermark)"
+    assert f"{weak}; late rows are counted as cars at weak(10)" in text
     assert Counter(line.strip() for line in text.splitlines() if "level of consistency:" in line) == {
         "level of consistency: middle": 2, "level of consistency: strong": 1, "level of consistency: weak(10)": 1,
     }  # fmt: skip
@@ -146,6 +148,39 @@ def test_each_level_has_the_late_rows_that_it_makes_late() -> None:
     assert late == {"cars|dropped": 1, "cars at weak(10)|dropped": 2}
 
 
+def late_names(program: StagedPlan) -> list[str]:
+    return [reason.removesuffix("|dropped") for reason in program.late_reasons if reason.endswith("|dropped")]
+
+
+def test_the_plain_name_of_late_rows_is_that_of_the_run_s_level_in_every_run() -> None:
+    """Whichever numbers tracks have; or else of the first result's level. Levels are listed in the order of results."""
+    board, bills = asked(COUNTS, sq.weak(5)), asked(SUMS, "strong")
+    assert late_names(program_of([board, bills])) == ["cars", "cars at strong"]
+    assert late_names(program_of([board, asked(SUMS)])) == ["cars", "cars at weak(5)"]
+    assert late_names(program_of([board, bills], "strong")) == ["cars", "cars at weak(5)"]
+    run = ChangingRun(COUNTS, SUMS, output="changelog", levels={0: Level(0, 5), 1: STRONG})
+    run.changed(COUNTS, SUMS, output="changelog", levels={0: Level(0, 5)})
+    assert late_names(run.run.program) == ["cars", "cars at weak(5)"]
+    # on two tracks at one level
+    run.changed(COUNTS, SUMS, output="changelog")
+    assert late_names(run.run.program) == ["cars", "cars at middle (2)"]
+    text = explain(*_explained([board, asked(SUMS)]))
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("consistency of output")]
+    assert [line.partition(" (")[0] for line in lines] == [
+        "consistency of output 1: weak", "consistency of output 2: middle",
+    ]  # fmt: skip
+    assert [line.partition("; late rows are counted as ")[2] for line in lines] == ["cars at weak(5)", ""]
+
+
+def test_counts_of_late_rows_stay_when_their_level_is_gone() -> None:
+    program = program_of([asked(COUNTS), asked(COUNTS, sq.weak(7))])
+    history = RunHistory(late={"cars|dropped": 1, "cars at weak(5)|dropped": 2})
+    counts = history.late_counts(program.late_reasons)
+    assert {name: n for name, n in counts.items() if name.endswith("|dropped")} == {
+        "cars|dropped": 1, "cars at weak(7)|dropped": 0, "cars at weak(5)|dropped": 2,
+    }  # fmt: skip
+
+
 def test_why_and_metrics_go_by_the_level_of_an_operator() -> None:
     program = program_of([asked(CARS.to_signal("k")), asked(CARS.to_signal("k"), "strong")])
     run = LocalRun(program)
@@ -174,7 +209,7 @@ def test_a_level_of_a_result_is_checked_with_it() -> None:
 
 
 def test_a_result_stays_on_its_track_at_whatever_level() -> None:
-    before = [asked(COUNTS), asked(SUMS, "strong"), asked(COUNTS, sq.weak(10))]
+    before = [asked(COUNTS, sink="a"), asked(SUMS, "strong"), asked(COUNTS, sq.weak(10), sink="b")]
     stored = identity_of(program_of(before))
     assert [result.track for result in stored.results] == [0, 1, 2]
 
@@ -199,6 +234,51 @@ def test_a_result_stays_on_its_track_at_whatever_level() -> None:
     # a result more joins its level
     assert now(*before, asked(other, "strong")).numbers == (0, 1, 2, 1)
     assert now(*before, asked(other, sq.level(3))).numbers == (0, 1, 2, 3)
+
+
+def test_results_of_one_query_are_known_by_their_folders() -> None:
+    """Whatever their levels and order; a folder that has another query now stays on its track as well."""
+    before = [asked(COUNTS, sink="a"), asked(COUNTS, "strong", sink="b"), asked(OTHERS)]
+    program = program_of(before)
+    stored = identity_of(program).results
+    assert [(result.track, result.sink.rpartition("/")[2]) for result in stored] == [(0, "a"), (1, "b"), (0, "")]
+
+    def now(*results: ResultRequest, stored: Sequence[ResultState] = stored) -> tuple[int, ...]:
+        return tracks_of(results, placement=replace(PLACE, results=tuple(stored))).numbers
+
+    a, b = asked(COUNTS, "strong", sink="a"), asked(COUNTS, sink="b")
+    assert (now(a, b), now(b, a)) == ((0, 1), (1, 0))
+    assert now(b, asked(COUNTS, sq.weak(3), sink="a"), asked(COUNTS, "strong", sink="c")) == (1, 0, 2)
+    assert now(asked(SUMS, "strong", sink="a"), asked(COUNTS, "strong", sink="c"), b) == (0, 0, 1)
+    # in new folders: by level
+    assert now(asked(COUNTS, "strong", sink="c"), asked(COUNTS, sink="d")) == (1, 0)
+
+
+def test_results_without_folders_are_refused_where_they_may_have_changed_places() -> None:
+    def write(rows: Any, number: int) -> None: ...
+
+    def of(*levels: Any) -> list[ResultRequest]:
+        return [asked(COUNTS, level, sink=write) for level in levels]
+
+    stored = identity_of(program_of(of("middle", "strong"))).results
+
+    def now(*results: ResultRequest) -> tuple[int, ...]:
+        return tracks_of(results, placement=replace(PLACE, results=stored)).numbers
+
+    assert now(*of("middle", "strong")) == now(*of(sq.weak(10), "strong")) == now(*of("middle", sq.weak(10))) == (0, 1)
+    assert (now(*of("strong")), now(*of("middle", sq.weak(3), "strong"))) == ((1,), (0, 2, 1))
+    assert now(asked(COUNTS, "middle", sink="a"), asked(COUNTS, "strong", sink="b")) == (0, 1)
+    wrong = (
+        "they had the levels middle, strong; results 1, 2 have strong, middle. Run them in that order at those levels"
+    )
+    with pytest.raises(CheckpointError, match=wrong):
+        now(*of("strong", "middle"))
+    # a checkpoint of a run that did not store folders
+    with pytest.raises(CheckpointError, match=wrong):
+        now(asked(COUNTS, "strong", sink="a"), asked(COUNTS, "middle", sink="b"))
+    for levels in (["strong", sq.weak(10)], [sq.weak(10)], ["strong", sq.weak(10), "middle"]):
+        with pytest.raises(CheckpointError, match="cannot be told apart"):
+            now(*of(*levels))
 
 
 def test_levels_that_part_begin_with_the_same_state() -> None:

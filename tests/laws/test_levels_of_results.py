@@ -48,6 +48,7 @@ class Asked(NamedTuple):
     query: sq.Stream
     egress: Egress
     level: Level
+    sink: str = ""
 
 
 class Sent(NamedTuple):
@@ -64,7 +65,8 @@ def run_of(asked: Sequence[Asked], tables: Mapping[str, pa.Table], level: Level 
     written, _ = number_sources(Results.from_plans([one.query.plan for one in asked]))
     levels = {number: one.level for number, one in enumerate(asked)}
     egresses = tuple(one.egress for one in asked)
-    options = Options(egresses=egresses, buckets=buckets, level=level, levels=levels, late_output=True)
+    sinks = {number: one.sink for number, one in enumerate(asked)}
+    options = Options(egresses=egresses, buckets=buckets, level=level, levels=levels, sinks=sinks, late_output=True)
     program = compile_stages(rewritten(written), options, written)
     return LocalRun(program, static=tables, identity=identity_of(program))
 
@@ -219,7 +221,8 @@ def go_on(run: LocalRun, asked: Sequence[Asked], level: Level) -> LocalRun:
     assert run.identity is not None
     written, _ = number_sources(Results.from_plans([one.query.plan for one in asked]))
     levels = {number: one.level for number, one in enumerate(asked)}
-    options = replace(run.program.options, egresses=tuple(one.egress for one in asked), level=level, levels=levels)
+    egresses, sinks = tuple(one.egress for one in asked), {number: one.sink for number, one in enumerate(asked)}
+    options = replace(run.program.options, egresses=egresses, level=level, levels=levels, sinks=sinks)
     program, identity = compile_to_fit(written, replace(options, placement=NOWHERE), run.identity)
     fit = fit_to_state(run.identity, identity)
     fit.check("run")
@@ -273,14 +276,16 @@ def test_each_result_goes_on_at_other_levels(seed: int) -> None:
     ]
     queries += [left.except_(right.select(*left.plan.schema.names)), both.snapshot_window().select(n=sq.count())]
     queries = rng.sample(queries, 4)
-    # of two results of one query one keeps its level, which the other never has
-    queries.append(queries[0])
     forms = [rng.choice(FORMS) for _ in queries]
-    kept, *levels = rng.sample(LEVELS, len(LEVELS))
+    # two results of one query are known by their folders; final rows that part from a changelog begin anew
+    queries.append(queries[0])
+    forms.append(rng.choice([form for form in FORMS if form.output == forms[0].output]))
     parts = []
     for _ in range(3):
-        own = [rng.choice(levels), *(rng.choice(LEVELS) for _ in queries[2:]), kept]
-        asked = [Asked(*one) for one in zip(queries, forms, own, strict=True)]
+        asked = [
+            Asked(query, form, rng.choice(LEVELS), f"folder {at}")
+            for at, (query, form) in enumerate(zip(queries, forms, strict=True))
+        ]
         parts.append((asked, rng.sample(range(len(asked)), len(asked))))
     batches = [{n: tables[n].slice(at, 4) for n in "lr"} for at in range(0, 24, 4)]
     together = history_of(tables, parts, batches)
@@ -362,6 +367,29 @@ def test_what_another_level_has_forgotten_is_on_time() -> None:
     assert [(row["__le"], row["n"]) for row in run.deltas[1].to_pylist()] == [(20, 2)]
 
 
+def test_results_of_one_query_exchange_their_levels() -> None:
+    """Each goes on from what it has sent: it retracts only rows that it has inserted, and inserts none twice."""
+    rows = [(t, t + 1, {"k": "a"}) for t in (1, 12, 4, 40)]
+    cars = sq.events(rows, name="cars", progress=sq.generate(10))
+    counts = cars.group_by("k").tumbling_window(10).select(n=sq.count())
+    log, table = Egress(OutputForm.CHANGELOG), cars.tables["cars"]
+    for order in ([0, 1], [1, 0]):
+        parts = [
+            ([Asked(counts, log, one, "a"), Asked(counts, log, other, "b")], own)
+            for one, other, own in ((MIDDLE, Level(None), [0, 1]), (Level(None), MIDDLE, order))
+        ]
+        batches = [{"cars": table.slice(at, 1)} for at in range(4)]
+        for history in history_of({}, parts, batches):
+            assert [row["n"] for row in history.to_pylist()] == [2, 1, 1]
+        run = run_of(parts[0][0], {})
+        run.batch({"cars": table.slice(0, 2)})
+        run = go_on(run, [parts[1][0][at] for at in order], MIDDLE)
+        assert run.program.tracks.numbers == tuple(order)
+        run.batch({"cars": table.slice(2, 1)})
+        changes = [[(row["n"], row[WEIGHT]) for row in deltas.to_pylist()] for deltas in run.deltas]
+        assert [changes[place] for place in order] == [[(1, -1), (2, 1)], [(2, 1)]]
+
+
 STAGE, FIT, TRACKS = "streamq/runtime/stage.py", "streamq/runtime/state_fit.py", "streamq/compiler/tracks.py"
 MUTANTS = {
     "rows wait as on the first track": (
@@ -396,9 +424,11 @@ MUTANTS = {
     ),
     "a result goes to the track of its level": (
         test_each_result_goes_on_at_other_levels,
-        Edit(
-            TRACKS, "left, same = list(stored), dict[int, ResultState]()", "left, same = [], dict[int, ResultState]()"
-        ),
+        Edit(TRACKS, "left, same, queries = list(stored),", "left, same, queries = [],"),
+    ),
+    "a result is known by its level whatever its folder": (
+        test_results_of_one_query_exchange_their_levels,
+        Edit(TRACKS, 'return self.sink != "" and self.sink == stored.sink', "return False"),
     ),
 }
 
