@@ -346,7 +346,7 @@ def test_what_a_level_has_forgotten_stays_forgotten() -> None:
     run.batch({"cars": table.slice(3, 1)})
     assert [deltas.num_rows for deltas in run.deltas] == [0, 0]
     late = Counter(row["source"] for rows in run.late for row in rows.to_pylist())
-    assert late == {"cars": 1, "cars at middle": 1}
+    assert late == {"cars at weak(10)": 1, "cars": 1}
 
 
 def test_what_another_level_has_forgotten_is_on_time() -> None:
