@@ -402,7 +402,7 @@ MUTANTS = {
     ),
     "the late rows of all levels have one name": (
         test_each_result_is_what_its_level_gives_alone,
-        Edit("streamq/compiler/staged_plan.py", "if track == first else", "if True else"),
+        Edit("streamq/compiler/staged_plan.py", "if place == 0 and level ==", "if level is not None or level =="),
     ),
     "rows that are held back stay on the old track": (
         test_each_result_goes_on_at_other_levels,
