@@ -80,9 +80,9 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
     """Return the rows that a stream sends to Python for an operator with state, and the rows of state that it keeps, as text.
 
     ``lags``: how far the CTI is behind the rows of a source, by its table. ``form``: the form in which it sends results. Those
-    sent before they are final are remembered; those sent early keep settled events from becoming fewer rows, so that the state of
-    windows on a grid alone is estimated. Partial results are made in each micro-batch anew, so there are fewer than rows only if
-    a micro-batch has those of a hop.
+    sent before they are final are remembered, if they may change; those sent early keep settled events from becoming fewer rows,
+    so that the state of windows on a grid alone is estimated. Partial results are made in each micro-batch anew, so there are
+    fewer than rows only if a micro-batch has those of a hop.
     """
     axis = node.schema.axis
     windows = node.grid_windows() if isinstance(node, Operator) else None
@@ -96,11 +96,12 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
     is_bounded = lag < INFINITY and (windows is not None or form != EARLY)
     state = node.expected_state(lag, rates, expected) if isinstance(node, Operator) and is_bounded else None
     rows = UNKNOWN
-    if state is not None:
-        usual, most = (_number(math.ceil(number)) for number in state)
-        rows = f"at most {most} rows" + ("" if usual == most else f", {usual} in micro-batches of a hop or longer")
+    if isinstance(node, Operator) and state is not None:
+        usual, most = (math.ceil(number) for number in state)
+        rows = f"at most {_rows(most)}"
+        rows += "" if usual == most else f", {_number(usual)} in micro-batches of a hop or longer"
         rows += _but_for(node)
-        rows += ", and the results that may be corrected" if form != FINAL else ""
+        rows += ", and the results that may be corrected" if _corrects(node, form) else ""
     elif isinstance(node, Operator) and node.keeps_endless:
         rows += f": {UNBOUNDED_REASON}"
     return f"expected: to Python {sent}; state {rows}{_missing(node, expected)}"
@@ -126,12 +127,25 @@ def _sent(inputs: Sequence[float | None], expected: Expected, axis: str) -> str:
 def _in_time(rows: float, expected: Expected, axis: str) -> str:
     """Return ``rows`` a tick as rows in the time of the expectation, as text."""
     every = ticks(expected.every, axis, "Expected")
-    return f"at most {_number(rows * every)} rows in {show_duration(every, axis)}"
+    return f"at most {_rows(rows * every)} in {show_duration(every, axis)}"
+
+
+def _rows(number: float) -> str:
+    """Return a number of rows as text: ``1 row``, ``0.5 rows``, ``1,230,000 rows``."""
+    shown = _number(number)
+    return f"{shown} row" if shown == "1" else f"{shown} rows"
 
 
 def _number(rows: float) -> str:
     """Return a number of rows as text, with three digits that count: ``1,230,000``."""
     return f"{float(f'{rows:.3g}'):,.0f}" if rows >= 100 else f"{rows:.3g}"
+
+
+def _corrects(node: Operator, form: str) -> bool:
+    """True if the kernel of an operator remembers results in such a form that it has sent and may have to take back."""
+    if form == FINAL or not isinstance(node, EvaluatedOperator):
+        return form != FINAL
+    return node.grid_windows() is not None or node.evaluation.factory.corrects
 
 
 __all__ = ["checked_expected", "cost_line", "expected_rates", "rows_line"]

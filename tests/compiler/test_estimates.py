@@ -153,6 +153,22 @@ def test_explain_shows_rows_state_and_the_costs_of_forms() -> None:
     ]
 
 
+def test_one_row_is_no_rows_and_pairs_are_never_corrected() -> None:
+    """An inner join sends pairs of events that are there, and remembers none of them."""
+    a, b = (sq.points(t.table("at bigint, k bigint", []), "at", name=n, progress=sq.generate(0)) for n in "ab")
+    text = {
+        output: a.join(b.rename(k="k2"), on=[("k", "k2")]).explanation(
+            "physical", output=output, expected=sq.Expected(rows=1, every=100)
+        )
+        for output in ("final", "changelog")
+    }
+    assert text["final"].endswith("expected: to Python at most 2 rows in 100; state at most 1 row")
+    assert "may be corrected" not in text["changelog"]
+    assert "expected: at most 1 row in 10\n" in windows(10, 10).explanation(
+        expected=sq.Expected(rows=1, every=10, distinct={"k": 1})
+    )
+
+
 def test_explain_all_estimates_what_results_share(capsys: pytest.CaptureFixture[str]) -> None:
     """The kernel of both takes and keeps the partial results of both once."""
     fewer = windows(60, 10).select("k", "n")
