@@ -61,12 +61,15 @@ def without_policies(plan: Results) -> tuple[Results, dict[str, SourcePolicy]]:
             wrong = f"two sources of one table, {source.shown_name()}"
             raise PlanError(sentence("stream", wrong, "they read it in different ways", "Give each its own name=."))
 
-    def visit(source: Node, inputs: list[Node]) -> Node:
-        if isinstance(source, Source) and source.policy != SourcePolicy():
-            return replace(source, policy=SourcePolicy())
-        return source.with_children(inputs)
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        return without_policy(node) if isinstance(node, Source) else node.with_children(inputs)
 
     return as_results(fold(plan, visit)), {table: source.policy for table, source in sources.items()}
+
+
+def without_policy(source: Source) -> Source:
+    """Return a source with the default policy."""
+    return source if source.policy == SourcePolicy() else replace(source, policy=SourcePolicy())
 
 
 def unsettled_nodes(plan: Results, egresses: Sequence[Egress]) -> frozenset[str]:
@@ -102,4 +105,4 @@ class Result:
         return self.egress.output
 
 
-__all__ = ["Result", "Results", "as_results", "rewritten", "unsettled_nodes", "without_policies"]
+__all__ = ["Result", "Results", "as_results", "rewritten", "unsettled_nodes", "without_policies", "without_policy"]

@@ -19,7 +19,8 @@ from itertools import product
 from streamq.choices import OutputForm
 from streamq.compiler.on_track import OnTrack
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, as_results, without_policies
+from streamq.compiler.results import Results, as_results, without_policy
+from streamq.compiler.state_texts import short_hash, state_text
 from streamq.errors import CheckpointError, sentence
 from streamq.operators.operator import PassThrough
 from streamq.operators.source import Source
@@ -131,8 +132,8 @@ def choose_tracks(plan: Results, options: Options) -> Tracks:
     Raises CheckpointError if results of one query are on several tracks there, and which is which cannot be told.
     """
     axis, stored = plan.schema.axis, options.placement.results
-    bare, policies = without_policies(plan)
-    queries = tuple(result.digest for result in bare.inputs)
+    policies = {node.table: node.policy for node in nodes(plan) if isinstance(node, Source)}
+    queries = tuple(_query_text(result) for result in plan.inputs)
     levels = [options.level_of(number) for number in range(len(plan.inputs))]
     wanted = [
         _Wanted(
@@ -146,7 +147,7 @@ def choose_tracks(plan: Results, options: Options) -> Tracks:
             operators=_operators(result),
         )
         for number, (level, egress, query, result) in enumerate(
-            zip(levels, options.egresses, queries, bare.inputs, strict=True)
+            zip(levels, options.egresses, queries, plan.inputs, strict=True)
         )
     ]
     before = _same_results(wanted, stored)
@@ -190,8 +191,17 @@ def choose_tracks(plan: Results, options: Options) -> Tracks:
         add([one], _levels([one], None, ()), first, None if origin is None else origin.track)
     origins |= {new: old for new, old in options.placement.origins.items() if new in own and new not in origins}
     chosen = tuple(numbers[one.number] for one in wanted)
-    by_number = {n: Track(own[n], _sources(n, chosen, bare, policies)) for n in sorted(own)}
+    by_number = {n: Track(own[n], _sources(n, chosen, plan, policies)) for n in sorted(own)}
     return Tracks(chosen, by_number, origins, queries)
+
+
+def _query_text(plan: Node) -> str:
+    """Return a hash of a query that its sources' policies do not change; unlike a plan without these, it makes no node anew."""
+
+    def visit(node: Node, inputs: list[str]) -> str:
+        return short_hash([state_text(without_policy(node) if isinstance(node, Source) else node), inputs])
+
+    return fold(plan, visit)
 
 
 def _sources(track: int, numbers: Sequence[int], plan: Results, policies: Mapping[str, SourcePolicy]) -> frozenset[str]:
