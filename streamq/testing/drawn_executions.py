@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES
+from streamq.operators.batch_form import BatchForm
 from streamq.operators.stream_form import StreamForm
 from streamq.testing.execution import BATCH, LITERAL, RUN, SPARK, STARTS, STREAM, Execution
 
@@ -85,8 +86,12 @@ def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
     """Draw a tuple of one execution by ``backend``, BATCH or SPARK; a streaming one applies all rules, as users' queries do."""
     if backend == BATCH:
         rules = st.one_of(st.none(), subsets())
+        forms = st.one_of(st.none(), st.sampled_from(list(BatchForm)))
         return st.tuples(
-            st.builds(lambda rules, zone: Execution(BATCH, rules=rules, zone=zone), rules, st.sampled_from(ZONES))
+            st.builds(
+                lambda rules, zone, form: Execution(BATCH, rules=rules, zone=zone, batch_form=form),
+                *(rules, st.sampled_from(ZONES), forms),
+            )
         )
     return st.tuples(
         st.builds(

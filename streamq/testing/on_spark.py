@@ -106,7 +106,7 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
             frames = {name: frame(session, table) for name, table in case.tables.items()}
-            rows = batch_frames(case.plan, frames, case.instant, how.chosen).rows.toArrow()
+            rows = batch_frames(case.plan, frames, case.instant, how.chosen, form=how.batch_form).rows.toArrow()
             check_ends(rows)
             return history(rows)
         with tempfile.TemporaryDirectory(prefix="streamq-verify-", ignore_cleanup_errors=True) as folder:

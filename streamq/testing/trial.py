@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from streamq.compiler.rewriter import rewrite
 from streamq.errors import LateEvent, ModuleFailed, NeedsSpark, QueryFailed, StreamqError
+from streamq.operators.batch_form import BatchForm
+from streamq.operators.operator import Operator
+from streamq.plan.expected import NO_RATES
+from streamq.plan.node import nodes, number_sources
 from streamq.testing.arrival import count_contradictions
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
@@ -53,6 +58,22 @@ def adapt(trial: Trial) -> Trial:
         for name, source in case.sources.items()
     )
     return case, ways if modelled else tuple(replace(how, remember=(None,)) for how in ways)
+
+
+def with_possible_forms(trial: Trial) -> Trial:
+    """Return the trial with batch forms that an operator of its query can take: others give their place to one of these."""
+    case, ways = trial
+    every = list(BatchForm)
+
+    def possible(how: Execution) -> BatchForm | None:
+        if how.batch_form is None:
+            return None
+        plan = rewrite(number_sources(case.plan)[0], how.chosen).plan
+        choices = [node.batch_forms(NO_RATES) for node in nodes(plan) if isinstance(node, Operator)]
+        some = [form for form in every if any(forms and form in forms.possible for forms in choices)]
+        return some[every.index(how.batch_form) % len(some)] if some else None
+
+    return case, tuple(replace(how, batch_form=possible(how)) for how in ways)
 
 
 def with_late_sinks(trial: Trial) -> Trial:
@@ -197,4 +218,4 @@ def _run(case: Case, how: Execution, expected: Expectation, spark: SparkSession 
     return execute_on_spark(case, how, spark or session_of({}), expected)
 
 
-__all__ = ["Trial", "adapt", "check", "check_answers", "check_failure", "with_late_sinks"]
+__all__ = ["Trial", "adapt", "check", "check_answers", "check_failure", "with_late_sinks", "with_possible_forms"]

@@ -36,7 +36,7 @@ from streamq.testing.replay import save
 from streamq.testing.report import REPORTS, Verified
 from streamq.testing.scenario import Scenario
 from streamq.testing.search import Search
-from streamq.testing.trial import adapt, with_late_sinks
+from streamq.testing.trial import adapt, with_late_sinks, with_possible_forms
 
 
 @check_keywords
@@ -122,7 +122,8 @@ def verify(
                 richest = several.map(lambda candidates: max(candidates, key=Case.variety))
                 # a DataFrame is mostly computed without ``until``
                 open_ended = richest.map(lambda case: replace(case, until=None))
-                search.run([st.tuples(one, on_spark(BATCH)) for one in (open_ended, richest)], chosen.batch, spark)
+                whole = [st.tuples(one, on_spark(BATCH)).map(with_possible_forms) for one in (open_ended, richest)]
+                search.run(whole, chosen.batch, spark)
                 streams = st.tuples(richest.map(Case.coarser), on_spark(SPARK)).map(with_late_sinks)
                 search.run([streams], chosen.streams, spark)
             without_spark(chosen.examples - min(chosen.examples, FIRST))

@@ -341,3 +341,17 @@ def test_the_number_of_values_bounds_what_is_kept_of_a_median() -> None:
 
     assert state() == state(k=5) == (700, 1_400)
     assert state(k=5, v=4) == (140, 1_400)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("_in_time(sum(rates), expected, axis)", "_in_time(max(rates), expected, axis)"),
+        ("node.grid_windows() is not None or node.evaluation.factory.corrects", "True"),
+    ],
+)
+def test_mistakes_break_what_explain_says_of_a_join(old: str, new: str) -> None:
+    """Only one input is sent to Python, or what is sent is always remembered."""
+    mutant = Mutant("rows sent", old, "", edits=(Edit("streamq/compiler/estimates.py", old, new),))
+    with mutant.in_place(), pytest.raises(AssertionError):
+        test_one_row_is_no_rows_and_pairs_are_never_corrected()
