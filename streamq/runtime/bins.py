@@ -7,7 +7,6 @@ all live events, however long some of them live. One with many events is split b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +23,6 @@ ENDLESS = "inf"
 """The bin of lifetimes that never end."""
 CELLS = 16
 """The number of bins for the starts of the first micro-batch with several starts; it sets the least width of a bin."""
-NAMES = 1 << 14
-"""The number of names of bins that a process remembers the starts of, because a micro-batch looks at all bins several times."""
 MOST = 4 * CELLS
 """The number of bins, parts not counted, above which the least width is doubled, because each bin has a cost of its own."""
 
@@ -65,7 +62,6 @@ def bin_reach(bin: str) -> tuple[int, int]:
     return start, INFINITY if _is_endless(bin) else min(INFINITY, start + 3 * (1 << _class(bin)))
 
 
-@lru_cache(maxsize=NAMES)
 def bin_starts(bin: str) -> tuple[int, int]:
     """Return the least and (exclusive) greatest start of the events a bin can hold: the whole axis for endless events."""
     if _is_endless(bin):

@@ -158,7 +158,7 @@ CALLS: dict[str, Any] = {
     .group_by("w")
     .select(n=sq.count()),
     "windowed_join, plain": S.windowed_join(OTHER, [("k", "id")], size=6, suffixes=("_l", "_r")),
-    "windowed_join, rows": S.windowed_join(OTHER, [("k", "id")], rows=3, step=2, order_by="w", suffixes=("_l", "_r")),
+    "windowed_join, rows": S.windowed_join(OTHER, [("k", "id")], rows=3, step=2, order_by="v", suffixes=("_l", "_r")),
     "windowed_join, rows of groups": S.windowed_join(OTHER, [("k", "id")], rows=3, suffixes=("_l", "_r"))
     .group_by("w")
     .select(n=sq.count()),
