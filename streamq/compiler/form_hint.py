@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from streamq.choices import Word, check_word, choose_word
@@ -13,8 +13,6 @@ from streamq.operators.batch_form import BatchForm
 from streamq.operators.form_choice import Forms
 from streamq.operators.operator import Operator
 from streamq.operators.stream_form import StreamForm
-from streamq.operators.top_k import TopK
-from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.expected import NO_RATES
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
@@ -86,9 +84,7 @@ def in_stream_form(plan: Results, form: StreamForm | None) -> Results:
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         node = node.with_children(inputs)
-        if isinstance(node, WindowAggregate | TopK) and StreamForm.COMBINED in node.stream_forms(NO_RATES).possible:
-            return replace(node, from_members=True)
-        return node
+        return node.keeping_members() if isinstance(node, Operator) else node
 
     return as_results(fold(plan, visit))
 

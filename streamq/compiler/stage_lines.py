@@ -15,7 +15,6 @@ from streamq.plan.own_names import show_keys
 from streamq.plan.statements import Statements, statements_in_case, statements_of
 from streamq.plan.tree import show
 from streamq.runtime.counted_values import value_columns
-from streamq.runtime.kernels.ranked_windows import RankedWindowsKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
@@ -34,7 +33,7 @@ def window_lines(node: Operator, windows: GridAggregation, kernel: WindowAggrega
     return (
         title,
         f"run by: {ExecutionMethod.MERGED_WINDOWS}",
-        f"{_form_of_members(kernel)}, combined before the shuffle",
+        f"{kernel.held_form}, combined before the shuffle",
         *_lines_of_sizes(node, windows),
         *kernel_lines(statements, kernel.progress_rule.cti.shown()),
     )
@@ -61,19 +60,6 @@ def _lines_of_sizes(node: Node, windows: GridAggregation) -> tuple[str, ...]:
     """Return explain's line on the windows that read the basic windows of the longest ones; () if there are none."""
     sizes = "; ".join(one.window.shown(node.schema.axis) for one in windows.shown)
     return (f"windows that are shown: {sizes}",) if sizes else ()
-
-
-def _form_of_members(kernel: WindowAggregateKernel) -> str:
-    """Return the form in which a kernel keeps members, as explain shows it."""
-    if isinstance(kernel, RankedWindowsKernel):
-        return "the best events of each range of windows" if kernel.merges else "events with weights"
-    if kernel.reductions:
-        return "values, each with the number of its events, and partial results"
-    if kernel.may_have_blocks:
-        above = f"{kernel.sizes.blocks_above:,}"
-        form = "partial results of hops" if kernel.merges else "sums with weights of hops"
-        return f"{form} and, in a bucket with more than {above} rows of them, of blocks of 8, 64, ... hops"
-    return "partial results" if kernel.merges else "values with weights"
 
 
 def _show_values(windows: GridAggregation) -> str:

@@ -258,10 +258,10 @@ def _same_results(wanted: Sequence[_Wanted], stored: Sequence[ResultState]) -> d
 
     def match(is_same: Callable[[_Wanted, ResultState], bool]) -> None:
         for one in wanted:
-            found = [s for s in left if is_same(one, s)]
-            if one.number not in same and found:
-                same[one.number] = found[0]
-                left.remove(found[0])
+            continued = next((s for s in left if is_same(one, s)), None)
+            if one.number not in same and continued is not None:
+                same[one.number] = continued
+                left.remove(continued)
 
     match(lambda one, s: one.is_in_folder_of(s) and (one.query == s.query or one.query not in queries))
     for no_folder, at_level, in_form in product((True, False), repeat=3):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Columns, EndMoves, Evaluation, PortColumns
 from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
-from streamq.plan.expected import Retention
+from streamq.plan.expected import NO_RATES, Retention
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, Traits
 from streamq.plan.schema import Schema
+from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernel import Kernel
@@ -38,10 +40,8 @@ class CondensingFactory(RecomputeFactory):
     condenses = True
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
-        evaluator = evaluation.evaluator
-        is_combined = (
-            isinstance(evaluator, WindowEvaluator) and evaluator.combines and site.points and not site.retracts
-        )
+        evaluator = cast(MemberEvaluator, evaluation.evaluator)
+        is_combined = evaluator.combines and site.points and not site.retracts
         return CondensingKernel(
             **self.parameters(evaluation, site),
             ends_move=site.ends_move,
@@ -58,6 +58,7 @@ class MemberOperator(EvaluatedOperator):
     window: Window
     clip: ClipInput
     stamp: Stamp
+    from_members: bool
 
     @property
     def on_windows(self) -> bool:
@@ -85,6 +86,10 @@ class MemberOperator(EvaluatedOperator):
         if longest is None:
             return None
         return self.window.retention(longest, self.keys, condenses=self._condenses_windows)
+
+    def keeping_members(self) -> Node:
+        forms = self.stream_forms(NO_RATES)
+        return self if forms is None or len(forms.possible) == 1 else replace(self, from_members=True)
 
     @property
     def growth(self) -> str:

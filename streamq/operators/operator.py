@@ -108,6 +108,10 @@ class Operator(Node, ABC):
         """Return the forms of a stream, and the cheapest at such rates of the plan's nodes; None if these are no windows."""
         return None
 
+    def keeping_members(self) -> Node:
+        """Return the operator as a stream computes it from its members; itself if it has no other form."""
+        return self
+
     @property
     def stream_form(self) -> StreamForm | None:
         """The form that a stream takes of several that the operator could take; None if it has none to choose from."""

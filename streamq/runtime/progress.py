@@ -116,8 +116,8 @@ def decode_messages(body: bytes) -> list[Message]:
 
 def keep_paces(clock: dict[str, Any], tracks: Collection[int]) -> None:
     """Let a source's stored clock forget its pace on all tracks but ``tracks``."""
-    kept = {on_track(PACE, track) for track in tracks}
-    for name in [name for name in clock if name.startswith(PACE) and name not in kept]:
+    still_read = {on_track(PACE, track) for track in tracks}
+    for name in [name for name in clock if name.startswith(PACE) and name not in still_read]:
         del clock[name]
 
 

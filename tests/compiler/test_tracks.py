@@ -318,8 +318,8 @@ def test_a_result_begins_on_a_track_that_has_left_another_one() -> None:
     assert fit.new_results == (2,) and not fit.misfits
     run.changed(counts, sums, counts, output="changelog", levels={1: STRONG, 2: STRONG})
     later = sq.events([(t, t + 1, {"k": "a"}) for t in (43, 44, 45)], name="cars").tables["cars"]
-    told = run.batch({"cars": later}) + run.finish()
-    began = [row for number in (2, 5) for row in told[number].to_pylist()]
+    deltas = run.batch({"cars": later}) + run.finish()
+    began = [row for number in (2, 5) for row in deltas[number].to_pylist()]
     # two rows were held back on its track until now
     assert [row["n"] for row in began if row["__le"] == 40] == [5]
 

@@ -52,7 +52,7 @@ class Asked(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What a program has sent: the deltas of each micro-batch by result, CTIs, and late rows by source and reason."""
+    """The output of a program: the deltas of each micro-batch by result, CTIs, and late rows by source and reason."""
 
     deltas: list[list[pa.Table]]
     ctis: Mapping[int, int]
@@ -257,7 +257,7 @@ def history_of(
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200 if os.environ.get("STREAMQ_SOAK") else 6))
 def test_each_result_goes_on_at_other_levels(seed: int) -> None:
-    """As it would by itself, in whichever order results are: levels part, meet and change places."""
+    """Each result is as it would be by itself, in whichever order results are: levels part, meet and change places."""
     rng = random.Random(seed)
     tables = {
         "l": arrived(rng, intervals(2 * seed, 24)),
@@ -297,7 +297,7 @@ def test_each_result_goes_on_at_other_levels(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200 if os.environ.get("STREAMQ_SOAK") else 6))
 def test_a_result_begins_at_the_level_of_another_one(seed: int) -> None:
-    """As if its query had not run before, at another level: levels have parted in between."""
+    """The result is as if its query had not run before, at another level: levels have parted in between."""
     rng = random.Random(seed)
     tables = {name: arrived(rng, intervals(2 * seed + place, 24)) for place, name in enumerate("lr")}
     left, right = (
@@ -354,12 +354,12 @@ def test_what_another_level_has_forgotten_is_on_time() -> None:
     cars = sq.events([(t, t + 1, {"k": "a"}) for t in (1, 60, 61, 25, 27)], name="cars", progress=sq.generate(50))
     counts = cars.group_by("k").tumbling_window(10).select(n=sq.count())
     log, table = Egress(OutputForm.CHANGELOG), cars.tables["cars"]
-    kept = Asked(counts, log, MIDDLE)
-    run = run_of([kept, Asked(counts, log, Level(0, 5))], {})
+    at_middle = Asked(counts, log, MIDDLE)
+    run = run_of([at_middle, Asked(counts, log, Level(0, 5))], {})
     run.batch({"cars": table.slice(0, 2)})
-    run = go_on(run, [kept], MIDDLE)
+    run = go_on(run, [at_middle], MIDDLE)
     run.batch({"cars": table.slice(2, 1)})
-    run = go_on(run, [kept, Asked(counts.where(sq.col("n") > 0), log, Level(None))], MIDDLE)
+    run = go_on(run, [at_middle, Asked(counts.where(sq.col("n") > 0), log, Level(None))], MIDDLE)
     assert run.program.tracks.numbers == (0, 1)
     run.batch({"cars": table.slice(3, 2)})
     assert not run.late
@@ -420,7 +420,7 @@ MUTANTS = {
     ),
     "progress on a track stays once its results have ended": (
         test_what_another_level_has_forgotten_is_on_time,
-        Edit("streamq/runtime/progress.py", "name.startswith(PACE) and name not in kept", "False"),
+        Edit("streamq/runtime/progress.py", "name.startswith(PACE) and name not in still_read", "False"),
     ),
     "a result goes to the track of its level": (
         test_each_result_goes_on_at_other_levels,

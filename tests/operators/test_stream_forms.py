@@ -72,7 +72,7 @@ def test_combined_costs_less_whatever_the_numbers(counts: bool) -> None:
 
 
 def test_explain_shows_the_costs_of_both_forms_and_the_hint() -> None:
-    """Of 500 events a hop there are 10 partial results, one a key, and 40 values with their numbers, four a key."""
+    """500 events a hop are 10 partial results, one a key, and 40 values with their numbers, four a key."""
     merged, counted = (q.explanation("incremental", expected=EXPECTED) for q in (MERGED, COUNTED))
     assert "0.02 partial results an event, so it costs: combined 1.3, evaluated 4.3" in merged
     assert "0.08 partial results an event, so it costs: combined 12, evaluated 23" in counted

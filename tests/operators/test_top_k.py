@@ -99,7 +99,7 @@ def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:
 
 
 def test_estimates_do_not_count_ties() -> None:
-    """Of 10 groups, 1,000 events in 10 ticks: 30 best in a hop, of windows of 2.5 hops 60, as a hop has two ranges of windows."""
+    """10 groups, 1,000 events in 10 ticks: 30 best in a hop; 60 of windows of 2.5 hops, as a hop has two ranges of windows."""
     expected = sq.Expected(rows=1_000, every=10, distinct={"k": 10})
     s = sq.points(table("at bigint, k string, v bigint", []), time="at")
     for size, best in ((20, 30), (25, 60)):

@@ -103,7 +103,7 @@ def test_pairs_of_rows_are_those_of_the_latest_windows() -> None:
 
 
 def test_aggregates_over_pairs_of_rows_are_those_of_each_pair_of_windows() -> None:
-    """Of two streams with a row an instant, the latest windows at each instant are joined by hand."""
+    """The latest windows of two streams at each instant, which has a row of one stream, are joined by hand."""
     n, step = 6, 2
     drawn = random.Random(3)
     ours, theirs = ([(drawn.randrange(3), drawn.randrange(100)) for _ in range(30)] for _ in range(2))

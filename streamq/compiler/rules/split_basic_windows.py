@@ -31,10 +31,10 @@ def why_not(node: Node) -> str | None:
     """Return, for ``explain()``, the reason that forbids the rule; None at windows off a grid whose aggregates all merge."""
     match node:
         case WindowAggregate(source, _, window, aggregates) if window.grid is None and not node.merges:
-            kept = "all members are kept"
+            instead = "all members are kept"
             if "by value" in node.case:
-                kept = "settled members of one value are kept as one row"
-            return f"{window.name} windows are on no grid, and {not_merged(aggregates, source.schema)}: {kept}"
+                instead = "settled members of one value are kept as one row"
+            return f"{window.name} windows are on no grid, and {not_merged(aggregates, source.schema)}: {instead}"
         case WindowAggregate(source, _, window, aggregates) if window.grid is not None and not (
             node.is_grid and node.merges
         ):

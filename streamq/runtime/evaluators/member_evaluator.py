@@ -159,6 +159,15 @@ class MemberEvaluator(ABC):
         """
         return self.condenses and self.assigner.is_fixed
 
+    @property
+    def combines(self) -> bool:
+        """True if points may be one row before they are judged; evaluators that know how override it."""
+        return False
+
+    def combined(self, points: pa.Table) -> pa.Table:
+        """Return fewer rows in place of points, if :attr:`combines`; by default the points."""
+        return points
+
     def condensable(self, deltas: pa.Table) -> pa.Table:
         """Return deltas, with the hashes of their groups, in the form in which events are condensed."""
         return deltas

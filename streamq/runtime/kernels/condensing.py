@@ -22,7 +22,6 @@ from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.deltas import history_of, weighted, with_ends
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.groups import GROUP_NUMBER, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Totals
@@ -73,7 +72,6 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         """Return new events, as one row for those of a group that are alike and in the same windows if events are combined."""
         if not self.combines or not table.num_rows:
             return table
-        assert isinstance(self.evaluator, WindowEvaluator)
         return self.evaluator.combined(with_ends(table))
 
     def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:

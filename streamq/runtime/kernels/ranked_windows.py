@@ -64,6 +64,10 @@ class RankedWindowsKernel(WindowAggregateKernel):
         return (self.ranking.by, *(name for name in self.ranking.payload if name not in keys))
 
     @property
+    def held_form(self) -> str:
+        return "the best events of each range of windows" if self.merges else "events with weights"
+
+    @property
     def may_have_blocks(self) -> bool:
         return False
 

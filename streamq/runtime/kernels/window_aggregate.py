@@ -313,6 +313,17 @@ class WindowAggregateKernel:
         )
 
     @property
+    def held_form(self) -> str:
+        """The form in which members are held, as explain shows it."""
+        if self.reductions:
+            return "values, each with the number of its events, and partial results"
+        if self.may_have_blocks:
+            above = f"{self.sizes.blocks_above:,}"
+            form = "partial results of hops" if self.merges else "sums with weights of hops"
+            return f"{form} and, in a bucket with more than {above} rows of them, of blocks of 8, 64, ... hops"
+        return "partial results" if self.merges else "values with weights"
+
+    @property
     def may_have_blocks(self) -> bool:
         """True if many rows of basic windows are merged into blocks: they merge, for good or as sums, and windows have enough.
 

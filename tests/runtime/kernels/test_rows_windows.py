@@ -116,8 +116,8 @@ def test_the_best_of_any_history_are_those_of_plain_rules(seed: int) -> None:
         members = ordered[first : first + n]
         ranked = sorted(members, key=lambda e: (-e[2], e[1]))
         ranks = [1 + sum(other[2] > e[2] for other in members) for e in ranked]
-        kept = ranked[:k] if ties == "break" else ranked[: sum(rank <= k for rank in ranks)]
-        for e, rank in zip(kept, ranks, strict=False):
+        best = ranked[:k] if ties == "break" else ranked[: sum(rank <= k for rank in ranks)]
+        for e, rank in zip(best, ranks, strict=False):
             wanted[members[0][0], members[-1][0] + 1, e[1], e[2], rank] += 1
     assert (
         Counter({tuple(row[name] for name in ("__le", "__re", "k", "v", "rank")): row["__w"] for row in rows}) == wanted
