@@ -18,8 +18,6 @@ from streamq.compiler.state_names import StateName, free_name, path_key, state_n
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
-from streamq.operators.operator import Operator
-from streamq.operators.stream_form import StreamForm
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.plan.statements import statements_of
@@ -76,13 +74,7 @@ class Port:
             parts=self.state.parts,
             modules=self.state.modules,
             held=self.held,
-            stream_form="" if self.stream_form is None else str(self.stream_form),
         )
-
-    @property
-    def stream_form(self) -> StreamForm | None:
-        """The form in which the kernel computes windows; None if its operator could take no other."""
-        return self.node.stream_form if isinstance(self.node, Operator) else None
 
     @property
     def stage(self) -> int:

@@ -10,7 +10,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Columns, EndMoves, Evaluation, PortColumns
 from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
-from streamq.plan.expected import NO_RATES, Retention
+from streamq.plan.expected import Retention
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, Traits
@@ -58,7 +58,6 @@ class MemberOperator(EvaluatedOperator):
     window: Window
     clip: ClipInput
     stamp: Stamp
-    from_members: bool
 
     @property
     def on_windows(self) -> bool:
@@ -86,10 +85,6 @@ class MemberOperator(EvaluatedOperator):
         if longest is None:
             return None
         return self.window.retention(longest, self.keys, condenses=self._condenses_windows)
-
-    def keeping_members(self) -> Node:
-        forms = self.stream_forms(NO_RATES)
-        return self if forms is None or len(forms.possible) == 1 else replace(self, from_members=True)
 
     @property
     def growth(self) -> str:

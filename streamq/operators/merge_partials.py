@@ -16,7 +16,6 @@ from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.merging import merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
-from streamq.operators.stream_form import StreamForms, stream_forms_on_a_grid
 from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
 from streamq.plan.node import Traits, node
@@ -120,9 +119,6 @@ class MergePartials(Operator):
         A batch does not merge windows of several sizes together.
         """
         return None if self.shown else self.input.merge_forms(rates)
-
-    def stream_forms(self, rates: ExpectedRates) -> StreamForms:
-        return stream_forms_on_a_grid(self.input.window.basic_grid().n, self.grid_windows().partials_an_event(rates))
 
     def copied_column(self, name: str) -> str | None:
         return name if name in self.input.keys else None

@@ -11,7 +11,6 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.row_key import RowKey, no_row_key
-from streamq.operators.stream_form import StreamForm, StreamForms
 from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
@@ -103,22 +102,6 @@ class Operator(Node, ABC):
     def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
         """Return the forms that ``in_batch`` can take, and the cheapest at such rates of the plan's nodes; None if it has one."""
         return None
-
-    def stream_forms(self, rates: ExpectedRates) -> StreamForms | None:
-        """Return the forms of a stream, and the cheapest at such rates of the plan's nodes; None if these are no windows."""
-        return None
-
-    def keeping_members(self) -> Node:
-        """Return the operator as a stream computes it from its members; itself if it has no other form."""
-        return self
-
-    @property
-    def stream_form(self) -> StreamForm | None:
-        """The form that a stream takes of several that the operator could take; None if it has none to choose from."""
-        forms = self.stream_forms(NO_RATES)
-        if forms is None or len(forms.possible) == 1:
-            return None
-        return StreamForm.EVALUATED if self.grid_windows() is None else StreamForm.COMBINED
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         """Return the rows a tick that it gives at most over ``inputs`` with so many; None where that cannot be estimated."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
-from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms
+from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms, shown_costs
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
-from streamq.operators.form_choice import shown_costs
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun
-from streamq.operators.stream_form import StreamForms, only_from_members, stream_forms_on_a_grid
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
@@ -70,7 +68,6 @@ class TopK(MemberOperator):
 
     ``ties``: "keep" all members at the last rank, or "break" ties by the payload's columns in order, ascending, then LE and RE.
     ``row_number``: add each member's place among broken ties as a column. NULL is less than any value, NaN greater.
-    ``from_members``: a stream keeps members also of windows on a grid, as a user asked it to.
 
     CTI: {window}; at point_at_end c
     Final: {window}
@@ -96,7 +93,6 @@ class TopK(MemberOperator):
     clip: ClipInput
     stamp: Stamp
     row_number: bool = field(default=False, metadata=ADDED)
-    from_members: bool = field(default=False, metadata=ADDED)
 
     title = "top_k"
     cases = ("members", "condensed", "asleep", "best")
@@ -108,7 +104,7 @@ class TopK(MemberOperator):
     @property
     def _is_grid(self) -> bool:
         """True if a stream keeps, instead of members, the best of ranges of windows."""
-        return self.window.grid is not None and not self.from_members
+        return self.window.grid is not None
 
     def _schema(self) -> Schema:
         """Return the input's columns and the places; raise PlanError for a ``by`` without an order and for clashing names."""
@@ -206,12 +202,6 @@ class TopK(MemberOperator):
     def not_expected(self) -> str:
         return "ties" if self.ties == "keep" else ""
 
-    def stream_forms(self, rates: ExpectedRates) -> StreamForms:
-        """Return the stream forms: of windows on a grid both, whose costs are not estimated."""
-        if self.window.grid is None:
-            return only_from_members("its windows are not on a grid")
-        return stream_forms_on_a_grid(self.window.grid.n, None)
-
     def batch_forms(self, rates: ExpectedRates) -> BatchForms:
         """Return the forms: over windows on a grid the best of each range of windows may be taken before they are copied."""
         grid = self.window.grid
@@ -220,7 +210,7 @@ class TopK(MemberOperator):
         if grid is None:
             refused = dict.fromkeys((*UNRANKED, BatchForm.EXPLODE), "its windows are not on a grid")
         else:
-            windows = replace(self, from_members=False).grid_windows()
+            windows = self.grid_windows()
             are_points = self.input.schema.shape == POINT
             best = windows.partials_an_event(rates) if windows is not None and are_points else None
             cheapest = choose_ranked_form(grid.n, best)

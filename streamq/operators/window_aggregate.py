@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import types as t
@@ -20,14 +20,13 @@ from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.row_key import RowKey
 from streamq.operators.snapshot_sweep import snapshots
 from streamq.operators.split_aggregates import SplitAggregates, split_aggregates
-from streamq.operators.stream_form import StreamForms, only_from_members, stream_forms_on_a_grid
 from streamq.operators.window_forms import WindowForms
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
-from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable, not_merged
+from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
 from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
 from streamq.plan.lowering import instant, lifetime, spark_expression
-from streamq.plan.node import ADDED, Node, node
+from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_keys, shown_name
 from streamq.plan.partial import COUNT
 from streamq.plan.passes import columns, reads_end
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
 class WindowAggregate(MemberOperator):
     """Reduces the members of each window, per group of ``keys``, to one row of ``aggregates``; empty windows have no row.
 
-    ``from_members``: a stream keeps members also of windows on a grid, as a user asked it to.
 
     CTI: {window}; at point_at_end c; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, at most
         the start (at point_at_end the end) of the earliest window not final
@@ -83,7 +81,6 @@ class WindowAggregate(MemberOperator):
     aggregates: tuple[tuple[str, Aggregate], ...]
     clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
-    from_members: bool = field(default=False, metadata=ADDED)
 
     cases = ("time-sensitive", "mergeable", "counted", "members", "condensed", "at once", "asleep", "by value")
 
@@ -175,7 +172,6 @@ class WindowAggregate(MemberOperator):
         return WindowPlace(
             windows=self.window.name,
             grid=self.window.grid,
-            from_members=self.from_members,
             by_places=self.window.by_places,
             equal_starts=self.window.equal_starts,
             stamp=self.stamp,
@@ -220,11 +216,6 @@ class WindowAggregate(MemberOperator):
 
         The windows are a grid, rows live on them or at their ends, and each aggregate merges or reads values alone.
         """
-        return not self.from_members and self._may_be_grid
-
-    @property
-    def _may_be_grid(self) -> bool:
-        """True if a stream need not keep members as they are: it counts equal ones, and calls no user's code."""
         if self.window.grid is None or self.stamp == Stamp.TIME_BOUND:
             return False
         return all(self._fits_grid(a) for _, a in self.aggregates)
@@ -315,20 +306,6 @@ class WindowAggregate(MemberOperator):
 
     def copied_column(self, name: str) -> str | None:
         return name if name in self.keys else None
-
-    def stream_forms(self, rates: ExpectedRates) -> StreamForms:
-        """Return the stream forms: of windows on a grid, whose aggregates merge or read values alone, both."""
-        if self._may_be_grid:
-            split = replace(self, from_members=False).grid_windows()
-            assert split is not None
-            return stream_forms_on_a_grid(
-                self.window.basic_grid().n, split.partials_an_event(rates), counts=bool(split.reductions)
-            )
-        if self.window.grid is None:
-            return only_from_members("its windows are not on a grid")
-        return only_from_members(
-            not_merged(self.aggregates, self.input.schema) or "the operator says how long rows live"
-        )
 
     def batch_forms(self, rates: ExpectedRates) -> BatchForms:
         """Return the batch forms, each for all aggregates."""

@@ -38,7 +38,7 @@ class StreamRequest:
     """A request to run queries as one stream, with the arguments of ``verb``, which the user called.
 
     ``control`` is the folder for CTIs from outside, None for no folder. ``clock`` gives the time of day, if a source follows it.
-    ``form``: the form in which windows are computed. ``checkpoint`` is the path of a run's checkpoint. ``buckets``: None for
+    ``checkpoint`` is the path of a run's checkpoint. ``buckets``: None for
     those of the checkpoint or, if it is new, a default.
     """
 
@@ -50,7 +50,6 @@ class StreamRequest:
     clock: ClockRows = ticking_clock
     buckets: int | None = None
     early: bool = False
-    form: str | None = None
     checkpoint: str | None = None
 
 
@@ -117,7 +116,6 @@ def prepare(request: StreamRequest) -> PreparedStream:
     The session gets the settings that streams need. Warns of many more tasks than run at once, and of modules whose failures
     are to be set aside where there is no late sink. Without ``buckets``, the number is that of the checkpoint, or a default.
     """
-    from streamq.compiler.form_hint import FormHint, in_stream_form, stream_form_of
     from streamq.compiler.results import rewritten
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import number_sources
@@ -126,11 +124,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
     if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
         raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
     written, options = written_results(request.results, request.consistency, request.early, verb)
-    form = stream_form_of(request.form, verb)
-    numbered, names = number_sources(written)
-    plan = in_stream_form(numbered, form)
-    if form is not None:
-        FormHint(stream=form).check(rewritten(plan), verb)
+    plan, names = number_sources(written)
     bound = tables_behind([result.query for result in request.results], verb)
     spark = session_of(bound.values(), verb)
     prepare_for_streams(spark, verb)

@@ -56,7 +56,6 @@ def run_all(
     buckets: int | None = None,
     progress_log: bool = False,
     early: bool = False,
-    form: str | None = None,
 ) -> Run:
     """Start several queries as one stream, each result with its own output and sink.
 
@@ -99,7 +98,6 @@ def run_all(
         buckets=buckets,
         progress_log=progress_log,
         early=early,
-        form=form,
     )
     return start_run(arguments)
 
@@ -128,14 +126,14 @@ def explain_all(
         sums = trips.group_by("line").tumbling_window("1 hour").select(total=sq.sum("fare"))
         sq.explain_all([sq.result(counts), sq.result(sums)], mode="physical")
     """
+    from streamq.compiler.batch import chosen_form
     from streamq.compiler.estimates import checked_expected
     from streamq.compiler.explain import explain, print_explanation
-    from streamq.compiler.form_hint import hint_of
 
     verb = "explain_all"
     _check_results(results, verb)
     plans, options = written_results(results, consistency, early, verb)
-    expected, hint = checked_expected(expected, plans, verb), hint_of(form, verb)
+    expected, hint = checked_expected(expected, plans, verb), chosen_form(form, verb)
     print_explanation(lambda format: explain(plans, mode, format, options, expected=expected, form=hint), format)
 
 

@@ -105,7 +105,6 @@ class RunArguments:
     buckets: int | None = None
     progress_log: bool = False
     early: bool = False
-    form: str | None = None
 
     def check(self) -> None:
         """Raise PlanError for an illegal sink, and for arguments that cannot be combined."""

@@ -60,7 +60,6 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
         control=ControlFolder(f"{path}/streamq/control"),
         buckets=arguments.buckets,
         early=arguments.early,
-        form=arguments.form,
         checkpoint=path,
     )
     prepared = prepare(request)

@@ -43,8 +43,7 @@ class OperatorState:
 
     stage: the number of its stage; title: its name in explain; form: the form in which it sends rows; parts: texts on what it
     reads, for messages; modules: those that it calls, itself or on the way of its rows to it; held: a text that differs if the
-    rows that a level of consistency holds back before it have other columns; stream_form: the form in which it computes windows,
-    "" if it could take no other.
+    rows that a level of consistency holds back before it have other columns.
     """
 
     name: str
@@ -54,7 +53,6 @@ class OperatorState:
     parts: tuple[str, ...] = ()
     modules: tuple[ModuleCode, ...] = ()
     held: str = ""
-    stream_form: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

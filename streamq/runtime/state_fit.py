@@ -221,12 +221,7 @@ def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tup
 
 
 def _missing(operator: OperatorState, gone: Sequence[OperatorState]) -> str:
-    """Return the reason why an operator finds no state: another form, or a change in what the most similar one gone reads."""
-    if operator.stream_form:
-        for form in dict.fromkeys(other.stream_form for other in gone if other.stream_form):
-            if form != operator.stream_form:
-                wrong = f"windows were computed in the form {form}, now {operator.stream_form}"
-                return f"{operator.title} has no state there: {wrong}; pass form={form!r}"
+    """Return the reason why an operator finds no state: a change in what the most similar one gone reads."""
     kind = operator.name.partition(":")[0]
     alike = [other for other in gone if other.name.partition(":")[0] == kind]
     if not alike:

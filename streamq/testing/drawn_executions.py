@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES
 from streamq.operators.batch_form import BatchForm
-from streamq.operators.stream_form import StreamForm
 from streamq.testing.execution import BATCH, LITERAL, RUN, SPARK, STARTS, STREAM, Execution
 
 
@@ -44,7 +43,7 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     # with a late output, nothing is combined before the shuffle
     late_outputs = st.sampled_from([False, False, False, True])
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows, numbers, form: (
+        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows, numbers: (
             Execution(
                 STREAM,
                 output,
@@ -58,7 +57,6 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
                 remember=remember,
                 ctis=ctis,
                 early=early,
-                form=form,
                 late_output=late_output,
                 # where history is forgotten, edges count otherwise at the end than before it
                 ends_with_rows=ends_with_rows and remember == (None,),
@@ -67,7 +65,6 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
         *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, early, late_outputs),
         st.sampled_from([False, False, True]),
         numbers,
-        st.sampled_from([None, None, None, None, StreamForm.EVALUATED]),
     )
 
 

@@ -14,7 +14,6 @@ from typing import Final, Literal
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES, Rule
 from streamq.operators.batch_form import BatchForm
-from streamq.operators.stream_form import StreamForm
 from streamq.policies import Level
 from streamq.time import INTEGER, show_duration
 
@@ -52,7 +51,6 @@ class Execution:
     - ``blocks``: for how long the input of a changelog is blocked, in ticks (None: until it is final); the next entry after
       each restart
     - ``remember``: for how long history is remembered, in ticks (None: for ever); the next entry after each restart
-    - ``form``: the form in which a stream computes windows (None: the cheapest)
     - ``batch_form``: the form in which a batch computes the operators that can take it (None: each in its cheapest)
     - ``late_output``: the query has a late output, whose rows are compared too
     - ``ends_with_rows``: the end of the input comes in the last micro-batch, together with its rows, and not after it
@@ -76,7 +74,6 @@ class Execution:
     silent: bool = False
     ctis: bool = False
     early: bool = False
-    form: StreamForm | None = None
     batch_form: BatchForm | None = None
     late_output: bool = False
     ends_with_rows: bool = False
@@ -121,7 +118,7 @@ class Execution:
         parts: list[str] = [self.backend] if self.whole else [self.backend, f"{self.output} output"]
         if self.rules is not None:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")
-        parts += [f"windows {form}" for form in (self.form, self.batch_form) if form is not None]
+        parts += [f"windows {self.batch_form}"] * (self.batch_form is not None)
         parts += [f"{self.buckets} buckets"] * (self.buckets > 1)
         parts += [f"{', then '.join(map(str, self.rebuckets))} after restarts"] * bool(self.rebuckets)
         parts += ["restarted after each micro-batch"] * self.restart

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress, choose_egress
-from streamq.compiler.form_hint import in_stream_form
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
@@ -114,7 +113,7 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     """
     if expected is None:
         expected = expectation(case, how)
-    plan = rewritten(in_stream_form(Results((case.plan,)), how.form), how.chosen)
+    plan = rewritten(Results((case.plan,)), how.chosen)
     settings = how.settings[: len(case.cut) + 1] if how.restart else how.settings[:1]
     compiled = [compile_stages(plan, _options(case, how, level, buckets)) for level, buckets in settings]
     time_bins = TimeBinSizes()

@@ -38,8 +38,6 @@ def why_not(node: Node) -> str | None:
         case WindowAggregate(source, _, window, aggregates) if window.grid is not None and not (
             node.is_grid and node.merges
         ):
-            if node.from_members:
-                return "the form evaluated is asked for: all members are kept"
             if node.stamp == Stamp.TIME_BOUND:
                 return "the operator says how long rows live"
             instead = "all members are kept"
