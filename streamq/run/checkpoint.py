@@ -13,7 +13,6 @@ from streamq.policies import show_level
 from streamq.run.control import ControlFolder
 from streamq.run.files import last_number, path_exists, read_line, write_line
 from streamq.runtime.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
-from streamq.runtime.moved_state import BucketMove
 from streamq.runtime.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.state_fit import fit_to_state
 
@@ -115,25 +114,6 @@ class Checkpoint:
     def last_planned(self) -> int:
         """Return the number of the last micro-batch that Spark has planned; -1 if there is none."""
         return last_number(self.spark, f"{self.path}/offsets")
-
-    def planned_move(self) -> BucketMove | None:
-        """Return the move with which Spark has planned a micro-batch that is not committed; None if there is none.
-
-        Some of its tasks may have written state in the new buckets, which Spark does not replace on every file system.
-        """
-        line = read_line(self.spark, self._identity)
-        fields = {} if line is None else json.loads(line)
-        if fields.get("version") != STATE_VERSION or "move" not in fields or self.last_commit() > fields["after"]:
-            return None
-        move = fields["move"]
-        is_planned = self.last_planned() > self.last_commit()
-        return BucketMove(move["token"], move["buckets"], tuple(move["retired"])) if is_planned else None
-
-    def mark_moving(self, move: BucketMove) -> None:
-        """Record the move with which micro-batches are planned until one is committed."""
-        line = read_line(self.spark, self._identity)
-        assert line is not None
-        write_line(self.spark, self._identity, json.dumps({**json.loads(line), "move": move}, default=asdict))
 
     def has_begun(self) -> bool:
         """Return True if a run has read any input."""

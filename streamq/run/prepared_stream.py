@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streamq.compiler.results import Results
     from streamq.compiler.staged_plan import StagedPlan
     from streamq.operators import Source
-    from streamq.runtime.moved_state import BucketMove
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +57,6 @@ class PreparedStream:
     """Compiled queries with their tables as DataFrames, streaming ones for their sources, and a session that can run them.
 
     ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new.
-    ``move``: its state moves into other buckets.
     """
 
     spark: SparkSession
@@ -69,7 +67,6 @@ class PreparedStream:
     tables: Mapping[str, DataFrame]
     control: ControlFolder | None
     clock: ClockRows
-    move: BucketMove | None = None
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -87,12 +84,7 @@ class PreparedStream:
             control = None if self.control is None else self.control.stream(self.spark)
             clock = self.clock(self.spark) if self.program.clock_policies else None
             lowering = StreamLowering(self.program, self.tables)
-            return build_frame(lowering, self.identity, control=control, clock=clock, move=self.move)
-
-    @property
-    def changes_buckets(self) -> bool:
-        """True if the checkpoint's state is in another number of buckets."""
-        return isinstance(self.stored, Identity) and self.stored.buckets != self.identity.buckets
+            return build_frame(lowering, self.identity, control=control, clock=clock)
 
     @property
     def reads_all_at_once(self) -> bool:

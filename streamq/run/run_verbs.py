@@ -34,8 +34,8 @@ class RunVerbs(Verbs):
         end; rows of a "changelog" have kind, payload, start, end, new_end; rows of an "upsert" have op, payload, start, end.
         ``control`` is a folder, created if it does not exist, into which CTIs from outside can be written, as rows ``source
         string, cti bigint, until bigint``; it must exist as long as the checkpoint, which can only be continued with it if it
-        was begun with it, and only without it if it was not. ``buckets`` must not change as long as the checkpoint exists, as
-        only :meth:`run` can move state into others; the default depends on ``spark.sql.shuffle.partitions``. The query may be
+        was begun with it, and only without it if it was not. ``buckets`` must not change as long as the checkpoint exists; the
+        default depends on ``spark.sql.shuffle.partitions``. The query may be
         started on its checkpoint again, by this program or another, with a new ``to_stream``. A changed query goes on there if
         every operator with state is in the stage that has its state; else it fails in its first micro-batch with rows, with a
         message on which operator lacks its state and why. Late and invalid rows are dropped without being counted; ``run`` counts
@@ -117,8 +117,8 @@ class RunVerbs(Verbs):
         of that name, which every source of streamq leaves out.
 
         buckets: the number of parts into which groups are spread, over as many tasks as Spark had shuffle partitions when the
-        checkpoint began; each part costs some milliseconds a micro-batch. On a checkpoint with another number the state moves
-        into the new buckets in the first micro-batch. The default is that of the checkpoint; for a new one
+        checkpoint began; each part costs some milliseconds a micro-batch. A checkpoint has its number for life, which is the
+        default there; :func:`migrate` computes the state anew in another one. For a new checkpoint the default is
         ``spark.sql.shuffle.partitions``, at most 32.
 
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,

@@ -13,9 +13,6 @@ from streamq.runtime.track import TrackedRelation
 HELD = "/held "
 """The text between the name of a kernel and the key of a channel, in the name of a scope that holds rows back."""
 
-LANE = "/lane "
-"""The text between the name of a kernel and the number of a lane of its state."""
-
 
 @dataclass(frozen=True)
 class Channel:
@@ -113,8 +110,8 @@ class HostedKernel:
 
 
 def scope_owner(scope: str) -> str:
-    """Return the name of the kernel that a scope of state belongs to: its own, a lane's, or one that holds its rows back."""
-    return scope.partition(HELD)[0].partition(LANE)[0]
+    """Return the name of the kernel that a scope of state belongs to: its own, or one that holds its rows back."""
+    return scope.partition(HELD)[0]
 
 
-__all__ = ["Channel", "HELD", "LANE", "HostedKernel", "scope_owner"]
+__all__ = ["Channel", "HELD", "HostedKernel", "scope_owner"]

@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,7 +24,6 @@ from streamq.runtime.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.identity import FORM_CHANGED
 from streamq.runtime.inner_path import UNWATCHED, StageWatcher
 from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
-from streamq.runtime.lanes import joined, lane_states, lanes_of, store_lanes
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.progress import (
     CLOCKS,
@@ -42,9 +40,6 @@ from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kern
 from streamq.runtime.starts import merge_summaries
 from streamq.runtime.track import TrackedRelation
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.spread_state import MovingKernel
 
 
 @dataclass(frozen=True)
@@ -80,9 +75,6 @@ class Stage:
 
     buckets_behind: int | None = None
     """The number of buckets of the next stage; None: as many as this one."""
-
-    uniting: Mapping[str, MovingKernel] = field(default_factory=dict)
-    """The kernels whose lanes are united once they can be, by name: none unless the number of buckets has just changed."""
 
     @property
     def inputs(self) -> set[str]:
@@ -220,10 +212,7 @@ class Stage:
         ]
         rows_released = work.rows
         clock = _clock(hosted, run, tuple(notes))
-        if lanes_of(run.baskets, hosted.name):
-            output = self._advance_lanes(hosted, run, arrivals, tuple(notes))
-        else:
-            output = _advance_state(hosted, run.baskets.scoped(hosted.name), arrivals, clock)
+        output = _advance_state(hosted, run.baskets.scoped(hosted.name), arrivals, clock)
         rows_read = work.rows
         w = max(map_progress(run.now[ch.progress].w, ch.progress_maps) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
@@ -246,22 +235,6 @@ class Stage:
             return []
         out = [] if deltas is None else [(run.bucket, output_number(hosted.number), encode(deltas))]
         return [*out, (run.bucket, SPOKEN, encode_messages([message]))]
-
-    def _advance_lanes(
-        self, hosted: HostedKernel, run: BucketRun, arrivals: Sequence[Arrival], notes: tuple[Announcement, ...]
-    ) -> Output:
-        """Advance each lane of a kernel's state, with its rows and CTIs; unite them once they are at the same CTIs."""
-        lanes, outputs = lanes_of(run.baskets, hosted.name), []
-        hashed = {channel.port: channel.hashed for channel in hosted.channels}
-        for number, (lane, state) in enumerate(zip(lanes, lane_states(run.baskets, hosted.name), strict=True)):
-            lanes[number] = after = lane.at(run.now)
-            own_run = replace(run, before=lane.paces(run.before), now=after.paces(run.now))
-            mine = [replace(a, table=lane.rows(a.table, hashed[a.port])) for a in arrivals]
-            outputs.append(_advance_state(hosted, state, mine, _clock(hosted, own_run, notes)))
-        store_lanes(run.baskets, hosted.name, lanes)
-        if hosted.name in self.uniting and all(lane.ctis == lanes[0].ctis for lane in lanes):
-            self.uniting[hosted.name].unite_lanes(run.baskets)
-        return joined(outputs)
 
     def _hand_on(self, message: Message, deltas: pa.Table | None, run: BucketRun, watcher: StageWatcher) -> None:
         """Add a kernel's progress and its deltas, if any, to ``run`` for the kernels of this stage that read them."""
@@ -339,8 +312,8 @@ class Stage:
             )
         for hosted, arrivals, output, work in run.outputs:
             scopes = [(run.baskets.scoped(name), moved) for name, moved in hosted.held_scopes.items()]
-            own = [run.baskets.scoped(hosted.name), *lane_states(run.baskets, hosted.name)]
-            sizes = [s.size() for s in (*own, *(scope for scope, _ in scopes))]
+            own = run.baskets.scoped(hosted.name)
+            sizes = [s.size() for s in (own, *(scope for scope, _ in scopes))]
             backlogs = [output.backlog]
             if hosted.aligns is not None:
                 backlogs += [hosted.aligns.held_rows(scope).backlog(moved) for scope, moved in scopes]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
-from streamq.runtime.hosted_kernel import LANE, scope_owner
+from streamq.runtime.hosted_kernel import scope_owner
 from streamq.runtime.identity import (
     FORM_CHANGED,
     IDENTITY,
@@ -19,7 +19,6 @@ from streamq.runtime.identity import (
     ResultState,
     read_identity,
 )
-from streamq.runtime.lanes import LANES, lanes_of, store_lanes
 from streamq.runtime.progress import CLOCKS, PACE
 from streamq.runtime.readings import TALLIES
 from streamq.runtime.track import off_track, on_track
@@ -63,18 +62,9 @@ def check_state(baskets: Baskets, own: Identity) -> None:
         stored = OtherLayout() if body is None else read_identity(body)
         fit_to_state(stored, own).check("query")
         assert isinstance(stored, Identity)
-        _check_buckets(stored, own)
         _adopt(baskets, stored, own)
     baskets.values[IDENTITY] = own.mark
     baskets.store.put(IDENTITY, own.to_json().encode())
-
-
-def _check_buckets(stored: Identity, own: Identity) -> None:
-    """Raise CheckpointError for state in another number of buckets, which a ``writeStream`` cannot move."""
-    if stored.buckets != own.buckets:
-        wrong = f"its groups are in {stored.buckets} buckets, now {own.buckets}"
-        hint = f"Give buckets={stored.buckets}: only run, on a checkpoint of its own, moves them into others."
-        raise CheckpointError(sentence("query", "the checkpoint cannot go on with this query", wrong, hint))
 
 
 def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
@@ -91,15 +81,13 @@ def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
     common = before.keys() & own.names
     for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in common]:
         baskets.drop_scope(scope)
-    for name in [name for name in baskets.values.get(LANES, {}) if name not in common]:
-        store_lanes(baskets, name, ())
     for part in (CLOCKS, TALLIES):
         of_relations = baskets.values.get(part, {})
         for name in [name for name in of_relations if name not in common and not name.startswith(SOURCE)]:
             del of_relations[name]
     changed = {operator.name for operator in own.operators if before.get(operator.name, operator.form) != operator.form}
     for scope in baskets.scopes:
-        if scope.partition(LANE)[0] in changed:
+        if scope in changed:
             baskets.scopes[scope][FORM_CHANGED] = True
 
 
@@ -126,13 +114,9 @@ def _all_copies(stored: Identity, own: Identity) -> dict[str, str]:
 
 
 def _copy_state(baskets: Baskets, old: str, new: str, track: int, origin: int) -> None:
-    """Copy an operator's scopes, with those that hold its rows back, its lanes, its clock and its tallies to another track."""
+    """Copy an operator's scopes, with those that hold its rows back, its clock and its tallies to another track."""
     for scope in [scope for scope in baskets.scopes if scope_owner(scope) == old]:
         baskets.copy_scope(scope, f"{new}{scope.removeprefix(old)}")
-    if lanes := lanes_of(baskets, old):
-        # lanes stand at CTIs of operators on their own track
-        ctis = [{on_track(off_track(name, origin), track): c for name, c in lane.ctis.items()} for lane in lanes]
-        store_lanes(baskets, new, [replace(lane, ctis=own) for lane, own in zip(lanes, ctis, strict=True)])
     for part in (CLOCKS, TALLIES):
         if old in (of_relations := baskets.values.get(part, {})):
             of_relations[new] = copy.deepcopy(of_relations[old])
@@ -152,13 +136,14 @@ def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
         return Fit(
             (f"its state has another layout ({older}, now {own.version})",), "Use a new checkpoint and a new sink."
         )
-    misfits = [*_source_misfits(stored, own), *_stage_misfits(stored, own), *_operator_misfits(stored, own)]
+    misfits = [
+        *_source_misfits(stored, own),
+        *_stage_misfits(stored, own),
+        *_bucket_misfits(stored, own),
+        *_operator_misfits(stored, own),
+    ]
     if misfits:
         return Fit(tuple(misfits), f"{MIGRATE}.")
-    if stored.buckets != own.buckets and (copies := _all_copies(stored, own)):
-        titles = dict.fromkeys(operator.title for operator in own.operators if operator.name in copies)
-        reason = f"{_listed(titles)} begins at another level with a copy of its state, which moves into other buckets"
-        return Fit((reason,), f"First run it in {stored.buckets} buckets.")
     return Fit(new_results=_beginning(stored.results, _as_stored(stored, own)))
 
 
@@ -179,6 +164,13 @@ def _stage_misfits(stored: Identity, own: Identity) -> list[str]:
         return []
     above = [operator.title for operator in own.operators if operator.stage >= stored.stages]
     return [f"Spark has fixed {stored.stages} stage(s), and {_listed(above)} would need {own.stages}"]
+
+
+def _bucket_misfits(stored: Identity, own: Identity) -> list[str]:
+    """Return the reason why groups would not find their state: their hash leads to a bucket by the number of buckets."""
+    if stored.buckets == own.buckets or not stored.stages:
+        return []
+    return [f"its groups are in {stored.buckets} buckets, now {own.buckets}: pass buckets={stored.buckets}"]
 
 
 def _operator_misfits(stored: Identity, own: Identity) -> list[str]:

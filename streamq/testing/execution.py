@@ -41,7 +41,6 @@ class Execution:
 
     - ``rules``: names of the rewrite rules to apply (None: all)
     - ``buckets``: the number of parts into which the rows of an operator are divided by their keys
-    - ``rebuckets``: the number of buckets after each restart, in turn, the first one included; empty: it stays ``buckets``
     - ``restart``: the query restarts from its state after every micro-batch
     - ``slack``: CTIs from outside after each micro-batch, in turn: how many ticks they are below the greatest legal CTI
       (None: no CTI); empty: CTIs come from the sources' own policies only
@@ -63,7 +62,6 @@ class Execution:
     output: OutputForm = OutputForm.FINAL
     rules: tuple[str, ...] | None = None
     buckets: int = 1
-    rebuckets: tuple[int, ...] = ()
     restart: bool = False
     slack: tuple[int | None, ...] = ()
     watch: bool = False
@@ -99,13 +97,6 @@ class Execution:
         return [Level(_block(block, most), most) for block, most in itertools.islice(pairs, many)]
 
     @property
-    def settings(self) -> list[tuple[Level, int]]:
-        """The level and the number of buckets, one pair for each restart, repeated from the start."""
-        levels, buckets = self.levels, self.rebuckets or (self.buckets,)
-        pairs = zip(itertools.cycle(levels), itertools.cycle(buckets), strict=False)
-        return list(itertools.islice(pairs, math.lcm(len(levels), len(buckets))))
-
-    @property
     def chosen(self) -> tuple[Rule, ...]:
         """The rewrite rules to apply."""
         return RULES if self.rules is None else tuple(r for r in RULES if r.name in self.rules)
@@ -120,7 +111,6 @@ class Execution:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")
         parts += [f"windows {self.batch_form}"] * (self.batch_form is not None)
         parts += [f"{self.buckets} buckets"] * (self.buckets > 1)
-        parts += [f"{', then '.join(map(str, self.rebuckets))} after restarts"] * bool(self.rebuckets)
         parts += ["restarted after each micro-batch"] * self.restart
         parts += [f"promises {_durations(self.slack, axis, 'none')} behind"] * bool(self.slack)
         parts += ["watched"] * self.watch

@@ -114,8 +114,8 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     if expected is None:
         expected = expectation(case, how)
     plan = rewritten(Results((case.plan,)), how.chosen)
-    settings = how.settings[: len(case.cut) + 1] if how.restart else how.settings[:1]
-    compiled = [compile_stages(plan, _options(case, how, level, buckets)) for level, buckets in settings]
+    levels = how.levels[: len(case.cut) + 1] if how.restart else how.levels[:1]
+    compiled = [compile_stages(plan, _options(case, how, level)) for level in levels]
     time_bins = TimeBinSizes()
     if how.watch or how.slack:
         compiled, time_bins = [watch_kernels(program, how.watch) for program in compiled], SMALL_BINS
@@ -153,9 +153,9 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     return out
 
 
-def _options(case: Case, how: Execution, level: Level, buckets: int) -> Options:
+def _options(case: Case, how: Execution, level: Level) -> Options:
     egresses = (Egress(how.output, ctis=how.ctis),)
-    return Options(egresses=egresses, late_output=how.late_output, buckets=buckets, level=level, early=how.early)
+    return Options(egresses=egresses, late_output=how.late_output, buckets=how.buckets, level=level, early=how.early)
 
 
 def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table:

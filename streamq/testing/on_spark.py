@@ -178,12 +178,11 @@ def _run(
     """
     where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "sink": str(folder / "out")}
     where |= {"late_sink": str(folder / "late")} if how.late_output else {}
-    numbers = how.rebuckets or (how.buckets,)
     if not last:
-        query.run(**where, output=how.output, buckets=numbers[0], early=how.early, trigger="available_now")
+        query.run(**where, output=how.output, buckets=how.buckets, early=how.early, trigger="available_now")
         return None
     (until,) = last
-    with query.run(**where, output=how.output, buckets=numbers[-1], early=how.early) as run:
+    with query.run(**where, output=how.output, buckets=how.buckets, early=how.early) as run:
         run.finish(until)
     return run.late
 

@@ -88,6 +88,8 @@ def test_a_run_goes_on_with_another_query_sink_and_number_of_results(
         run(s.group_by("k").session_window(3).select(n=sq.count()), tmp_path, "out5")
     with pytest.raises(CheckpointError, match="a sink has rows of another form; .*, and would get changelog rows"):
         run(counted(s), tmp_path, "out4", output="changelog")
+    with pytest.raises(CheckpointError, match="its groups are in 2 buckets, now 3: pass buckets=2.*sq.migrate"):
+        run(counted(s), tmp_path, "out4", buckets=3)
     arrive(tmp_path, 4, FILES)
     run(counted(stays(spark, tmp_path)), tmp_path, "out4", finish=True)
     sent = written(spark, tmp_path / "out", tmp_path / "out2", tmp_path / "out3")

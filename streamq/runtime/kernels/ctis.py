@@ -25,7 +25,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 ROWS, OPEN = 0, 1
 """Ports: rows of the result, and the lifetimes whose ends expressions read."""
@@ -63,15 +62,6 @@ class CtisKernel(UncombinedKernel):
 
         cti = Cti.OPEN_END if self.reads_ends else Cti.INPUT
         return ProgressRule(cti, final=Release.PAST_START, sorts=True) if self.in_order else ProgressRule(cti)
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The rows and lifetimes that wait, and the CTI sent."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import SameValue, held_rows, unsettled_rows
-
-        waiting = (*held_rows(port=ROWS), *unsettled_rows("open", port=OPEN))
-        return StateLayout(parts=(*waiting, SameValue("told")))
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the rows that are due (all, if not ``in_order``), then a row for the CTI if it has risen; remember that CTI."""

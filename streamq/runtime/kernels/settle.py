@@ -15,7 +15,6 @@ from streamq.runtime.unsettled import UnsettledRows
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 ROWS = "rows"
 """The basket of the rows that wait."""
@@ -39,14 +38,6 @@ class SettleKernel(UncombinedKernel):
         from streamq.runtime.release import Release
 
         return ProgressRule(Cti.UNSETTLED, final=Release.PAST_END)
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The rows that wait."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import unsettled_rows
-
-        return StateLayout(parts=unsettled_rows(ROWS, port=0))
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the net rows with ``RE < c``, at the end of the stream all, and hold the others.
