@@ -27,7 +27,6 @@ from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
 from streamq.compiler.shared_windows import SHARING_LAW, SIZES_LAW, SharedPlan, share_windows
-from streamq.compiler.tracks import tracked
 from streamq.errors import PlanError, sentence
 from streamq.operators import Select, Source
 from streamq.operators.batch_form import BatchForm
@@ -137,7 +136,7 @@ def explain_sections(
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan = number_sources(plan)[0]
     done = rewrite(plan)
-    shared = share_windows(tracked(as_results(done.plan), options, plan), options)
+    shared = share_windows(as_results(done.plan), options)
     rates = expected_rates(shared.plan, expected)
     check_form(done.plan, form, "explain")
     makers: dict[str, Callable[[], Section]] = {

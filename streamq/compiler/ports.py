@@ -86,11 +86,6 @@ class Port:
         return max((self.after + 1, self.place, *earliest))
 
     @property
-    def track(self) -> int:
-        """The number of the track that its inputs are on."""
-        return self.paths[0].track
-
-    @property
     def shared_paths(self) -> list[tuple[Path, Sharing]]:
         """The paths of all its inputs, each with the answer if it may run in the stage where the path begins."""
         return list(zip(self.paths, self.sharings or [APART] * len(self.paths), strict=True))
@@ -134,7 +129,6 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
                     judge=_judge(program, path),
                     progress_maps=path.progress_maps,
                     inner=port.inner_path(*next(shared_paths)),
-                    track=path.track,
                 )
                 channels.append(channel)
                 program.feeds.append(Feed(path, channel, port_input.columns.columns, port.kernel))
@@ -147,8 +141,7 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
                 number, port.name, port.kernel, inputs, tuple(channels), sends, port.aligns, port.bucket_columns
             )
         )
-        at_level = (f"level of consistency: {program.level_of(port.track)}",) if program.tracks.are_several else ()
-        program.titles[port.name] = (*port.lines, *at_level, *dict.fromkeys(sharing_lines(program, port)))
+        program.titles[port.name] = (*port.lines, *dict.fromkeys(sharing_lines(program, port)))
         program.states.append(port.operator_state)
         if port.node is not None:
             program.nodes[number] = port.node
@@ -168,8 +161,7 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
                 later=later if later.isdisjoint(sources) else later.union(sources),
                 buckets=options.buckets,
                 late_output=options.late_output,
-                levels={n: track.level for n, track in program.tracks.by_number.items()},
-                sources_on={n: track.sources for n, track in program.tracks.by_number.items()},
+                level=options.counted_level,
                 follows=follows,
                 buckets_behind=program.buckets(number + 1, stages),
             )
@@ -263,12 +255,12 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
     )
     # rows that one level holds back another lets go: the level is no part of the name
     state = state_name(program, [bool(opened)], "ctis", inputs)
-    name = free_name(program, f"ctis:{state.digest}", paths[0].track)
+    name = free_name(program, f"ctis:{state.digest}")
     port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after, state=state)
-    port.place = program.place_of(name, port.track)
+    port.place = program.place_of(name)
     ports.append(port)
     program.relations[name] = Relation(name, port.stage + 1, schema)
-    return Path(name, port.stage + 1, schema, retracts=True, track=port.track)
+    return Path(name, port.stage + 1, schema, retracts=True)
 
 
 def feed_result(program: StagedPlan, result: Result, paths: Sequence[Path]) -> None:
@@ -287,7 +279,6 @@ def _judge(program: StagedPlan, path: Path) -> Judge | None:
     if source is None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
-    judging = program.strategy.judging[source.table, path.track]
+    judging = program.strategy.judging[source.table]
     ends = judging.ends if judging.at is JudgePlace.FIRST_KERNEL else None
-    name = program.judged_name(source, path.track)
-    return Judge(name, source.policy.late, invalid, source.schema.axis, source.gives_points, ends)
+    return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis, source.gives_points, ends)

@@ -11,16 +11,14 @@ from dataclasses import replace
 
 from streamq.choices import OutputForm
 from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, merged_fields, moves_members, reads_moving_end
-from streamq.compiler.on_track import OnTrack
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
-from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
+from streamq.compiler.results import Result, Results, unsettled_nodes, without_policies
 from streamq.compiler.shared_windows import share_windows
 from streamq.compiler.stage_lines import kernel_lines, window_lines
 from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, state_name
 from streamq.compiler.strategy import JudgePlace
-from streamq.compiler.tracks import Tracks, choose_tracks
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import PortColumns, all_columns
@@ -40,7 +38,6 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import EARLY, FINAL, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
-from streamq.runtime.track import off_track
 
 
 class _Compiler:
@@ -49,8 +46,8 @@ class _Compiler:
     ``policies``: the policies of the sources, by table; the sources in the plans have default policies.
     """
 
-    def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options, tracks: Tracks):
-        self.program = StagedPlan(plan, options, tracks)
+    def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options):
+        self.program = StagedPlan(plan, options)
         self.options = options
         self.policies = policies
         self.ports: list[Port] = []
@@ -58,7 +55,6 @@ class _Compiler:
         self.unsettled = unsettled_nodes(plan, options.egresses)
         self.result_paths: list[list[Path]] = []
         self.settled: dict[str, Path] = {}
-        self.tracks_sources = any(isinstance(node, OnTrack) for node in nodes(plan))
 
     def compile(self) -> StagedPlan:
         """Compile the plans; may be called only once."""
@@ -113,10 +109,7 @@ class _Compiler:
             self.result_paths = inputs
             return []
         if isinstance(node, Source):
-            path = self._source(node)
-            return [path if self.tracks_sources else self._events_of_source(path)]
-        if isinstance(node, OnTrack):
-            return [self._events_of_source(replace(path, track=node.track)) for path in inputs[0]]
+            return [self._events_of_source(self._source(node))]
         if isinstance(node, Step):
             return [self._step(node, path) for path in inputs[0]]
         if isinstance(node, PassThrough):
@@ -164,10 +157,9 @@ class _Compiler:
         all_paths = [p for port in ports for p in port.paths]
         own = [node, evaluation.waiting is evaluation.evaluator]
         state = state_name(self.program, own, node.line, ports, [node])
-        name = self._name(node.title.replace(" ", "_"), state, all_paths[0].track)
+        name = self._name(node.title.replace(" ", "_"), state)
         factory = evaluation.factory
-        level = self.program.tracks.by_number[all_paths[0].track].level
-        site = kernel_site(node, evaluation, ports[0].paths, self.options, level)
+        site = kernel_site(node, evaluation, ports[0].paths, self.options)
         kernel = factory.make(evaluation, site)
         final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
         statements = statements_of(node)
@@ -204,15 +196,15 @@ class _Compiler:
 
         ``retracts``: the output has retractions; ``moves``: some of them are followed by the same event with another end.
         """
-        port.place = self.program.place_of(port.name, port.track)
+        port.place = self.program.place_of(port.name)
         port.sharings = sharings_of(self.program, self.ports, port)
         self.ports.append(port)
         self.program.relations[port.name] = Relation(port.name, port.stage + 1, port.schema)
-        return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves, track=port.track)
+        return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves)
 
-    def _name(self, kind: str, state: StateName, track: int) -> str:
-        """Return the name of a kernel on a track: its kind and the digest that names its state."""
-        return free_name(self.program, f"{kind}:{state.digest}", track)
+    def _name(self, kind: str, state: StateName) -> str:
+        """Return the name of a kernel: its kind and the digest that names its state."""
+        return free_name(self.program, f"{kind}:{state.digest}")
 
     def _settle_before_open_end(self, path: Path) -> Path:
         """Put a settle kernel before the first step of a path that reads ends which may still move.
@@ -237,7 +229,7 @@ class _Compiler:
         return Path(name, 0, node.schema, points=node.schema.shape == POINT)
 
     def _events_of_source(self, path: Path) -> Path:
-        """Return the path from a source, or from the source's ingress kernel on the path's track, if it has one.
+        """Return the path from a source, or from the source's ingress kernel, if it has one.
 
         A source has an ingress kernel if its items are not events yet (physical streams, edges), if it has ids, or if lateness
         must be judged before the first stateful operator.
@@ -247,7 +239,7 @@ class _Compiler:
         node = replace(source, policy=SourcePolicy())
         if node.ingress is not None:
             return self._host_ingress(path, node.ingress)
-        judging = self.strategy.judging[node.table, path.track]
+        judging = self.strategy.judging[node.table]
         if judging.at is JudgePlace.FIRST_KERNEL and not self._was_judged_alone(path):
             return path
         kernel = InsertIngressKernel(path.points, judging.ends, node.ids)
@@ -259,19 +251,19 @@ class _Compiler:
         """Return True if the checkpoint that the run goes on from has a stage that judges the source's lateness."""
         source = self.program.relations[path.relation].source
         assert source is not None
-        return self.program.place_of(ingress_name(source, path.track), path.track) >= 0
+        return self.program.place_of(ingress_name(source)) >= 0
 
     def _host_ingress(self, path: Path, ingress: Ingress) -> Path:
         """Host the kernel that turns a source's items into events; return the path of the events."""
         source = self.program.relations[path.relation].source
         assert source is not None
-        name = ingress_name(source, path.track)
+        name = ingress_name(source)
         lines = (
             f"ingress of {source.shown_name()}: {ingress.title}",
             *kernel_lines(statements_of(source), ingress.kernel.progress_rule.cti.shown(), source.growth),
             *(
                 (f"late rows are judged here: {reason}",)
-                if (reason := self.strategy.judging[source.table, path.track].reason)
+                if (reason := self.strategy.judging[source.table].reason)
                 else ()
             ),
         )
@@ -284,9 +276,7 @@ class _Compiler:
             lines=lines,
             aligns=ingress.aligns,
             bucket_columns=None if LE in ingress.hashed else ingress.hashed,
-            state=StateName(
-                digest=off_track(name, path.track), parts=(source.detail(), source.schema.describe()), modules=()
-            ),
+            state=StateName(digest=name, parts=(source.detail(), source.schema.describe()), modules=()),
             held=columns_text(source),
         )
         return self._host(port, retracts=not source.insert_only, moves=not source.insert_only)
@@ -326,7 +316,7 @@ class _Compiler:
         own = [windows.window, windows.keys, held, kernel.merges, kernel.infinite, kernel.reads_end]
         state = state_name(self.program, own, lines[0], [events], [node], windows.partials)
         hosted = Port(
-            name=self._name("window", state, paths[0].track),
+            name=self._name("window", state),
             kernel=kernel,
             inputs=[events],
             schema=schema,
@@ -356,7 +346,7 @@ class _Compiler:
         )
         rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
         state = state_name(self.program, kind, kind, [rows])
-        named = self._name(kind, state, paths[0].track)
+        named = self._name(kind, state)
         port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state)
         path = self.settled[name] = self._host(port, retracts=False)
         return path
@@ -373,10 +363,8 @@ def compile_stages(plan: Results, options: Options, written: Node | None = None)
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
     bare, policies = without_policies(plan)
-    tracks = choose_tracks(plan if written is None else as_results(written), options)
-    options = replace(options, placement=replace(options.placement, origins=tracks.origins))
-    shared = share_windows(tracks.over(bare), options)
-    program = _Compiler(shared.plan, policies, options, tracks).compile()
+    shared = share_windows(bare, options)
+    program = _Compiler(shared.plan, policies, options).compile()
     program.windows = shared.windows
     if written is not None:
         program.patterns = tuple(pattern for node in nodes(written) for pattern in node.patterns)

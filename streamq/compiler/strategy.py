@@ -44,11 +44,11 @@ class JudgeChoice:
 class Strategy:
     """The choices for a plan.
 
-    ``judging``: the place at which lateness is judged, by a source's table and the number of a track. ``run_by``: the method that
-    runs an operator with state, by its digest.
+    ``judging``: the place at which lateness is judged, by a source's table. ``run_by``: the method that runs
+    an operator with state, by its digest.
     """
 
-    judging: Mapping[tuple[str, int], JudgeChoice]
+    judging: Mapping[str, JudgeChoice]
     run_by: Mapping[str, ExecutionMethod]
 
 
@@ -60,11 +60,7 @@ def choose(plan: Node, options: Options) -> Strategy:
     ways = consumers(plan)
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
     run_by = {node.digest: by for node in nodes(plan) if (by := _run_by(node)) is not None}
-    judging = {}
-    for source in sources:
-        for track in dict.fromkeys(way.track for way in ways[source.digest]):
-            own = [way for way in ways[source.digest] if way.track == track]
-            judging[source.table, track] = _judging(source, own, options)
+    judging = {source.table: _judging(source, ways[source.digest], options) for source in sources}
     return Strategy(judging=judging, run_by=run_by)
 
 

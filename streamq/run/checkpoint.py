@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
 from streamq.plan.schema import MICRO_BATCH
-from streamq.policies import show_level
 from streamq.run.control import ControlFolder
 from streamq.run.files import last_number, path_exists, read_line, write_line
 from streamq.runtime.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
@@ -51,16 +50,11 @@ class EarlierRuns:
 def identity_of(program: StagedPlan) -> Identity:
     """Return the identity of compiled queries."""
     options = program.options
-    tracks = program.tracks
     results = [
         ResultState(
             output=result.egress.output,
             ctis=result.egress.ctis,
             operators=program.operators_under(result),
-            track=tracks.numbers[result.number],
-            level=show_level(program.options.level_of(result.number), program.axis),
-            query=tracks.queries[result.number],
-            sink=options.sinks.get(result.number, ""),
         )
         for result in program.results
     ]
@@ -73,8 +67,7 @@ def identity_of(program: StagedPlan) -> Identity:
         buckets=options.buckets,
         late_sink=options.late_output,
         early=options.early,
-        blocks=any(track.level.block != 0 for track in tracks.by_number.values()),
-        origins=tuple(tracks.origins.items()),
+        blocks=options.counted_level.block != 0,
         windows=tuple(one for window in program.windows if (one := window.stored()) is not None),
         clock=bool(program.clock_policies),
     )
@@ -137,11 +130,7 @@ class Checkpoint:
             # a run that was interrupted while it marked the checkpoint has done nothing yet
             return self._claim_new(own)
         is_ending = self.control.has_end(self.spark)
-        is_same = isinstance(stored, Identity) and (stored.mark, stored.folders, stored.sinks) == (
-            own.mark,
-            own.folders,
-            own.sinks,
-        )
+        is_same = isinstance(stored, Identity) and (stored.mark, stored.folders) == (own.mark, own.folders)
         has_begun = (is_same and not is_ending) or self.has_begun()
         if not is_same and not has_begun:
             # an earlier start failed before it read any input, and its query or sink has been changed since

@@ -136,8 +136,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
     if (
         checkpoint is not None
         and isinstance(stored, Identity)
-        # at several levels a result goes on where its folder was
-        and (stored.mark != identity.mark or (program.tracks.are_several and stored.sinks != identity.sinks))
+        and stored.mark != identity.mark
         and checkpoint.has_begun()
     ):
         program, identity = compile_to_fit(plan, options, stored)

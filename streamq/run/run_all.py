@@ -25,21 +25,18 @@ def result(
     sink: SinkArgument = None,
     output: str = "final",
     ctis: bool = False,
-    consistency: str | Consistency | None = None,
 ) -> ResultRequest:
-    """Return a result for :func:`run_all` to write: a query, its sink, the form of its output, and its level of consistency.
+    """Return a result for :func:`run_all` to write: a query, its sink, and the form of its output.
 
-    ``sink``, ``output``, ``ctis`` and ``consistency`` are those of :meth:`Stream.run`, except that "memory", "console" and
-    formats without a path are not allowed as sinks. ``consistency=None`` is the level of the run. Raises PlanError for an object
-    that is not a stream, an illegal sink, an output that the query cannot have, and a level that does not exist; TimeError for
-    a level of another time axis.
+    ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`, except that "memory", "console" and formats without a path
+    are not allowed as sinks. Raises PlanError for an object that is not a stream, an illegal sink, and an output that the query
+    cannot have.
     """
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
     split_sink(sink, "result")
-    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis, consistency=consistency)
+    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
     request.egress("result")
-    request.level("result")
     return request
 
 
@@ -59,13 +56,9 @@ def run_all(
 ) -> Run:
     """Start several queries as one stream, each result with its own output and sink.
 
-    Sources, and all other common parts of the queries, are read, computed and kept once, as ``run.explain()`` shows. Each result
-    is what it would be if only those of its level of consistency ran; ``consistency`` is that of results without one of their
-    own. Results of different levels share the sources; an operator that both need runs, and keeps state, for each level. Final
-    rows depend on a level only if it forgets, so these share operators with another level that does not. A late row is counted,
-    and written into ``late_sink``, once for each level at which it is late: for one level under the name of its source, for
-    others under ``source at level``, as ``trips at weak(10 minutes)``. The other arguments are those of :meth:`Stream.run`; all
-    queries share one checkpoint. A sink that is a folder holds folders ``streamq_batch=N``, each written once; a run that was
+    Sources, and all other common parts of the queries, are read, computed and kept once, as ``run.explain()`` shows. The other
+    arguments are those of :meth:`Stream.run`; all queries share one checkpoint and one level of consistency: another level is
+    another run. A sink that is a folder holds folders ``streamq_batch=N``, each written once; a run that was
     interrupted writes its last micro-batch again. The counts of the run are sums over the results. Raises PlanError for queries
     on different time axes, for two sources with one name and different tables, and where :meth:`Stream.run` does.
 
@@ -77,7 +70,6 @@ def run_all(
             [
                 sq.result(delays, sink="delays"),
                 sq.result(counts, sink="counts", output="changelog"),
-                sq.result(counts, sink="alarms", output="changelog", consistency="strong"),
             ],
             checkpoint="checkpoint",
         )

@@ -8,7 +8,6 @@ from streamq.runtime.consistency import AlignAt
 from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.progress_map import ProgressMap, map_progress
-from streamq.runtime.track import TrackedRelation
 
 HELD = "/held "
 """The text between the name of a kernel and the key of a channel, in the name of a scope that holds rows back."""
@@ -47,14 +46,6 @@ class Channel:
     key: str = ""
     """The channel's name among those of the kernel that reads it, which names the state that holds its rows back."""
 
-    track: int = 0
-    """The number of the reader's track, on whose level of consistency the progress of a source depends."""
-
-    @property
-    def progress(self) -> TrackedRelation:
-        """The key under which a stage has the progress of the relation: of a source, that on the reader's track."""
-        return self.relation, self.track if self.judge is not None else 0
-
 
 @dataclass(frozen=True)
 class HostedKernel:
@@ -80,11 +71,6 @@ class HostedKernel:
 
     bucket_columns: tuple[str, ...] | None = None
     """The columns of its rows whose values choose the bucket, None if no columns do."""
-
-    @property
-    def track(self) -> int:
-        """The number of its track, on which all its channels are."""
-        return self.channels[0].track
 
     @property
     def aligns_behind(self) -> bool:

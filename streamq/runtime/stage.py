@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -32,13 +32,12 @@ from streamq.runtime.progress import (
     RelationClock,
     decode_messages,
     encode_messages,
-    keep_paces,
+    forget_pace,
 )
 from streamq.runtime.progress_map import map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.starts import merge_summaries
-from streamq.runtime.track import TrackedRelation
 from streamq.time import INFINITY
 
 
@@ -64,11 +63,8 @@ class Stage:
     buckets: int
     late_output: bool = False
 
-    levels: Mapping[int, Level] = field(default_factory=lambda: {0: MIDDLE})
-    """The level of consistency of each track of the whole query, in the order of the tracks' numbers."""
-
-    sources_on: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    """The sources whose progress counts on each track, as relations."""
+    level: Level = MIDDLE
+    """The level of consistency as it counts for the whole query."""
 
     follows: Mapping[str, str] = field(default_factory=dict)
     """The leader of each source that has another source's progress, by relation."""
@@ -147,18 +143,17 @@ class Stage:
         reads_sources = not inputs.isdisjoint(self.sources)
         relations = inputs.union(self.sources) if reads_sources else inputs
         state = baskets.values.setdefault(CLOCKS, {})
-        # a track whose results do not read a source now may do so later, at another level
-        for r in self.sources.keys() & state.keys():
-            keep_paces(state[r], [n for n, sources in self.sources_on.items() if reads_sources and r in sources])
+        # a stage that does not read the sources now may do so later, at another level
+        for r in self.sources.keys() & state.keys() if not reads_sources else ():
+            forget_pace(state[r])
         # rows inside a stage stay in their bucket, so the bucket's own CTI is theirs
         inner = {channel.relation for channel in self.inner_channels}
         senders = {r: 1 if r in inner else self.buckets for r in relations}
         clocks = {r: RelationClock(state, r, senders[r], self.sources.get(r)) for r in sorted(relations)}
-        if reads_sources:
-            # a result that begins where the checkpoint stands may be the first of its level
-            begun = {n for n, sources in self.sources_on.items() if all(clocks[r].has_pace(n) for r in sources)}
-            self._pace(clocks, self.sources_on.keys() - begun)
-        before = self._progress(clocks)
+        if reads_sources and not all(clocks[r].has_pace for r in self.sources):
+            # a result that begins where the checkpoint stands may be the first that reads them
+            self._pace(clocks)
+        before = {r: clock.pace for r, clock in clocks.items()}
         totals: dict[str, int] = baskets.values.setdefault(LATE_COUNTS, {})
         run = BucketRun(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
         for message in messages:
@@ -173,26 +168,18 @@ class Stage:
         if reads_sources:
             for r in self.sources:
                 clocks[r].take_promise()
-            self._pace(clocks, self.sources_on)
+            self._pace(clocks)
             for r, other in self.follows.items():
                 # it shares the leader's CTIs, except the CTI that ends the leader
                 clocks[r].reach_at_least(clocks[other].promise)
-        run.now = self._progress(clocks)
+        run.now = {r: clock.pace for r, clock in clocks.items()}
         return run
 
-    def _pace(self, clocks: Mapping[str, RelationClock], tracks: Collection[int]) -> None:
-        """Set the CTI and watermark of the sources as they count on some tracks, at the level of consistency of each."""
-        for track in tracks:
-            own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources_on[track]}
-            for r, pace in progress_at_level(self.levels[track], own_progress, self.follows).items():
-                clocks[r].set_pace(track, pace)
-
-    def _progress(self, clocks: Mapping[str, RelationClock]) -> dict[TrackedRelation, LevelProgress]:
-        """Return the progress of each relation; that of a source as it counts on each track."""
-        progress = {(r, 0): clock.pace_on(0) for r, clock in clocks.items() if r not in self.sources}
-        for track, sources in self.sources_on.items():
-            progress |= {(r, track): clocks[r].pace_on(track) for r in sources if r in clocks}
-        return progress
+    def _pace(self, clocks: Mapping[str, RelationClock]) -> None:
+        """Set the CTI and watermark of the sources as they count at the level of consistency."""
+        own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources}
+        for r, pace in progress_at_level(self.level, own_progress, self.follows).items():
+            clocks[r].set_pace(pace)
 
     # kernels
 
@@ -206,7 +193,7 @@ class Stage:
         run.baskets.work = work
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, run, totals)) is not None]
         notes = [
-            Announcement(channel.judge, *_progress_along(channel, run.before[channel.progress]), endpoints)
+            Announcement(channel.judge, *_progress_along(channel, run.before[channel.relation]), endpoints)
             for channel in hosted.channels
             for endpoints in run.notes.get(channel.number, ())
         ]
@@ -214,7 +201,7 @@ class Stage:
         clock = _clock(hosted, run, tuple(notes))
         output = _advance_state(hosted, run.baskets.scoped(hosted.name), arrivals, clock)
         rows_read = work.rows
-        w = max(map_progress(run.now[ch.progress].w, ch.progress_maps) for ch in hosted.channels)
+        w = max(map_progress(run.now[ch.relation].w, ch.progress_maps) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
             (held_scope,), key = hosted.held_scopes, hosted.channels[0].hashed
             held = hosted.aligns.held_rows(run.baskets.scoped(held_scope), key)
@@ -243,7 +230,7 @@ class Stage:
             if channel.relation != message.relation:
                 continue
             run.clocks[channel.relation].hear(message)
-            run.now[channel.progress] = run.clocks[channel.relation].pace_on(0)
+            run.now[channel.relation] = run.clocks[channel.relation].pace
             if deltas is None:
                 continue
             assert channel.inner is not None
@@ -257,7 +244,7 @@ class Stage:
 
         None if there are none; if all have been dropped, the table is empty. The counts of late rows go into ``totals``.
         """
-        before, now = run.before[channel.progress], run.now[channel.progress]
+        before, now = run.before[channel.relation], run.now[channel.relation]
         table = concat(run.tables[channel.number]) if channel.number in run.tables else None
         judge = channel.judge
         if hosted.aligns is not None and hosted.aligns_before(channel):
@@ -280,7 +267,7 @@ class Stage:
         ``c`` and ``w`` are the CTI and the watermark at that level. If the level does not block, nothing is held back, and what
         an earlier run has held back is returned, too. None, or an empty table, if no event is due.
         """
-        if self.levels[hosted.track].block == 0:
+        if self.level.block == 0:
             # an earlier run, at another level, may have held rows back
             return held.release(table, INFINITY, w) if held else table
         return held.release(table, c, w)
@@ -297,14 +284,12 @@ class Stage:
         columns: dict[str, Reading] = {}
         for source in sorted(self.inputs.intersection(self.sources)) if run.bucket == 0 else ():
             messages = [message for message in run.messages if message.relation == source]
-            # what a source has promised does not depend on the level
-            first = next((source, track) for track, sources in self.sources_on.items() if source in sources)
             columns |= source_columns(
                 source,
                 tallies.setdefault(source, {}),
-                cti=run.now[first].promised,
+                cti=run.now[source].promised,
                 watermark=run.clocks[source].w,
-                has_moved=run.now[first].promised != run.before[first].promised,
+                has_moved=run.now[source].promised != run.before[source].promised,
                 starts=reduce(merge_summaries, (message.starts for message in messages), None),
                 refused=sum(sum(message.invalid.values()) for message in messages),
                 now=wall,
@@ -337,7 +322,7 @@ def _progress_along(channel: Channel, pace: LevelProgress) -> tuple[int, int]:
 def _clock(hosted: HostedKernel, run: BucketRun, notes: tuple[Announcement, ...]) -> Clock:
     """Return a kernel's progress before and after a micro-batch: the least CTI and the greatest watermark of its channels."""
     before, now, clocks = run.before, run.now, run.clocks
-    channels = [(channel.progress, channel.progress_maps) for channel in hosted.channels]
+    channels = [(channel.relation, channel.progress_maps) for channel in hosted.channels]
     by_port_before, by_port = (_by_port(hosted, paces) for paces in (before, now))
     c_before, c = min(by_port_before), min(by_port)
     w_before = max(map_progress(before[r].w, steps) for r, steps in channels)
@@ -358,10 +343,10 @@ def _clock(hosted: HostedKernel, run: BucketRun, notes: tuple[Announcement, ...]
     )
 
 
-def _by_port(hosted: HostedKernel, paces: Mapping[TrackedRelation, LevelProgress]) -> tuple[int, ...]:
+def _by_port(hosted: HostedKernel, paces: Mapping[str, LevelProgress]) -> tuple[int, ...]:
     """Return the least CTI of each port's channels, in the order of the ports."""
     least: dict[int, int] = {}
     for channel in hosted.channels:
-        c = map_progress(paces[channel.progress].c, channel.progress_maps)
+        c = map_progress(paces[channel.relation].c, channel.progress_maps)
         least[channel.port] = min(c, least.get(channel.port, c))
     return tuple(least[port] for port in sorted(least))

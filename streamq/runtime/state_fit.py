@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
@@ -19,9 +18,8 @@ from streamq.runtime.identity import (
     ResultState,
     read_identity,
 )
-from streamq.runtime.progress import CLOCKS, PACE
+from streamq.runtime.progress import CLOCKS
 from streamq.runtime.readings import TALLIES
-from streamq.runtime.track import off_track, on_track
 
 MIGRATE = "sq.migrate(query, checkpoint, to=...) computes its state anew from the sources, up to where this one stands"
 """The way on for a query that does not fit."""
@@ -68,16 +66,8 @@ def check_state(baskets: Baskets, own: Identity) -> None:
 
 
 def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
-    """Drop the state of operators that only one of two queries has, and mark that of kernels that send rows in another form.
-
-    Before, copy the state with which those of new tracks begin.
-    """
+    """Drop the state of operators that only one of two queries has, and mark that of kernels that send rows in another form."""
     before = {operator.name: operator.form for operator in stored.operators}
-    for tracks in _new_tracks(stored, own):
-        for new, old in _copies(stored, own, *tracks).items():
-            _copy_state(baskets, old, new, *tracks)
-            before[new] = before[old]
-        _copy_paces(baskets, *tracks)
     common = before.keys() & own.names
     for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in common]:
         baskets.drop_scope(scope)
@@ -89,44 +79,6 @@ def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
     for scope in baskets.scopes:
         if scope in changed:
             baskets.scopes[scope][FORM_CHANGED] = True
-
-
-def _new_tracks(stored: Identity, own: Identity) -> list[tuple[int, int]]:
-    """Return the tracks that begin here with the state of others, each with that one.
-
-    A track that the state has already goes on from its own: what begins on it later would have the state of another time.
-    """
-    return [(track, origin) for track, origin in own.origins if track not in stored.tracks]
-
-
-def _copies(stored: Identity, own: Identity, track: int, origin: int) -> dict[str, str]:
-    """Return the new operators of a track, each with the one on its ``origin`` with whose state it begins."""
-    names = [
-        one.name for one in own.operators if one.name.endswith(on_track("", track)) and one.name not in stored.names
-    ]
-    copies = {name: on_track(off_track(name, track), origin) for name in names}
-    return {new: old for new, old in copies.items() if old in stored.names}
-
-
-def _all_copies(stored: Identity, own: Identity) -> dict[str, str]:
-    """Return the operators of all tracks that begin with the state of others, each with that one."""
-    return {new: old for tracks in _new_tracks(stored, own) for new, old in _copies(stored, own, *tracks).items()}
-
-
-def _copy_state(baskets: Baskets, old: str, new: str, track: int, origin: int) -> None:
-    """Copy an operator's scopes, with those that hold its rows back, its clock and its tallies to another track."""
-    for scope in [scope for scope in baskets.scopes if scope_owner(scope) == old]:
-        baskets.copy_scope(scope, f"{new}{scope.removeprefix(old)}")
-    for part in (CLOCKS, TALLIES):
-        if old in (of_relations := baskets.values.get(part, {})):
-            of_relations[new] = copy.deepcopy(of_relations[old])
-
-
-def _copy_paces(baskets: Baskets, track: int, origin: int) -> None:
-    """Let the progress of sources on a track begin as it has counted on another one."""
-    for clock in baskets.values.get(CLOCKS, {}).values():
-        if on_track(PACE, origin) in clock:
-            clock[on_track(PACE, track)] = clock[on_track(PACE, origin)]
 
 
 def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
@@ -144,7 +96,7 @@ def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
     ]
     if misfits:
         return Fit(tuple(misfits), f"{MIGRATE}.")
-    return Fit(new_results=_beginning(stored.results, _as_stored(stored, own)))
+    return Fit(new_results=_beginning(stored.results, own.results))
 
 
 def _source_misfits(stored: Identity, own: Identity) -> list[str]:
@@ -180,24 +132,14 @@ def _operator_misfits(stored: Identity, own: Identity) -> list[str]:
     then its new operators would lack the rows so far.
     """
     before = {operator.name: operator for operator in stored.operators}
-    before |= {new: replace(before[old], name=new) for new, old in _all_copies(stored, own).items()}
     gone = [operator for operator in stored.operators if operator.name not in own.names]
     misfits = []
-    if _beginning(_as_stored(stored, own), stored.results):
+    if _beginning(own.results, stored.results):
         misfits += [_missing(o, gone) for o in own.operators if o.name not in before]
     for operator in own.operators:
         if (old := before.get(operator.name)) is not None:
             misfits += _changes(old, operator, stored.blocks or own.blocks)
     return misfits
-
-
-def _as_stored(stored: Identity, own: Identity) -> list[ResultState]:
-    """Return the results of a query, with the names in the checkpoint of operators that begin with the state of others."""
-    names = _all_copies(stored, own)
-    return [
-        replace(result, operators=tuple(sorted(names.get(name, name) for name in result.operators)))
-        for result in own.results
-    ]
 
 
 def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tuple[int, ...]:
