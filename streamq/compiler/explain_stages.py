@@ -12,13 +12,12 @@ from streamq.compiler.explain_html import Section
 from streamq.compiler.measured import Measured
 from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results
+from streamq.compiler.stage_lines import HOLDING
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import counted
 from streamq.operators import Source
 from streamq.plan.expected import Expected
-from streamq.plan.statements import read_statements
 from streamq.policies import Level
-from streamq.runtime.consistency import HeldRows
 from streamq.time import show_duration
 
 STAGES_GUIDE = (
@@ -106,7 +105,7 @@ def _level_lines(options: Options, axis: str) -> Iterator[str]:
     level = options.counted_level
     yield f"consistency: {_level(level, options.only_final, axis)}"
     if level.block != 0:
-        yield from (f"  {line}" for line in read_statements(HeldRows).state.lines())
+        yield from (f"  {line}" for line in HOLDING.state_lines())
 
 
 def _level(level: Level, only_final: bool, axis: str) -> str:

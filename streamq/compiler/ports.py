@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from streamq.compiler.results import Result
 from streamq.compiler.sharing import APART, Sharing, share
-from streamq.compiler.stage_lines import kernel_lines
+from streamq.compiler.stage_lines import ctis_footprint
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, free_name, path_key, state_name
 from streamq.compiler.strategy import JudgePlace
@@ -20,7 +20,6 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
-from streamq.plan.statements import statements_of
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -251,7 +250,7 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
     kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order, bool(opened))
     lines = (
         f"ctis: the result in one bucket, {'in order of time, ' if in_order else ''}with its CTI when it has moved",
-        *kernel_lines(statements_of(kernel), kernel.progress_rule.cti.shown()),
+        *ctis_footprint(in_order=in_order, reads_ends=bool(opened)).lines(kernel.progress_rule.cti.shown()),
     )
     # rows that one level holds back another lets go: the level is no part of the name
     state = state_name(program, [bool(opened)], "ctis", inputs)

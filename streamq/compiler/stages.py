@@ -15,7 +15,7 @@ from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
 from streamq.compiler.results import Result, Results, unsettled_nodes, without_policies
 from streamq.compiler.shared_windows import share_windows
-from streamq.compiler.stage_lines import kernel_lines, window_lines
+from streamq.compiler.stage_lines import SETTLING, window_lines
 from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, state_name
 from streamq.compiler.strategy import JudgePlace
@@ -32,7 +32,6 @@ from streamq.plan.expr import Col
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
-from streamq.plan.statements import read_statements, statements_of
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import EARLY, FINAL, OPEN
@@ -162,13 +161,13 @@ class _Compiler:
         site = kernel_site(node, evaluation, ports[0].paths, self.options)
         kernel = factory.make(evaluation, site)
         final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
-        statements = statements_of(node)
+        footprint = node.footprint
         if factory.also_keeps:
-            statements = statements.keeping(f"{statements.state.keeps}; {factory.also_keeps}")
+            footprint = replace(footprint, keeps=f"{footprint.keeps}; {factory.also_keeps}")
         lines = (
             node.line,
             f"run by: {self.strategy.run_by[node.digest]}",
-            *kernel_lines(statements, kernel.progress_rule.cti.shown(len(node.children)), node.growth),
+            *footprint.lines(kernel.progress_rule.cti.shown(len(node.children))),
         )
         moves = evaluation.moves.over(any(p.moves for p in all_paths))
         retracts = factory.corrects or any(p.retracts for p in all_paths)
@@ -260,7 +259,7 @@ class _Compiler:
         name = ingress_name(source)
         lines = (
             f"ingress of {source.shown_name()}: {ingress.title}",
-            *kernel_lines(statements_of(source), ingress.kernel.progress_rule.cti.shown(), source.growth),
+            *source.footprint.lines(ingress.kernel.progress_rule.cti.shown()),
             *(
                 (f"late rows are judged here: {reason}",)
                 if (reason := self.strategy.judging[source.table].reason)
@@ -342,7 +341,7 @@ class _Compiler:
         kernel, kind = SettleKernel(), name.partition(":")[0]
         lines = (
             "settle: pass on what can no longer change",
-            *kernel_lines(read_statements(SettleKernel), kernel.progress_rule.cti.shown()),
+            *SETTLING.lines(kernel.progress_rule.cti.shown()),
         )
         rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
         state = state_name(self.program, kind, kind, [rows])

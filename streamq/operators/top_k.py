@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
@@ -12,12 +12,13 @@ from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms, shown_costs
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
-from streamq.operators.grid_aggregation import GridAggregation
+from streamq.operators.grid_aggregation import EACH_TIME, GridAggregation
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.member_operator import MemberOperator
+from streamq.operators.member_operator import EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
 from streamq.operators.operator import BatchRun
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Col, Expr
+from streamq.plan.footprint import Footprint
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
@@ -68,19 +69,6 @@ class TopK(MemberOperator):
 
     ``ties``: "keep" all members at the last rank, or "break" ties by the payload's columns in order, ascending, then LE and RE.
     ``row_number``: add each member's place among broken ties as a column. NULL is less than any value, NaN greater.
-
-    CTI: {window}; at point_at_end c
-    Final: {window}
-    State: {window}; condensed: of settled ones that are in the same windows the best, of rows windows also the first; asleep: of
-        a group with many of them the best of those that end about as late as one another, read instead of them until then; best:
-        the best events of each range of windows, all of them where they may be taken back
-    Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and the best
-        of the others; asleep: parts of a group that rows touch or with a window due: new events, those that end soon, and the
-        best of each slot of the timing wheel; asleep: all its events where ends may still move; condensed, asleep: with
-        early=True all its events, of which none are condensed; best: parts, the rows in a window that is due, and those of its
-        group in one that is corrected (all of them in each micro-batch where a value reads an end that may still move)
-    Cost: members, condensed, asleep: a copy of each member in each of its windows that is not final, and a sort of the copies;
-        best: a sort of the events before the shuffle, and of the rows in a window that is reported
     """
 
     input: Node
@@ -95,11 +83,36 @@ class TopK(MemberOperator):
     row_number: bool = field(default=False, metadata=ADDED)
 
     title = "top_k"
-    cases = ("members", "condensed", "asleep", "best")
 
     @property
-    def case(self) -> tuple[str, ...]:
-        return ("best" if self._is_grid else self._form_of_members,)
+    def footprint(self) -> Footprint:
+        windows = self._footprint_of_windows
+        form = "best" if self._is_grid else self._form_of_members
+        kept = {
+            "condensed": "; of settled ones that are in the same windows the best, of rows windows also the first",
+            "asleep": "; of a group with many of them the best of those that end about as late as one another, read "
+            "instead of them "
+            "until then",
+            "best": "; the best events of each range of windows, all of them where they may be taken back",
+        }
+        opened = {
+            "condensed": f"{TOUCHED}: events not settled, and the best of the others{EARLY_EVENTS}",
+            "asleep": f"{TOUCHED}: new events, those that end soon, and the best of each slot of the timing "
+            f"wheel{MOVING_EVENTS}"
+            f"{EARLY_EVENTS}",
+            "best": "parts, the rows in a window that is due, and those of its group in one that is "
+            f"corrected{EACH_TIME}",
+        }
+        members = "a copy of each member in each of its windows that is not final, and a sort of the copies"
+        best = "a sort of the events before the shuffle, and of the rows in a window that is reported"
+        return replace(
+            windows,
+            cti=f"{windows.cti}; at point_at_end c",
+            keeps=f"{windows.keeps}{kept.get(form, '')}",
+            opens=opened.get(form, windows.opens),
+            cost=best if form == "best" else members,
+            but_for="ties" if self.ties == "keep" else "",
+        )
 
     @property
     def _is_grid(self) -> bool:
@@ -197,10 +210,6 @@ class TopK(MemberOperator):
             return None
         most = self.k * groups / grid.hop
         return most if rows is None or self.input.schema.shape != POINT else min(rows * grid.n, most)
-
-    @property
-    def not_expected(self) -> str:
-        return "ties" if self.ties == "keep" else ""
 
     def batch_forms(self, rates: ExpectedRates) -> BatchForms:
         """Return the forms: over windows on a grid the best of each range of windows may be taken before they are copied."""

@@ -11,10 +11,10 @@ from pyspark.sql import types as t
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.evaluation import Columns, Evaluation, PortColumns
-from streamq.operators.grid_aggregation import GridAggregation
+from streamq.operators.grid_aggregation import EACH_TIME, GridAggregation
 from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.member_operator import MemberOperator
+from streamq.operators.member_operator import EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
 from streamq.operators.operator import BatchRun, QuarantineEvents
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.row_key import RowKey
@@ -25,6 +25,7 @@ from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
 from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
+from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_keys, shown_name
@@ -49,31 +50,7 @@ if TYPE_CHECKING:
 
 @node
 class WindowAggregate(MemberOperator):
-    """Reduces the members of each window, per group of ``keys``, to one row of ``aggregates``; empty windows have no row.
-
-
-    CTI: {window}; at point_at_end c; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, at most
-        the start (at point_at_end the end) of the earliest window not final
-    Final: {window}; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are
-        settled
-    State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results; at once: new
-        ones, too, as they are never taken back; asleep: of a
-        group with many of them a row for those that end about as late as one another, read instead of them until then;
-        by value: one such row for each of their values, where a median, percentile or distinct count reads these;
-        mergeable: as partial results, of many points in windows of 16 hops or more also those of blocks of hops; counted: values
-        by range of windows, with their numbers and partial results, of collect and time_weighted_avg also lifetimes
-    Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and a row for
-        the others in the same windows; asleep: parts of a group that rows touch or with a window due: new events, those that
-        end soon, and a row for each slot of the timing wheel; asleep: all its events where ends may still move; condensed,
-        asleep: with early=True all its events, of which none are condensed; mergeable, counted: parts, the rows in a window that
-        is due, and those of its group in one that is corrected (all of them in each micro-batch where a value reads an end that
-        may still move)
-    Cost: members, condensed, asleep: O(n log n) in the events read and their windows not final; by value: and in the events
-        that these rows stand for, of which no more is read; members: collect and
-        time_weighted_avg have a copy of each member in each of its windows; mergeable: a merge of the partial results in a window
-        that is reported, of many points in many hops of O(log n) blocks; counted: a merge of them, and a sort of the
-        values in it, of which collect and time_weighted_avg have a copy in each window
-    """
+    """Reduces the members of each window, per group of ``keys``, to one row of ``aggregates``; empty windows have no row."""
 
     input: Node
     keys: tuple[str, ...]
@@ -82,25 +59,75 @@ class WindowAggregate(MemberOperator):
     clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
 
-    cases = ("time-sensitive", "mergeable", "counted", "members", "condensed", "at once", "asleep", "by value")
+    @property
+    def footprint(self) -> Footprint:
+        """On a grid all aggregates merge, or some are computed from counted values; else results are computed from the members.
+
+        Settled members are condensed, or sleep, if they may; by value if not all aggregates merge.
+        """
+        windows = self._footprint_of_windows
+        form = ("mergeable" if self.merges else "counted") if self.is_grid else self._form_of_members
+        # a lifetime cut at the window's end does not depend on the end of the member
+        reads_ends = self.is_time_sensitive and not self.clip.cuts_ends
+        moving = "; where a time-sensitive aggregate reads ends that are not clipped, "
+        kept = {
+            "condensed": "; settled ones that are in the same windows as one row, with their partial results"
+            + "; new ones, too, as they are never taken back" * (form == "condensed" and self._is_condensed_at_once),
+            "asleep": "; of a group with many of them a row for those that end about as late as one another, read "
+            "instead of them "
+            "until then",
+            "mergeable": "; as partial results, of many points in windows of 16 hops or more also those of blocks "
+            "of hops",
+            "counted": "; values by range of windows, with their numbers and partial results, of collect and "
+            "time_weighted_avg also "
+            "lifetimes",
+        }
+        opened = {
+            "condensed": f"{TOUCHED}: events not settled, and a row for the others in the same windows{EARLY_EVENTS}",
+            "asleep": f"{TOUCHED}: new events, those that end soon, and a row for each slot of the timing "
+            f"wheel{MOVING_EVENTS}"
+            f"{EARLY_EVENTS}",
+        }
+        on_grid = f"parts, the rows in a window that is due, and those of its group in one that is corrected{EACH_TIME}"
+        return replace(
+            windows,
+            cti=f"{windows.cti}; at point_at_end c"
+            + f"{moving}at most the start (at point_at_end the end) of the earliest window not final" * reads_ends,
+            final=f"{windows.final}{f'{moving}once their members are settled' * reads_ends}",
+            keeps=f"{windows.keeps}{kept.get(form, '')}"
+            + "; one such row for each of their values, where a median, percentile or distinct count reads these"
+            * self.keeps_values,
+            opens=on_grid if self.is_grid else opened.get(form, windows.opens),
+            cost=self._cost(form, is_by_value=self.keeps_values),
+            for_good=self._kept_for_good,
+        )
 
     @property
-    def case(self) -> tuple[str, ...]:
-        """The cases that hold.
+    def keeps_values(self) -> bool:
+        """True if settled members in the same windows are a row for each of their values, as not all aggregates merge."""
+        return not self.is_grid and not self.merges and self._form_of_members in ("condensed", "asleep")
 
-        On a grid all aggregates merge, or some are computed from counted values; else results are computed from the members,
-        whose settled ones are condensed, or sleep, if they may; by value if not all aggregates merge. One of the aggregates may
-        read ends that the window does not cut.
-        """
-        # a lifetime cut at the window's end does not depend on the end of the member
-        sensitive = self.is_time_sensitive and not self.clip.cuts_ends
-        if self.is_grid:
-            form = "mergeable" if self.merges else "counted"
-        else:
-            form = self._form_of_members
-        by_value = form in ("condensed", "asleep") and not self.merges
-        at_once = form == "condensed" and self._is_condensed_at_once
-        return (*["time-sensitive"] * sensitive, form, *["at once"] * at_once, *["by value"] * by_value)
+    @property
+    def _kept_for_good(self) -> str:
+        """The rows that stay for good, in words; of windows that never stop growing, those that settled members become."""
+        is_since_landmark = self.window.windows_of_a_point == INFINITY
+        if not is_since_landmark or not self.evaluation.factory.condenses:
+            return self._footprint_of_windows.for_good
+        told_apart = " and ".join(["group"] * bool(self.keys) + ["value"] * (not self.merges))
+        return f"a row for each {told_apart}" if told_apart else ""
+
+    def _cost(self, form: str, *, is_by_value: bool) -> str:
+        """Return the cost of a micro-batch in a form of its state, in words."""
+        if form == "mergeable":
+            blocks = "of many points in many hops of O(log n) blocks"
+            return f"a merge of the partial results in a window that is reported, {blocks}"
+        if form == "counted":
+            copies = "of which collect and time_weighted_avg have a copy in each window"
+            return f"a merge of them, and a sort of the values in it, {copies}"
+        cost = "O(n log n) in the events read and their windows not final"
+        cost += "; and in the events that these rows stand for, of which no more is read" * is_by_value
+        copies = "; collect and time_weighted_avg have a copy of each member in each of its windows"
+        return cost + copies * (form == "members")
 
     @property
     def _is_condensed_at_once(self) -> bool:
@@ -192,14 +219,6 @@ class WindowAggregate(MemberOperator):
         shares_starts = self.window.equal_starts(self.stamp)
         wrong = f"{self.title} windows may share a start" if shares_starts else ""
         return RowKey(self.keys, wrong, lists=lists)
-
-    @property
-    def growth(self) -> str:
-        is_since_landmark = self.window.windows_of_a_point == INFINITY
-        if not is_since_landmark or not self.evaluation.factory.condenses:
-            return super().growth
-        told_apart = " and ".join(["group"] * bool(self.keys) + ["value"] * (not self.merges))
-        return f"a row for each {told_apart}" if told_apart else ""
 
     @property
     def event_windows(self) -> Window | None:

@@ -13,6 +13,7 @@ from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_KIND,
     AS_START,
+    GENERATED,
     Ingress,
     Source,
     axis_of,
@@ -23,6 +24,7 @@ from streamq.operators.source_items import ItemColumn, ItemRule, RowRefusal, Tic
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
+from streamq.plan.footprint import Footprint
 from streamq.plan.inference import types
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import orderable
@@ -47,13 +49,6 @@ class Edges(Source):
     """Reads the edges in ``table``: column ``edge`` holds ``open`` or ``close``; rows with equal ``key`` columns form a chain.
 
     ``payload_from`` is "start" or "end": the row whose other columns a closed event carries.
-
-    CTI: c, generated from the data (greatest start seen - delay) or set from outside; where the payload comes with the end, the
-        least open start, at most c
-    Final: closed events that are settled
-    State: a key's open start, or its last edge if late ones may be adjusted, and edges at or after c
-    Opens: parts, the keys that new edges have, and those with an edge that is due
-    Cost: a sort of the keys that a micro-batch touches
     """
 
     table: str
@@ -69,8 +64,15 @@ class Edges(Source):
     title = "edges"
 
     @property
-    def growth(self) -> str:
-        return "the last edge of each key, as a late one may be adjusted" if self.policy.late.adjusts else ""
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti=f"{GENERATED}; where the payload comes with the end, the least open start, at most c",
+            final="closed events that are settled",
+            keeps="a key's open start, or its last edge if late ones may be adjusted, and edges at or after c",
+            opens="parts, the keys that new edges have, and those with an edge that is due",
+            cost="a sort of the keys that a micro-batch touches",
+            for_good="the last edge of each key, as a late one may be adjusted" if self.policy.late.adjusts else "",
+        )
 
     @property
     def consumed(self) -> dict[str, str]:

@@ -52,11 +52,6 @@ class Calendar(Window):
     A window begins at midnight of its first day by those clocks: where they skip midnight, when it would have been; where they
     show it twice, at the first. A day has 23 or 25 hours where clocks change; days that a zone skipped are none. Weeks begin on
     Mondays. Windows are counted from 1970-01-01 (weeks: from the week of that day): three months are the quarters of a year.
-
-    CTI: start of the earliest window not final
-    Final: windows that end at or before c
-    State: members of windows not final
-    Opens: whole groups that rows touch or with a window due
     """
 
     n: int

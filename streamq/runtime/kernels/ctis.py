@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -36,23 +36,11 @@ class CtisKernel(UncombinedKernel):
 
     payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches; reads_ends: expressions read
     ends that may still move, so the port OPEN receives the lifetimes behind them.
-
-    CTI: c; reads ends: at most the least start of a row whose end is read and may still move
-    Final: as of the result
-    State: at once: none; in order: rows that the CTI has not passed; reads ends: rows whose open ends are read
-    Opens: at once: nothing; in order: parts, the rows that are due; reads ends: parts, the rows that settle
-    Cost: a pass over what is new and what is read
     """
 
     payload: pa.Schema
     in_order: bool = False
     reads_ends: bool = False
-
-    cases: ClassVar[tuple[str, ...]] = ("at once", "in order", "reads ends")
-
-    @property
-    def case(self) -> tuple[str, ...]:
-        return (("in order",) if self.in_order else ()) + (("reads ends",) if self.reads_ends else ()) or ("at once",)
 
     @property
     def progress_rule(self) -> ProgressRule:

@@ -22,14 +22,7 @@ ROWS = "rows"
 
 @dataclass(frozen=True)
 class SettleKernel(UncombinedKernel):
-    """A kernel without parameters: a row is its lifetime and payload.
-
-    CTI: the least start of a row not settled, at most c
-    Final: every row passed on
-    State: rows not settled
-    Opens: parts, the rows that settle
-    Cost: a group by of the rows that settle
-    """
+    """A kernel without parameters: a row is its lifetime and payload."""
 
     @property
     def progress_rule(self) -> ProgressRule:
