@@ -30,7 +30,7 @@ from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.plan.node import Node
-from streamq.plan.statements import Opened, read_statements, statements_in_case
+from streamq.plan.statements import OpenedPart, read_statements, statements_in_case
 from streamq.run import migrate, run_all
 from streamq.run.run_verbs import RunVerbs
 from streamq.run.running import Run
@@ -252,9 +252,9 @@ FACTS = "Progress, finality, state, cost"
 FACTS_HEAD = f"""## {FACTS}
 
 What a streaming query says when, and what it keeps. c is the CTI of an operator's inputs, the least of them; an event or a row is
-*settled* when its end lies before c. Of the state that stays a micro-batch reads *{Opened.PARTS}*, whose size does not grow with
-the events that are open in a group, *{Opened.WHOLE_GROUPS}*, all events that are still needed of each group that a new row
-touches. `explain()` shows the same for each operator of a query.
+*settled* when its end lies before c. Of the state that stays a micro-batch reads *{OpenedPart.PARTS}*, whose size does not grow
+with the events that are open in a group, *{OpenedPart.WHOLE_GROUPS}*, all events that are still needed of each group that a new
+row touches. `explain()` shows the same for each operator of a query.
 
 | operator | CTI out | a row is final | state that stays | read by a micro-batch | cost of a micro-batch |
 | --- | --- | --- | --- | --- | --- |"""
@@ -296,7 +296,7 @@ def alternatives(kind: type[Node]) -> list[Alternative]:
         return [(name, (name,), {}) for name in kind.cases] or [("", (), {})]
     names = [name for name in kind.cases if name not in ("members", "time-sensitive", "by value")]
     forms = [(name, (name, "by value") if name in ("condensed", "asleep") else (name,), {}) for name in names]
-    parted = [window for window in KINDS if read_statements(window).state.opened is Opened.PARTS]
+    parted = [window for window in KINDS if read_statements(window).state.opened is OpenedPart.PARTS]
     windows = parted if kind is TopK else KINDS
     return [*((window.name, ("time-sensitive", "members"), {"window": window}) for window in windows), *forms]
 

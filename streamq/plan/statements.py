@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 
-class Stated(Protocol):
+class StatementOwner(Protocol):
     """A node, or a kernel without one, whose docstring has statements; ``case``: the members of ``cases`` that hold for it."""
 
     cases: ClassVar[tuple[str, ...]]
@@ -21,7 +21,7 @@ class Stated(Protocol):
     def case(self) -> tuple[str, ...]: ...
 
 
-class Opened(StrEnum):
+class OpenedPart(StrEnum):
     """The parts of an operator's state that a micro-batch evaluates, in the words with which the statement ``Opens`` begins."""
 
     NOTHING = "nothing"
@@ -45,16 +45,16 @@ class StateCost:
     cost: str
 
     @property
-    def opened(self) -> Opened:
+    def opened(self) -> OpenedPart:
         """The part that a micro-batch opens; raises ValueError if the statement does not begin with one."""
-        opened = next((part for part in Opened if self.opens.startswith(part)), None)
+        opened = next((part for part in OpenedPart if self.opens.startswith(part)), None)
         if opened is None:
-            raise ValueError(f"Opens: begins with none of {', '.join(Opened)}: {self.opens!r}")
+            raise ValueError(f"Opens: begins with none of {', '.join(OpenedPart)}: {self.opens!r}")
         return opened
 
     def lines(self) -> tuple[str, ...]:
         """Return explain's lines, without one on the part that is read if that is nothing."""
-        reads = () if self.opened is Opened.NOTHING else (f"reads: {self.opens}",)
+        reads = () if self.opened is OpenedPart.NOTHING else (f"reads: {self.opens}",)
         return f"{KEEPS}{NOTHING_KEPT if self.keeps == 'none' else self.keeps}", *reads, f"cost: {self.cost}"
 
 
@@ -131,19 +131,19 @@ def statements_in_case(kind: type[Any], case: tuple[str, ...], parts: Mapping[st
     return Statements.from_texts({label: in_case(label, text) for label, text in _read_texts(kind).items()})
 
 
-def statements_of(stated: Stated) -> Statements:
+def statements_of(owner: StatementOwner) -> Statements:
     """Return the statements that hold for a node or kernel, a dataclass."""
-    parts = {name: type(part) for name, part in vars(stated).items()}
-    return statements_in_case(type(stated), stated.case, parts)
+    parts = {name: type(part) for name, part in vars(owner).items()}
+    return statements_in_case(type(owner), owner.case, parts)
 
 
 __all__ = [
     "KEEPS",
     "LABELS",
     "NOTHING_KEPT",
-    "Opened",
+    "OpenedPart",
     "StateCost",
-    "Stated",
+    "StatementOwner",
     "Statements",
     "read_statements",
     "statements_in_case",

@@ -19,7 +19,7 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.kernel_factory import KernelSite
 from streamq.plan.node import NODES, Node, nodes
 from streamq.plan.schema import Schema
-from streamq.plan.statements import LABELS, Opened, StateCost, Statements, read_statements, statements_of
+from streamq.plan.statements import LABELS, OpenedPart, StateCost, Statements, read_statements, statements_of
 from streamq.runtime.consistency import HeldRows
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.settle import SettleKernel
@@ -121,7 +121,7 @@ def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> No
 def test_what_keeps_state_says_what_opens_it(plan: Node) -> None:
     state = statements_of(plan).state
     assert state.keeps.split(";")[0] and state.cost
-    assert state.opened is not Opened.NOTHING
+    assert state.opened is not OpenedPart.NOTHING
 
 
 def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None:
@@ -135,10 +135,10 @@ def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None
     ]
     opened = [statements_of(stated).state for stated in (*(s.plan for s in sources), *kernels)]
     opened += [read_statements(kind).state for kind in (SettleKernel, HeldRows, MergePartials, Attempt)]
-    assert {state.opened for state in opened} == {Opened.PARTS}
+    assert {state.opened for state in opened} == {OpenedPart.PARTS}
     assert all(state.keeps and state.cost for state in opened)
     without = [sq.points(times, "t").plan, CtisKernel(pa.schema([]))]
-    assert {statements_of(stated).state.opened for stated in without} == {Opened.NOTHING}
+    assert {statements_of(stated).state.opened for stated in without} == {OpenedPart.NOTHING}
 
 
 def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
@@ -165,7 +165,7 @@ def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
     assert read_statements(Told) == Statements("c", "", state)
     state = StateCost("one line, and another; only of b", "parts, and some", "much")
     assert statements_of(object.__new__(Told)) == Statements("c", "", state)
-    assert state.opened is Opened.PARTS
+    assert state.opened is OpenedPart.PARTS
     assert state.lines() == ("keeps: one line, and another; only of b", "reads: parts, and some", "cost: much")
     with pytest.raises(ValueError, match="Opens: begins with none of nothing, parts, whole groups: 'a bit'"):
         _ = StateCost("much", "a bit", "").opened
@@ -189,7 +189,7 @@ def test_a_window_states_what_holds_of_its_kind() -> None:
         for query in (w.select(n=sq.count()), w.top_k(1, by="v")):
             statements = statements_of(query.plan)
             assert all(statements.texts), statements
-            assert statements.state.opened is not Opened.NOTHING
+            assert statements.state.opened is not OpenedPart.NOTHING
             assert not any(f"{name}: " in text for text in statements.texts for name in [k.name for k in KINDS])
     clipped, unclipped = s.snapshot_window(), s.snapshot_window(clip_input="none")
     assert "members are settled" in statements_of(unclipped.select(v=time_weighted_avg("v")).plan).final
