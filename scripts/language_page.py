@@ -27,7 +27,7 @@ from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
-from streamq.plan.footprint import Footprint, Opened
+from streamq.plan.footprint import Footprint, OpenedPart
 from streamq.plan.node import nodes, number_sources
 from streamq.run import migrate, run_all
 from streamq.run.run_verbs import RunVerbs
@@ -247,8 +247,8 @@ FACTS = "Progress, finality, state, cost"
 FACTS_HEAD = f"""## {FACTS}
 
 What a streaming query says when, and what it keeps. c is the CTI of an operator's inputs, the least of them; an event or a row is
-*settled* when its end lies before c. Of the state that stays a micro-batch reads *{Opened.PARTS}*, whose size does not grow with
-the events that are open in a group, *{Opened.WHOLE_GROUPS}*, all events that are still needed of each group that a new row
+*settled* when its end lies before c. Of the state that stays a micro-batch reads *{OpenedPart.PARTS}*, whose size does not grow with
+the events that are open in a group, *{OpenedPart.WHOLE_GROUPS}*, all events that are still needed of each group that a new row
 touches. `explain()` shows the same for each operator of a query.
 
 | operator | CTI out | a row is final | state that stays | read by a micro-batch | cost of a micro-batch |

@@ -55,7 +55,7 @@ class Consumer:
         """The ends of the windows whose members the events are; None if they go by events, and if a step before moves starts."""
         before = self.steps if self._spans is None else self.steps[: self._spans]
         window = self.window if self._spans is None else self.steps[self._spans].event_windows
-        return None if window is None or any(step.moves_start for step in before) else window.ends
+        return None if window is None or any(step.moves_start for step in before) else window.fixed_ends
 
     @property
     def _spans(self) -> int | None:

@@ -80,6 +80,9 @@ class AliasVerbs(Verbs):
     def alias(self, name: str) -> Contributor:
         """Return the stream as a part of a pattern; conditions and columns call its events by ``name``.
 
+        Several parts of one stream are one event type, so an event that one of them consumes is gone for the others, too.
+        ``name`` is not empty, and no other part of the pattern has it; else PlanError is raised.
+
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1})]), sq.events([(4, 5, {"v": 2})])
         >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).select("x_v", "y_v").show()

@@ -196,12 +196,12 @@ class PartScan:
         columns |= {name: Col(name) for m in self.matches for name in event_columns(m)}
         stream = events._derive(Select(scan, tuple(columns.items())))
         if self.scan.counts_others and self.grouped:
-            alone = [self._uncrowded(number, whole, columns) for number in range(len(self.parts))]
+            alone = [self._keyless_events(number, whole, columns) for number in range(len(self.parts))]
             stream = stream.union(*alone)
         return replace(matches, stream=stream)
 
-    def _uncrowded(self, number: int, events: Stream, columns: Iterable[str]) -> Stream:
-        """Return the events of part ``number`` without a key, which no other event is counted with."""
+    def _keyless_events(self, number: int, events: Stream, columns: Iterable[str]) -> Stream:
+        """Return the events of part ``number`` whose key is NULL; each is a match by itself."""
         source, one = next((i, one) for i, one in enumerate(self.inputs) if number in one.columns)
         conditions = [Col(SOURCE) == Lit(source), reduce(or_, (Col(key_column(k)).is_null() for k in self.grouped))]
         conditions += [Col(one.fits[number])] if number in one.fits else []

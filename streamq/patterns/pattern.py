@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from streamq.patterns.operators.unless_before import UnlessBeforeVerbs
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import render
-from streamq.patterns.pattern_tree import parts_of, variables_below
+from streamq.patterns.pattern_tree import parts_of, variables_below, with_types
 from streamq.patterns.picture import picture_section
 from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import (
@@ -62,6 +63,19 @@ class PatternProgram:
             raise PlanError(sentence("pattern", refusal.wrong, refusal.observed, refusal.hint)) from None
         return cls(program, types, functions)
 
+    def with_a_type_per_stream(self) -> PatternProgram:
+        """Return the same with one event type for each stream, which has the first of the names that the stream has.
+
+        Raises Refusal for an event type without a stream.
+        """
+        first: dict[Node, str] = {}
+        names = {name: first.setdefault(self.types[name].plan, name) for name in self.names}
+        types = {name: self.types[name] for name in first.values()}
+        if len(types) == len(names):
+            return replace(self, types=types)
+        definitions = (replace(d, pattern=with_types(d.pattern, names)) for d in self.program.definitions)
+        return replace(self, program=Program(tuple(definitions)), types=types)
+
     @property
     def last(self) -> Definition:
         """The definition whose matches are the result."""
@@ -89,8 +103,8 @@ class PatternProgram:
 
     def plan(self) -> Detect:
         """Return the plan of its matches, after warnings; raise Refusal at the place of an error."""
-        names = self.names
-        inputs = tuple(self.types[name].plan for name in names)
+        names = tuple(self.types)
+        inputs = tuple(stream.plan for stream in self.types.values())
         primitive = {name for name, plan in zip(names, inputs, strict=True) if not isinstance(plan, Detect)}
         for advice in advise(self.program, primitive):
             warn(f"cedr: {advice}")
@@ -117,12 +131,13 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
     def __init__(self, written: PatternProgram, text: SourceText | None = None):
         """Take the contents, and the ``text`` that they come from, if any, at whose places errors are shown.
 
-        Raises CedrError or PlanError for an event type without a stream; other errors come with the plan.
+        Event types of one stream, which is one plan, become one type. Raises CedrError or PlanError for an event type without a
+        stream; other errors come with the plan.
         """
-        self.written, self._source = written, text
+        self._source = text
         with self._refusing():
-            used = [written.types[name] for name in written.names]
-        self.tables = tables_behind(used, "pattern")
+            self.written = written.with_a_type_per_stream()
+        self.tables = tables_behind(list(self.written.types.values()), "pattern")
 
     @cached_property
     def plan(self) -> Node:  # type: ignore[override]  # nobody sets the plan of a stream
@@ -272,17 +287,20 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
 def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Pattern:
     """Return the pattern of a tree, with the event types and the conditions of its parts.
 
-    Raises PlanError if two parts have event types of one name, even of the same stream.
+    Raises PlanError if a name stands for two parts, or in two parts for event types of different streams.
     """
+    for name, times in Counter(variables_below(Part(tree))).items():
+        if times > 1:
+            hint = "Give each part a name of its own: stream.alias('x')."
+            raise PlanError(sentence("pattern", f"{name!r} stands for two parts", "", hint))
     types: dict[str, Any] = {}
     where: tuple[Condition, ...] = ()
     functions: tuple[Function, ...] = ()
     for part in contributors:
         for name, stream in part.types.items():
-            if name in types:
-                hint = "Give each part a name of its own: stream.alias('x')."
-                raise PlanError(sentence("pattern", f"{name!r} stands for two parts", "", hint))
-            types[name] = stream
+            if types.setdefault(name, stream).plan != stream.plan:
+                hint = "Give each of them a name of its own: stream.alias('x')."
+                raise PlanError(sentence("pattern", f"{name!r} stands for two streams", "", hint))
         where, functions = where + part.where, functions + part.functions
     program = Program((Definition("Pattern", Part(tree), where),))
     return Pattern(PatternProgram.checked(program, types, functions))

@@ -7,10 +7,10 @@ parser, the writer and all walks treat every kind in the same way.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns.syntax import NOWHERE, Definition, Part, Place, Scope, SyntaxNode
@@ -114,6 +114,17 @@ class PatternTree(SyntaxNode, ABC):
             elif argument.form == ArgumentKind.PARTS:
                 yield from getattr(self, argument.field)
 
+    def with_children(self, change: Callable[[Part], Part]) -> Self:
+        """Return the same operator over the parts that ``change`` returns for its own."""
+        parts: dict[str, Any] = {}
+        for argument in self.signature:
+            value = getattr(self, argument.field)
+            if argument.form == ArgumentKind.PART:
+                parts[argument.field] = change(value)
+            elif argument.form == ArgumentKind.PARTS:
+                parts[argument.field] = tuple(map(change, value))
+        return replace(self, **parts)
+
     def consuming(self) -> Self:
         """Return the same operator whose single positive parts consume; parts of a list of parts stay as they are."""
         single = [a.field for a in self.signature if a.form == ArgumentKind.PART and not a.is_negated]
@@ -200,6 +211,17 @@ def variables_below(whole: Part) -> list[str]:
     return [name for name, _, _ in leaves(whole)]
 
 
+def with_types(whole: Part, names: Mapping[str, str]) -> Part:
+    """Return a part in which types have other names; an event without a variable is then a variable of its type's old name."""
+    pattern = whole.pattern
+    if not isinstance(pattern, Type):
+        return replace(whole, pattern=pattern.with_children(lambda part: with_types(part, names)))
+    name = names.get(pattern.name, pattern.name)
+    if name == pattern.name:
+        return whole
+    return replace(whole, pattern=replace(pattern, name=name), variable=whole.variable or pattern.name)
+
+
 def negated_below(whole: Part) -> frozenset[str]:
     """Return the names of the events below a part that are negated."""
     negatives = (other for part in parts_of(whole) for other in part.pattern.negatives)
@@ -264,4 +286,5 @@ __all__ = [
     "parts_of",
     "repeated_below",
     "variables_below",
+    "with_types",
 ]

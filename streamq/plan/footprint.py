@@ -8,7 +8,7 @@ from enum import StrEnum
 from streamq.plan.expected import Retention
 
 
-class Opened(StrEnum):
+class OpenedPart(StrEnum):
     """The parts of an operator's state that a micro-batch evaluates, in the words with which ``Footprint.opens`` begins."""
 
     NOTHING = "nothing"
@@ -28,7 +28,7 @@ class Footprint:
     """The footprint of an operator, or of a part of one; c is the CTI of its inputs, the least of them.
 
     ``cti``: the promise on its result. ``final``: the rows that no longer change. ``keeps``: the events or results that it keeps,
-    "none" if none. ``opens``: the part of them that a micro-batch reads; it begins with a part of :class:`Opened`. ``cost``: that
+    "none" if none. ``opens``: the part of them that a micro-batch reads; it begins with a part of :class:`OpenedPart`. ``cost``: that
     of a micro-batch. ``for_good``: the rows that stay, more with each group or event, with the cure if there is one; "" if all go
     as time goes on, of lifetimes that end. ``bounds``: by input, the bound on what is kept of it if its rows are never taken
     back; an input without one may be kept as long as it lives. ``but_for``: the rows that estimates do not count.
@@ -37,7 +37,7 @@ class Footprint:
     cti: str = "c"
     final: str = "rows of final events"
     keeps: str = "none"
-    opens: str = Opened.NOTHING
+    opens: str = OpenedPart.NOTHING
     cost: str
     for_good: str = ""
     bounds: tuple[Retention | None, ...] = ()
@@ -45,13 +45,13 @@ class Footprint:
 
     def __post_init__(self) -> None:
         """Raise ValueError if ``opens`` does not begin with a part."""
-        if not any(self.opens.startswith(part) for part in Opened):
-            raise ValueError(f"opens begins with none of {', '.join(Opened)}: {self.opens!r}")
+        if not any(self.opens.startswith(part) for part in OpenedPart):
+            raise ValueError(f"opens begins with none of {', '.join(OpenedPart)}: {self.opens!r}")
 
     @property
-    def opened(self) -> Opened:
+    def opened(self) -> OpenedPart:
         """The part of the state that a micro-batch reads."""
-        return next(part for part in Opened if self.opens.startswith(part))
+        return next(part for part in OpenedPart if self.opens.startswith(part))
 
     def bound(self, port: int) -> Retention | None:
         """Return the bound on what is kept of an input; None if there is none."""
@@ -64,7 +64,7 @@ class Footprint:
 
     def state_lines(self) -> tuple[str, ...]:
         """Return explain's lines on the state, without one on the part that is read if that is nothing."""
-        reads = () if self.opened is Opened.NOTHING else (f"reads: {self.opens}",)
+        reads = () if self.opened is OpenedPart.NOTHING else (f"reads: {self.opens}",)
         return f"{KEEPS}{NOTHING_KEPT if self.keeps == 'none' else self.keeps}", *reads, f"cost: {self.cost}"
 
 
@@ -73,4 +73,4 @@ def live(longest: int | None, least: int = 0) -> Retention | None:
     return None if longest is None else Retention(max(least, longest))
 
 
-__all__ = ["KEEPS", "NOTHING_KEPT", "Footprint", "Opened", "live"]
+__all__ = ["KEEPS", "NOTHING_KEPT", "Footprint", "OpenedPart", "live"]

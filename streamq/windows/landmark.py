@@ -96,7 +96,7 @@ class Landmark(Window):
         return Grid(self.hop, self.hop, self.start) if is_even else None
 
     @property
-    def ends(self) -> LandmarkEnds:
+    def fixed_ends(self) -> LandmarkEnds:
         return LandmarkEnds(self.hop, self.start, self.period)
 
     def equal_starts(self, stamp: Stamp) -> bool:

@@ -108,8 +108,8 @@ class Window(ABC):
         return self.grid
 
     @property
-    def ends(self) -> WindowEnds | None:
-        """The ends of the windows, if these lie where they lie, to which a CTI is rounded down; None if it is not."""
+    def fixed_ends(self) -> WindowEnds | None:
+        """The fixed window ends to which a CTI is rounded down; None if the ends depend on events, or the CTI is not rounded."""
         return self.grid
 
     def basic_grid(self) -> Grid:

@@ -20,7 +20,7 @@ from streamq.operators.join import Join
 from streamq.operators.kernel_factory import KernelSite
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
-from streamq.plan.footprint import Footprint, Opened
+from streamq.plan.footprint import Footprint, OpenedPart
 from streamq.plan.node import Node, nodes
 from streamq.sources.edges import Edges
 from streamq.testing.operators.scan import RESETTING_SUM
@@ -111,7 +111,7 @@ def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> No
 def test_what_keeps_state_says_what_opens_it(plan: Node) -> None:
     assert isinstance(plan, EvaluatedOperator)
     assert plan.footprint.keeps.split(";")[0] and plan.footprint.cost
-    assert plan.footprint.opened is not Opened.NOTHING
+    assert plan.footprint.opened is not OpenedPart.NOTHING
 
 
 def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None:
@@ -123,10 +123,10 @@ def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None
     kept = [cast(Source, s.plan).footprint for s in sources]
     kept += [ctis_footprint(in_order=in_order, reads_ends=not in_order) for in_order in (True, False)]
     kept += [SETTLING, HOLDING]
-    assert {one.opened for one in kept} == {Opened.PARTS}
+    assert {one.opened for one in kept} == {OpenedPart.PARTS}
     assert all(one.keeps and one.cost for one in kept)
     without = [cast(Source, sq.points(times, "t").plan).footprint, ctis_footprint(in_order=False, reads_ends=False)]
-    assert {one.opened for one in without} == {Opened.NOTHING}
+    assert {one.opened for one in without} == {OpenedPart.NOTHING}
 
 
 def test_a_footprint_says_first_which_part_is_read() -> None:
@@ -161,7 +161,7 @@ def test_a_window_states_what_holds_of_its_kind() -> None:
         for query in (w.select(n=sq.count()), w.top_k(1, by="v")):
             footprint = of(query)
             assert all((footprint.cti, footprint.final, footprint.keeps, footprint.cost)), footprint
-            assert footprint.opened is not Opened.NOTHING
+            assert footprint.opened is not OpenedPart.NOTHING
     clipped, unclipped = s.snapshot_window(), s.snapshot_window(clip_input="none")
     assert "members are settled" in of(unclipped.select(v=time_weighted_avg("v"))).final
     assert "members are settled" not in of(clipped.select(v=time_weighted_avg("v"))).final

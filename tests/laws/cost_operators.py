@@ -14,7 +14,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.operators.operator import Operator
-from streamq.plan.footprint import Opened
+from streamq.plan.footprint import OpenedPart
 from streamq.plan.node import nodes, number_sources
 from streamq.runtime.basket import Baskets
 from streamq.runtime.group_bins import BinSizes
@@ -142,13 +142,13 @@ def source(name: str) -> sq.Stream:
     return sq.intervals(t.table(COLUMNS, []), start="start", end="end", name=name, progress=sq.generate(0))
 
 
-def opens(query: Query, part: Opened) -> bool:
+def opens(query: Query, part: OpenedPart) -> bool:
     """True if an operator of the query states that it opens this part of its state."""
     plan = rewrite(number_sources(query(source("a"), source("b")).plan)[0]).plan
     return any(isinstance(node, Operator) and node.footprint.opened is part for node in nodes(plan))
 
 
-WHOLE_GROUPS = [name for name, query in OPERATORS.items() if opens(query, Opened.WHOLE_GROUPS)]
+WHOLE_GROUPS = [name for name, query in OPERATORS.items() if opens(query, OpenedPart.WHOLE_GROUPS)]
 """The operators that read all open events of a group that is touched: a user's function sees all of them, and each may have a
 row together with those of the other side (of a pattern, within its scope)."""
 PARTS = [name for name in OPERATORS if name not in WHOLE_GROUPS]

@@ -82,9 +82,9 @@ def test_ends_and_basic_windows_agree() -> None:
         numbers = window.assigner(()).basic_windows(starts)
         assert numbers is not None
         for c in range(-40, 60):
-            end = window.ends.floor_to_end(c)
+            end = window.fixed_ends.floor_to_end(c)
             assert end <= c
-            assert end == MINUS_INFINITY or window.ends.floor_to_end(end) == end
+            assert end == MINUS_INFINITY or window.fixed_ends.floor_to_end(end) == end
             for number in np.unique(numbers):
                 assert len(set(starts[numbers == number] < end)) == 1
     edges = np.array([-(2**63) + 2, 2**62], np.int64)

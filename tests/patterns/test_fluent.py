@@ -148,6 +148,51 @@ def test_what_has_output_is_an_event_of_its_own() -> None:
     assert outer.columns == ["pair_machine", "z_m", "root"]
 
 
+DECLINED, APPROVED = (
+    sq.events([(at, at + 1, {"at": at}) for at in instants], name=name)
+    for name, instants in {"declined": (1, 2, 3, 5), "approved": (4, 6, 8)}.items()
+)
+
+
+def test_aliases_of_a_stream_are_one_type_of_which_an_event_is_consumed_once() -> None:
+    declined = [DECLINED.alias(f"d{n}").last().consume() for n in (1, 2, 3)]
+    pattern = sq.sequence(*declined, APPROVED.alias("a"), within=10)
+    assert [row[2:] for row in answer(pattern.select("d1_at", "d2_at", "d3_at", "a_at"))] == [(1, 2, 3, 4)]
+    assert "d1 AS d1 LAST CONSUME, d1 AS d2 LAST CONSUME, d1 AS d3 LAST CONSUME, a AS a" in pattern.text
+    assert sq.cedr(pattern.text, d1=DECLINED, a=APPROVED).plan == pattern.plan
+
+
+def test_words_of_a_text_for_one_stream_are_one_type() -> None:
+    two = sq.cedr("EVENT E WHEN SEQUENCE(D CONSUME, D AS x, F, 9) OUTPUT D.id AS d, F.id AS f", D=DECLINED, F=DECLINED)
+    one = sq.cedr("EVENT E WHEN SEQUENCE(D CONSUME, D AS x, D AS F, 9) OUTPUT D.id AS d, F.id AS f", D=DECLINED)
+    assert two.plan == one.plan
+    # as a type of later definitions, too
+    later = "EVENT P WHEN ANY(D) EVENT E WHEN ALL(F CONSUME, D AS d, P AS p, 9)"
+    assert sq.cedr(later, D=DECLINED, F=DECLINED).plan == sq.cedr(later.replace("F", "D AS F"), D=DECLINED).plan
+
+
+def test_an_event_of_several_aliases_counts_once_and_is_a_match_of_each() -> None:
+    pattern = sq.at_most(1, DECLINED.alias("x"), DECLINED.alias("y"), within=1)
+    rows = [row[2:] for row in answer(pattern.select("x_at", "y_at"))]
+    assert sorted(rows, key=str) == sorted(
+        [(at, None) for at in (1, 2, 3, 5)] + [(None, at) for at in (1, 2, 3, 5)], key=str
+    )
+
+
+def test_matches_under_two_aliases_are_one_type() -> None:
+    pairs = sq.cedr("EVENT P WHEN SEQUENCE(D AS d LAST, A AS a, 9) OUTPUT d.at AS d, a.at AS a", D=DECLINED, A=APPROVED)
+    pattern = sq.sequence(pairs.alias("p").consume(), pairs.alias("q").consume(), within=9)
+    assert [row[2:] for row in answer(pattern.select("p_a", "q_a"))] == [(4, 6)]
+
+
+def test_patterns_over_one_stream_are_parts_of_one_pattern() -> None:
+    first, then = (sq.cedr(f"EVENT P WHEN ANY(D AS {name})", D=DECLINED) for name in "xy")
+    both = sq.sequence(first.alias("p").consume(), then, within=9)
+    assert (
+        both.plan == sq.cedr("EVENT Pattern WHEN SEQUENCE(ANY(D AS x) AS p CONSUME, ANY(D AS y), 9)", D=DECLINED).plan
+    )
+
+
 @pytest.mark.parametrize(
     ("write", "message"),
     [
@@ -155,6 +200,10 @@ def test_what_has_output_is_an_event_of_its_own() -> None:
         (lambda: sq.sequence(X, within=3), "pattern: SEQUENCE of one. It takes two patterns or more."),
         (lambda: sq.sequence(X, SHUTDOWNS, within=3), 'sequence: a part without a name. Name it: stream.alias("x").'),
         (lambda: sq.sequence(X, X, within=3), "pattern: 'x' stands for two parts. Give each part a name of its own"),
+        (
+            lambda: sq.sequence(X, sq.cedr("EVENT P WHEN ANY(x AS q)", x=SHUTDOWNS), within=3),
+            "pattern: 'x' stands for two streams. Give each of them a name of its own",
+        ),
         (lambda: sq.sequence(X, 7, within=3), "sequence: not a stream; found int"),
         (lambda: sq.sequence(X, Y, within=0), "sequence: a scope is positive; found 0"),
         (lambda: PAIR.where(lambda x, q: x.m == q.m), "where: no variable 'q'; there are: x, y"),

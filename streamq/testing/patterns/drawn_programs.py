@@ -92,12 +92,17 @@ def variables(draw: Draw) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ProgramDrawing:
-    """The :class:`Drawing` for operators: each variable once, patterns at most ``depth`` operators deep."""
+    """The :class:`Drawing` for operators: each variable once, patterns at most ``depth`` operators deep.
+
+    ``types``: draws of the names of event types; ``scopes``: draws of scopes.
+    """
 
     draw: Draw
     names: Iterator[str]
     depth: int
     may_repeat: bool = True
+    types: st.SearchStrategy[str] = NAMES
+    scopes: st.SearchStrategy[int | str] = DURATIONS
 
     def part(self, *, negated: bool = False, may_repeat: bool = True) -> Part:
         """Draw a part, with a variable or none; a negated one neither selects nor consumes."""
@@ -113,7 +118,7 @@ class ProgramDrawing:
     def pattern(self) -> PatternTree:
         """Draw a pattern: events of a type, or an operator, which its room draws."""
         if not self.depth or not self.draw(st.integers(0, 6)):
-            return Type(self.draw(NAMES))
+            return Type(self.draw(self.types))
         return self._operator(list(rooms().values()))
 
     def bounding(self) -> Part:
@@ -125,7 +130,7 @@ class ProgramDrawing:
         return drawn
 
     def scope(self) -> int | str:
-        return self.draw(DURATIONS)
+        return self.draw(self.scopes)
 
     def number(self, least: int, most: int) -> int:
         return self.draw(st.integers(least, most))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from streamq.patterns.conditions import OWN
@@ -81,14 +81,19 @@ class Written:
     source: str | None = None
 
     def matches(self) -> Matches:
-        """Return the matches of the last definition."""
-        names = tuple(kind.name for kind in used_types(self.program))
-        inputs = tuple(self.types[name].plan for name in names)
-        fields = {name: event_type(plan, has_ids=False).fields for name, plan in zip(names, inputs, strict=True)}
-        of_variable = {variable: fields[kind] for variable, kind in _events(self.program) if kind in fields}
+        """Return the matches of the last definition; a stream of several event types is one type, called as the first is."""
+        called: dict[Node, str] = {}
+        names = {
+            kind.name: called.setdefault(self.types[kind.name].plan, kind.name) for kind in used_types(self.program)
+        }
+        if len(called) < len(names):
+            return replace(self, program=_with_names(self.program, names)).matches()
+        inputs = tuple(called)
+        columns = {name: event_type(plan, has_ids=False).fields for name, plan in zip(names, inputs, strict=True)}
+        of_variable = {variable: columns[kind] for variable, kind in _events(self.program) if kind in columns}
         conditions = tuple(_condition(function, of_variable) for function in self.functions)
         definitions = Definitions.from_program(self.program, self.source)
-        return Matches(Detect(inputs, names, definitions, conditions), self)
+        return Matches(Detect(inputs, tuple(names), definitions, conditions), self)
 
     def narrowed(self, more: Sequence[Condition]) -> Written:
         """Return the pattern with more conditions of its last definition; the user's text, which lacks them, is dropped."""
@@ -151,6 +156,20 @@ def _matches_over(parts: Sequence[Any], make: Make) -> Matches:
 def _events(program: Program) -> list[tuple[str, str]]:
     """Return the event variables of the last definition, each with its type, in the order of the text."""
     return [(name, kind.name) for name, kind in event_types(program.definitions[-1].pattern)]
+
+
+def _with_names(syntax: Any, names: Mapping[str, str]) -> Any:
+    """Return a piece of syntax whose types have other names; an event keeps the name by which conditions call it."""
+    match syntax:
+        case Part(Type(name) as kind, variable) if names.get(name, name) != name:
+            return replace(syntax, pattern=replace(kind, name=names[name]), variable=variable or name)
+        case tuple():
+            return tuple(_with_names(one, names) for one in syntax)
+        case Program() | Definition() | Part() | PatternOperator():
+            below = {field.name: _with_names(getattr(syntax, field.name), names) for field in fields(syntax)}
+            return replace(syntax, **below)
+        case _:
+            return syntax
 
 
 def _named_conditions(variables: Sequence[str], condition: Condition) -> Iterator[Condition]:
