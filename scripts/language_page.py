@@ -247,9 +247,9 @@ FACTS = "Progress, finality, state, cost"
 FACTS_HEAD = f"""## {FACTS}
 
 What a streaming query says when, and what it keeps. c is the CTI of an operator's inputs, the least of them; an event or a row is
-*settled* when its end lies before c. Of the state that stays a micro-batch reads *{OpenedPart.PARTS}*, whose size does not grow with
-the events that are open in a group, *{OpenedPart.WHOLE_GROUPS}*, all events that are still needed of each group that a new row
-touches. `explain()` shows the same for each operator of a query.
+*settled* when its end lies before c. Of the state that stays a micro-batch reads *{OpenedPart.PARTS}*, whose size does not
+grow with the events that are open in a group, *{OpenedPart.WHOLE_GROUPS}*, all events that are still needed of each group that a
+new row touches. `explain()` shows the same for each operator of a query.
 
 | operator | CTI out | a row is final | state that stays | read by a micro-batch | cost of a micro-batch |
 | --- | --- | --- | --- | --- | --- |"""

@@ -28,8 +28,8 @@ class Footprint:
     """The footprint of an operator, or of a part of one; c is the CTI of its inputs, the least of them.
 
     ``cti``: the promise on its result. ``final``: the rows that no longer change. ``keeps``: the events or results that it keeps,
-    "none" if none. ``opens``: the part of them that a micro-batch reads; it begins with a part of :class:`OpenedPart`. ``cost``: that
-    of a micro-batch. ``for_good``: the rows that stay, more with each group or event, with the cure if there is one; "" if all go
+    "none" if none. ``opens``: the part of them that a micro-batch reads; it begins with an :class:`OpenedPart`. ``cost``: that of
+    a micro-batch. ``for_good``: the rows that stay, more with each group or event, with the cure if there is one; "" if all go
     as time goes on, of lifetimes that end. ``bounds``: by input, the bound on what is kept of it if its rows are never taken
     back; an input without one may be kept as long as it lives. ``but_for``: the rows that estimates do not count.
     """
