@@ -49,7 +49,7 @@ def figures() -> dict[str, float]:
     return {
         "lines of `streamq/`": sum(map(lines, texts.values())),
         "of these code": code,
-        "of these `testing/`": sum(lines(text) for path, text in texts.items() if "testing" in path.parts),
+        "of these `streamq/testing/`": sum(lines(text) for path, text in texts.items() if "testing" in path.parts),
         "files": len(product),
         "imports and `__all__`, % of the code": round(100 * imports / code, 1),
         "files of 60 lines or fewer": sum(
