@@ -176,7 +176,7 @@ class Variables:
         return tuple(self.fields)
 
     def of_matches(self, condition: Expr) -> Expr:
-        """Return a condition of a function with the columns of matches for aggregates of repeated variables, as ``read`` has them.
+        """Return a condition with the columns of matches for aggregates of repeated variables, as ``read`` has them.
 
         Raises Refusal for any other aggregate.
         """

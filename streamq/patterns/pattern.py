@@ -188,7 +188,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         """Keep the matches for which a condition holds; one that names a negated variable restricts the negated events.
 
         ``condition``: text as behind WHERE, ``"x.m = y.m AND CorrelationKey(k, EQUAL)"``, or a function whose parameters are
-        variables, ``lambda x, y: x.m == y.m``; of a variable that repeats it takes aggregates, ``lambda f, y: sq.max(f.m) < y.m``.
+        variables, ``lambda x, y: x.m == y.m``. It takes aggregates of what repeats, ``lambda f, y: sq.max(f.m) < y.m``.
         Raises CedrError for a text that is no condition, and PlanError for a parameter that is no variable; unknown names in a
         text, and unknown fields, are errors when the pattern is first used.
 
