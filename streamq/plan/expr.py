@@ -119,22 +119,30 @@ class Expr(ValueRefusals, Tree):
         return _call("abs", self)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return _call("==", self, other)
+        return self._compared("==", other)
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return _call("!=", self, other)
+        return self._compared("!=", other)
 
     def __lt__(self, other: Any) -> Expr:
-        return _call("<", self, other)
+        return self._compared("<", other)
 
     def __le__(self, other: Any) -> Expr:
-        return _call("<=", self, other)
+        return self._compared("<=", other)
 
     def __gt__(self, other: Any) -> Expr:
-        return _call(">", self, other)
+        return self._compared(">", other)
 
     def __ge__(self, other: Any) -> Expr:
-        return _call(">=", self, other)
+        return self._compared(">=", other)
+
+    def _compared(self, sign: str, other: Any) -> Expr:
+        """Return a comparison with a value; raise TypeMismatch for None and NaT, to which no comparison is true."""
+        comparison = _call(sign, self, other)
+        if not isinstance(other, Expr) and isinstance(value := comparison.args[1], Lit) and value.value is None:
+            hint = f"Write .{'is_not_null' if sign == '!=' else 'is_null'}()."
+            raise self._refused(f"{sign} None is true of no value, as of NULL in SQL", hint)
+        return comparison
 
     def __and__(self, other: Any) -> Expr:
         return _call("and", self, other)
