@@ -101,6 +101,8 @@ class Run:
         while bar.is_live and not self.await_termination(1):
             bar.update(*self._backlog.work(self._look()))
         self.await_termination()
+        if bar.is_live:
+            bar.update(*self._backlog.work(self._look()))
 
     @spark_errors("finish")
     def finish(self, until: int | dt.datetime | None = None) -> None:

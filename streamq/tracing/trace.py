@@ -173,7 +173,9 @@ class Trace:
         return TracedRows(listed_rows(rows, self._axis, {"effect": pa.array(kinds, pa.string())}))
 
     def prevented(self, row: Selector | None = None, operator: str | None = None) -> TracedRows:
-        """Return rows that an operator would give without one event, each with that event: why is this row missing?
+        """Return rows that an operator would give without one event, each after that event: why is this row missing?
+
+        ``event`` is the event's number in ``events()``, with its ``source`` and ``event_payload``; the other columns are the row's.
 
         ``row`` and the errors are as in :meth:`causes`, but no row needs to have these values.
         """
@@ -189,7 +191,13 @@ class Trace:
             fitting = [row for row in shown if _has_values(row, wanted)]
             rows += fitting
             events += [event] * len(fitting)
-        return TracedRows(listed_rows(rows, self._axis, {"event": pa.array(events, pa.int64())}))
+        preventing = [self._shown_events[event] for event in events]
+        more = {
+            "event": pa.array(events, pa.int64()),
+            "source": pa.array([event.operator for event in preventing], pa.string()),
+            "event_payload": pa.array([event.text for event in preventing], pa.string()),
+        }
+        return TracedRows(listed_rows(rows, self._axis, more))
 
     # pages
 

@@ -89,6 +89,7 @@ def test_a_row_is_there_because_of_its_events_and_one_that_is_missing_because_of
     down = alarms(4).trace()
     assert [row["m"] for row in down.history()] == ["a"]
     (missing,) = down.prevented({"m": "b"})
+    assert (missing["source"], missing["event_payload"], missing["payload"]) == ("starts", "m=b", "m=b")
     assert [row["operator"] for row in down.effects(missing["event"])] == ["starts", "pattern"]
     assert (len(alarms(8).trace().prevented()), len(alarms(8).trace().history())) == (0, 2)
 
