@@ -38,7 +38,8 @@ def error_screen() -> Screen | None:
 class ProgressBar:
     """A bar with a label, the share of the work that is done, and a note; a context manager, which closes it.
 
-    Work that ends without an error is shown as done. ``screen`` returns the place where it is drawn; it is called when the bar is opened. ``clock`` is in seconds.
+    Work that ends without an error is shown as done. ``screen`` returns the place where it is drawn; it is called when the bar is
+    opened. ``clock`` is in seconds.
     """
 
     def __init__(

@@ -47,9 +47,13 @@ def test_a_bar_is_left_at_the_end_of_the_work_unless_that_failed() -> None:
     last = drawn_by(RecordingScreen(), [0, 3, 4], lambda bar: [bar.update(done, 17) for done in (15, 16)])[-1]
     assert last == "job: 100%  4 s", "a loop shows the work before each step"
     failed = RecordingScreen()
-    with pytest.raises(ValueError), ProgressBar("job", lambda: failed, iter((0, 3)).__next__) as bar:
+
+    def fail(bar: ProgressBar) -> None:
         bar.update(16, 17)
         raise ValueError
+
+    with pytest.raises(ValueError):
+        drawn_by(failed, [0, 3], fail)
     assert [view.line for view in failed.views] == ["job: 94%  3 s"]
 
 

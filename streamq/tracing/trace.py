@@ -175,7 +175,7 @@ class Trace:
     def prevented(self, row: Selector | None = None, operator: str | None = None) -> TracedRows:
         """Return rows that an operator would give without one event, each after that event: why is this row missing?
 
-        ``event`` is the event's number in ``events()``, with its ``source`` and ``event_payload``; the other columns are the row's.
+        ``event`` is the event's number in ``events()``, with its ``source`` and ``event_payload``; other columns are the row's.
 
         ``row`` and the errors are as in :meth:`causes`, but no row needs to have these values.
         """
