@@ -303,9 +303,9 @@ class Run:
 
         A micro-batch has a ``pyarrow.Table`` for each source that has rows in it, by the source's name, the first one also the
         static tables of at most ``rows`` rows; :meth:`Stream.trace` takes them. The recording ends after ``rows`` rows of all
-        sources, or ``seconds`` seconds; of a run that is over, also when all that is there has been read. It begins where a new
-        run would: files are read again from the first one, while a source that counts from now on has other rows. The run goes
-        on. Raises PlanError for a limit that is not positive.
+        sources, of which each has an equal part if it has so many, or ``seconds`` seconds; of a run that is over, also when all
+        that is there has been read. It begins where a new run would: files are read again from the first one, while a source that
+        counts from now on has other rows. The run goes on. Raises PlanError for a limit that is not positive.
 
         ::
 
