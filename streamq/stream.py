@@ -323,8 +323,8 @@ class Stream(
         columns, as ``{"booth": "B"}``. A filter behind each source that has all its columns keeps these events; progress stays
         that of all rows. ``until`` as in :meth:`to_df`. A notebook shows the trace as a page with a slider, which
         ``save("trace.html")`` writes; ``causes``, ``effects`` and ``prevented`` answer why a row is there, what an event changes,
-        and why a row is missing. Raises PlanError for more than 5,000 rows, UnknownColumn for a ``where`` that fits no source, and
-        the query's own errors. (docs/debugging.md)
+        and why a row is missing. Raises PlanError for more than 5,000 rows, UnknownColumn for a ``where`` that fits no source,
+        and the query's own errors. (docs/debugging.md)
 
         >>> import streamq as sq
         >>> cars = sq.events([(1, 3, {"booth": "A"}), (2, 4, {"booth": "B"}), (2, 5, {"booth": "B"})], name="cars")
