@@ -109,8 +109,8 @@ class ProgressBar:
         try:
             if self._drawn is not None and self._last is not None:
                 # work that ends without an error is done, whatever the last look at it was
-                is_done = error is None and self._last.total is not None
-                last = replace(self._last, done=self._last.total) if is_done else self._last
+                total = None if error is not None else self._last.total
+                last = self._last if total is None else replace(self._last, done=total)
                 if last != self._drawn:
                     self._draw(last)
         finally:
