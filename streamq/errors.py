@@ -31,6 +31,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 
@@ -139,13 +140,34 @@ class CodeLine:
 
 def users_line() -> CodeLine:
     """Return the nearest line up the stack that is not streamq's own code; the outermost line if there is no other."""
-    # a context manager that decorates a function of streamq's, or a cached property, is between the function and its caller
-    own = (__name__.partition(".")[0], "contextlib", "functools")
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
+    while frame.f_back is not None and _is_own(frame):
         frame = frame.f_back
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     return CodeLine(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", ""), registry)
+
+
+_OWN = (__name__.partition(".")[0], "contextlib", "functools")
+"""The packages whose frames are not the user's code.
+
+A context manager that decorates a function of streamq's, or a cached property, is between the function and its caller.
+"""
+
+
+def _is_own(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _OWN
+
+
+def users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of streamq's own code; None if no other is left.
+
+    An error that says what is wrong with the user's line is then shown there, and not with the calls inside streamq that led to
+    the message.
+    """
+    if trace is None:
+        return None
+    behind = users_frames(trace.tb_next)
+    return behind if _is_own(trace.tb_frame) else TracebackType(behind, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 
 
 def warn(text: str, line: CodeLine | None = None) -> None:

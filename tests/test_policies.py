@@ -89,6 +89,26 @@ def test_whom_one_can_follow() -> None:
         sq.points(EMPTY, time="at", progress="a")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("names", [("a", "b"), (None, None)])
+def test_an_answer_needs_no_leader(names: tuple[str | None, str | None]) -> None:
+    """Over tables all input is there, so a follower has an answer and a picture without the source that it follows."""
+    leading, following = pa.table({"at": [1, 5], "k": ["a", "b"]}), pa.table({"at": [4, 1], "k": ["c", "d"]})
+    leader = sq.points(leading, time="at", name=names[0])
+    follower = sq.points(following, time="at", name=names[1], progress=sq.follow(leader))
+    both = [{"k": "d", "start": 1, "end": 2}, {"k": "c", "start": 4, "end": 5}]
+    assert follower.to_arrow().to_pylist() == both
+    for query in (
+        follower,
+        leader.join(follower.rename({"k": "f"})),
+        follower.group_by("k").tumbling_window(5).select(n=sq.count()),
+    ):
+        for output in ("final", "changelog"):
+            drawn = repr(query.plot(output=output))
+            assert "2 events" in drawn and "late" not in drawn, drawn
+    with pytest.raises(PlanError, match="follows a source that is not in the query"):
+        started(follower)
+
+
 def test_a_start_far_ahead_of_the_clock_is_no_event() -> None:
     now = time.time_ns() // 1_000
     minute, hour = 60_000_000, 3_600_000_000

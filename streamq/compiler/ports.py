@@ -221,7 +221,8 @@ def sharing_lines(program: StagedPlan, port: Port) -> Iterator[str]:
 def _leaders(program: StagedPlan) -> dict[str, str]:
     """Return, for each source that follows another one, the source at the end of its chain, both by relation.
 
-    Raises PlanError if a source follows itself, or one that is not in the query.
+    In a batch all input is there, and a source may follow one that is not in the query. Else raises PlanError for that, and for a
+    source that follows itself.
     """
     policies = {r.source.table: r.source.policy.progress for r in program.sources if r.source}
     shown = {r.source.table: r.source.shown_name() for r in program.sources if r.source}
@@ -230,6 +231,8 @@ def _leaders(program: StagedPlan) -> dict[str, str]:
         chain, leader = [table], policy.leader
         while leader is not None:
             if leader not in policies:
+                if not program.options.streaming:
+                    break
                 others = ", ".join(name for t, name in shown.items() if t != table)
                 hint = f"It follows one of: {others}." if others else "The query has no other source."
                 raise PlanError(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
-from streamq.errors import TypeMismatch, sentence, unknown_column
+from streamq.errors import InvalidEvent, TypeMismatch, sentence, unknown_column
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source_items import ItemRule, ItemRules
 from streamq.operators.source_policy import SourcePolicy
@@ -23,7 +23,7 @@ from streamq.plan.schema import POINT, Field, Schema, check_names, quote
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, RE
 from streamq.runtime.items import Items
-from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernel import MEND_THE_SOURCE, Kernel
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -230,8 +230,8 @@ def check_starts(
     end = [] if re is None else [F.lit(", end "), _shown(F.when(re != INFINITY, re), axis)]
     reason = F.when(reason.isNotNull(), F.concat(reason, F.lit(" (start "), _shown(le, axis), *end, F.lit(")")))
     if not streaming:
-        wrong = F.lit(f"[streamq] source {node.shown_name()}: a row is no event: ")
-        message = F.concat(wrong, reason, _shown_payload(node, payload))
+        wrong = F.lit(f"streamq.errors.{InvalidEvent.__name__}: source {node.shown_name()}: a row is no event: ")
+        message = F.concat(wrong, reason, _shown_payload(node, payload), F.lit(f". {MEND_THE_SOURCE}"))
         raised = F.raise_error(message).cast("bigint")
         return F.when(reason.isNull(), read).otherwise(raised), None
     return read, reason
@@ -273,7 +273,7 @@ def without_bad(df: DataFrame, name: str, read: Column, reason: Column | None) -
 
 
 def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> Column:
-    """Return a row's payload, for an error, as Python shows a dict; a double quote would end the error's text.
+    """Return a row's payload, for an error, as Python shows a dict; the end of a line would end the error's text.
 
     ``columns`` are the payload's as SQL; None: they have their own names. Spark reads the whole as one text, in one call.
     """
@@ -285,7 +285,7 @@ def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> Column:
         if isinstance(field.type, t.BooleanType):
             value = f"initcap({value})"
         elif not isinstance(field.type, t.NumericType):
-            value = f"concat('\\'', translate({value}, '\"\\n', '\\' '), '\\'')"
+            value = f"concat('\\'', translate({value}, '\\n', ' '), '\\'')"
         parts += [text_literal(f"{', ' if number else ''}{field.name!r}: "), f"coalesce({value}, 'None')"]
     return F.expr(f"concat({', '.join(parts)}, '}}')")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from streamq.compiler.explain_html import Section, sections_html
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
+from streamq.keywords import check_keywords
 from streamq.patterns.checks import advise, check_program
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
@@ -224,6 +225,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         return Pattern(self.written.with_last(replace(last, where=(*last.where, *more))))
 
 
+@check_keywords
 @accepts_placeholders
 def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     """Return the matches of the last definition of a text in the CEDR language; each keyword is an event type and its stream.

@@ -71,6 +71,11 @@ def instant(ticks: Column, axis: str) -> Column:
     return F.timestamp_micros(ticks) if axis == TIMESTAMP else ticks
 
 
+def instant_sql(ticks: str, axis: str) -> str:
+    """Return the SQL of :func:`instant`, for ticks as SQL."""
+    return f"timestamp_micros({ticks})" if axis == TIMESTAMP else ticks
+
+
 def lifetime(schema: Schema) -> tuple[Column, Column]:
     """Return the columns ``__le`` and ``__re`` of a stream's deltas; of declared points, which have no ``__re``, ``__le + 1``."""
     from pyspark.sql import functions as F

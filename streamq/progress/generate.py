@@ -241,8 +241,8 @@ def generate(
 
     shown = [f"{name}={duration!r}" for name, duration in durations.items() if duration]
     shown += [] if per is None else [f"per={per!r}"]
-    shown += [] if clock is None else [f"clock={clock.text}"]
-    return ProgressArgument(f"generate({', '.join(shown)})", policy)
+    shown += [] if clock is None else [f"clock={clock!r}"]
+    return ProgressArgument(f"sq.generate({', '.join(shown)})", policy)
 
 
 def _clock(argument: object, axis: str) -> ClockCtis:

@@ -29,10 +29,10 @@ def result(
 ) -> ResultRequest:
     """Return a result for :func:`run_all` to write: a query, its sink, the form of its output, and its level of consistency.
 
-    ``sink``, ``output``, ``ctis`` and ``consistency`` are those of :meth:`Stream.run`, except that "memory", "console" and
-    formats without a path are not allowed as sinks. ``consistency=None`` is the level of the run. Raises PlanError for an object
-    that is not a stream, an illegal sink, an output that the query cannot have, and a level that does not exist; TimeError for
-    a level of another time axis.
+    ``sink``, ``output``, ``ctis`` and ``consistency`` are those of :meth:`Stream.run`, except that "memory", "console"
+    and formats other than those of files with a path are not allowed as sinks: a function writes a table such as Delta's.
+    ``consistency=None`` is the level of the run. Raises PlanError for an object that is not a stream, an illegal sink, an output
+    that the query cannot have, and a level that does not exist; TimeError for a level of another time axis.
     """
     if not isinstance(query, Verbs):
         not_a_stream("result", query)

@@ -37,11 +37,13 @@ class Item:
     payload: tuple[tuple[str, Any], ...] = ()
 
 
+@check_keywords
 def insert(start: Time, end: Time = None, /, **payload: Any) -> Item:
     """Return an item that inserts an event on ``[start, end)``; with end None the event is still alive."""
     return Item("insert", start, end, None, tuple(payload.items()))
 
 
+@check_keywords
 def retract(start: Time, end: Time, new_end: Time, /, **payload: Any) -> Item:
     """Return an item that moves the end of the event ``[start, end)`` with this payload to ``new_end``.
 
