@@ -42,6 +42,8 @@ def checked_function(
     values. An event is a row of values without a lifetime; a column that is named twice counts once. Raises PlanError if the
     number of types is not the number of columns, and if ``order_insensitive``.
     """
+    function = subject if isinstance(subject, UserFunction) else subject.function
+    assert isinstance(function, UserFunction)
     call = subject if isinstance(subject, Call) else subject(*(f"x{i}" for i in range(len(kinds))))
     names = tuple(dict.fromkeys(part.name for part in expression_nodes(call) if isinstance(part, Col)))
     if order_insensitive:
@@ -58,7 +60,7 @@ def checked_function(
         return pa.table({n: pa.array(list(column), arrow_type(kind), from_pandas=False) for n, column, kind in by_name})
 
     def form_of(code: Any) -> Checked:
-        applied = Call(replace(call.function, code=code), call.args)
+        applied = Call(replace(function, code=code), call.args)
 
         def result(table: pa.Table) -> list[Any]:
             arrays = {name: table.column(name).combine_chunks() for name in names}
@@ -77,7 +79,7 @@ def checked_function(
             reference=None if reference is None else lambda rows: [reference(*row) for row in rows],
         )
 
-    return with_copies(call.function.code, call.function.name, form_of)
+    return with_copies(function.code, function.name, form_of)
 
 
 __all__ = ["checked_function", "event_function"]
