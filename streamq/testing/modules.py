@@ -102,7 +102,8 @@ def check_module(
     greater of them and 1. ``seed`` selects other examples; without it every run tries the same.
 
     Returns the names of the laws that were checked. Raises PlanError for an object that is not a module, for illegal values, for
-    a class whose constructor takes arguments, and for code that cannot be pickled; TypeMismatch for a type that does not exist or does not fit.
+    a class whose constructor takes arguments, and for code that cannot be pickled; TypeMismatch for a type that does not exist or
+    does not fit.
 
     >>> import streamq as sq
     >>> from streamq.testing.modules import check_module

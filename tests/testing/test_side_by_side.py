@@ -38,7 +38,11 @@ def case_of(*queries: Any) -> Case:
 def test_each_query_has_its_own_answer() -> None:
     """In one table, from which each is taken again; a query by itself is as ever."""
     case = case_of(*FORMS)
-    for how in (Execution(LITERAL), Execution(STREAM), Execution(STREAM, OutputForm.CHANGELOG, others=OutputForm.FINAL)):
+    for how in (
+        Execution(LITERAL),
+        Execution(STREAM),
+        Execution(STREAM, OutputForm.CHANGELOG, others=OutputForm.FINAL),
+    ):
         answer = execute(case, how)
         for number, query in enumerate(FORMS, start=1):
             t.assert_same_history(result_of(answer, number), case_of(query).answer())
