@@ -103,7 +103,7 @@ def test_a_fault_of_what_queries_share_shows_side_by_side_alone(wrong: str) -> N
     queries, edit = FAULTS[wrong]
     with Mutant(wrong, wrong, "", edits=(edit,)).in_place():
         for query in queries:
-            t.verify(query, profile=PROFILE, examples=10)
+            t.verify(query, profile=PROFILE, examples=4)
         with pytest.raises(t.VerificationFailed):
             t.verify(queries, profile=PROFILE)
-    t.verify(queries, profile=PROFILE, examples=10)
+    t.verify(queries, profile=PROFILE, examples=4)
