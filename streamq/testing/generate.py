@@ -169,11 +169,14 @@ def cases_of(
     tables: Mapping[str, Any] | None = None,
     intents: Mapping[str, Intent] | None = None,
     meant: Meant | None = None,
+    *,
+    may_fail: bool = False,
 ) -> Case:
     """Draw a case of a given query, with input as an intent describes it; ``tables`` are those that it looks up.
 
     ``intents`` are the intents of single sources; ``intent`` completes what they leave open. ``meant`` is the plan that the
-    query's verbs mean, if they built another one.
+    query's verbs mean, if they built another one. ``may_fail``: some cases have values whose sums overflow. The plan may be the
+    root over several queries.
 
     The query's sources get policies, and an intent with speculation or duplicates adds operators above the sources; nothing
     else of the query changes.
@@ -184,7 +187,7 @@ def cases_of(
     query_scale = scale(plan)
     if intent.unit is not None:
         query_scale = query_scale.with_unit(ticks(intent.unit, plan.schema.axis, "Intent"))
-    compared, used = near(plan), uses(plan)
+    compared, used = near(plan), replace(uses(plan), may_overflow=may_fail)
     close = draw(meeting_intents(plan, intent, query_scale, compared))
     intent_of = {**close, **{n: i.completed(close.get(n, intent)) for n, i in (intents or {}).items()}}
     # a retraction changes any of several equal events: if the query sees the bits in which they differ, several answers are right

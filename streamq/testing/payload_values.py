@@ -177,9 +177,9 @@ def _greatest(kind: t.DecimalType) -> Decimal:
     return Decimal((0, (9,) * kind.precision, -kind.scale))
 
 
-def half(value: int | Decimal) -> int | Decimal:
-    """Return half of a whole number or of a decimal, as a whole number."""
-    return Context(prec=MOST_DIGITS).divide_int(value, Decimal(2)) if isinstance(value, Decimal) else value // 2
+def part(value: int | Decimal, count: int) -> int | Decimal:
+    """Return one of ``count`` equal parts of a whole number or of a decimal, as a whole number."""
+    return Context(prec=MOST_DIGITS).divide_int(value, Decimal(count)) if isinstance(value, Decimal) else value // count
 
 
 def twin(value: Any) -> Any:
@@ -220,4 +220,4 @@ def in_one_form(value: Any) -> Any:
     return value
 
 
-__all__ = ["EPOCH", "FAR", "distinct", "half", "in_one_form", "numbered_value", "odd", "pool", "twin"]
+__all__ = ["EPOCH", "FAR", "distinct", "in_one_form", "numbered_value", "odd", "part", "pool", "twin"]
