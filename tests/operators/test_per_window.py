@@ -11,6 +11,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, StreamqWarning
+from streamq.run.rehearsal import Rehearsal
 from tests.each import each
 from tests.judged import answer
 
@@ -33,6 +34,22 @@ def test_the_greatest_of_each_window_by_itself() -> None:
         (0, 4, "a", 1),
         (0, 4, "b", 2),
     ]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_rows_whose_ends_may_still_move_are_reported_and_corrected(early: bool) -> None:
+    """
+    items   + a [5,6)   + b [8,9)   + c [20,21)   c until 23   - a
+    """
+    items = [sq.insert(5, 6, v=1), sq.insert(8, 9, v=2), sq.insert(20, 21, v=3)]
+    items += [sq.retract(20, 21, 23, v=3), sq.retract(5, 6, 5, v=1)]
+    s = sq.events(items, name="s", progress=sq.generate(1000))
+    run = Rehearsal(s.per_window().select(m=sq.min("v")), "changelog", early=early)
+    sent = [[tuple(row.values()) for row in run.arrive(s=1).to_pylist()] for _ in items]
+    a, b, c = ("insert", 1, 5, 6, None), ("insert", 2, 8, 9, None), ("insert", 3, 20, 21, None)
+    end, longer = [("retract", 1, 5, 6, 5)], ("retract", 3, 20, 21, 23)
+    assert sent == ([[a], [b], [c], [longer], end] if early else [[], [a], [b], [], end])
+    assert [tuple(row.values()) for row in run.finish().to_pylist()] == ([] if early else [("insert", 3, 20, 23, None)])
 
 
 def test_columns_of_ones_own_keep_their_names() -> None:
