@@ -143,6 +143,30 @@ def test_windows_over_results_of_overlapping_windows_are_a_warning(name: str, ov
         results.per_window()
 
 
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+def test_a_join_of_results_of_overlapping_windows_is_a_warning(how: str) -> None:
+    """Not where one side is none, or where the windows are keys, under whatever name: then each meets those of its window."""
+    sums = S.group_by("k").hopping_window(4, 2).select(v=sq.sum("v"))
+    advice = r"write \.with_columns\(window=sq\.start\(\)\) on both .* \.to_points_at_end\(\)\.shift\(-1\) on both"
+    for left, right in ((COUNTS, sums), (COUNTS.where(sq.col("n") > 0), sums.shift(2))):
+        with pytest.warns(StreamqWarning, match=f"join: both streams are .* of several .* {advice}") as warned:
+            left.join(right, on="k", how=how)
+        assert len(warned) == 1
+    mine, theirs = (
+        COUNTS.with_columns(window=sq.start()),
+        sums.with_columns(begins=sq.start()).select("k", "begins", "v"),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        COUNTS.join(S, on="k", how=how)
+        S.join(COUNTS, on="k", how=how)
+        COUNTS.to_points_at_end().shift(-1).join(sums.to_points_at_end().shift(-1), on="k", how=how)
+        told = mine.join(theirs, on=[("k", "k"), ("window", "begins")], how=how)
+    if how == "inner":
+        windows = [(start, end, k) for start, end, k, *_ in answer(COUNTS)]
+        assert sorted((start, end, k) for start, end, k, *_ in answer(told)) == sorted(windows)
+
+
 def test_each_result_lies_once_in_the_window_of_its_last_instant() -> None:
     """
     counts  [-2,2)  [0,4)  [2,6)  [4,8)   of which [0,4) and [4,8) end where a window of four does
