@@ -37,13 +37,13 @@ from streamq.plan.schema import POINT, Schema
 from streamq.plan.statements import statements_of
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.identity import EARLY, FINAL, OPEN
+from streamq.runtime.identity import EARLY, FINAL, OF_RESULT, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.track import off_track
 
-AT_ONCE, IN_THE_END, OF_RESULT = "corrected", "settle", "final"
-"""The kinds of settle kernels: before what reads ends, with rows that go at once or once they are settled; behind a result."""
+AT_ONCE, IN_THE_END = "corrected", "settle"
+"""The kinds of settle kernels before what reads ends: rows go at once, or once they are settled."""
 
 
 class _Compiler:
@@ -368,7 +368,8 @@ class _Compiler:
         rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
         state = state_name(self.program, kind, kind, [rows])
         named = self._name(kind, state, paths[0].track)
-        port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state)
+        form = OPEN if kernel.at_once else FINAL
+        port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state, form=form)
         path = self.settled[name] = self._host(port, retracts=kernel.at_once)
         return path
 
