@@ -101,6 +101,7 @@ def test_what_reads_ends_that_may_still_move_is_reported_with_the_ends_so_far(na
     items += [sq.retract(3, 8, None, v=3), sq.insert(9, 12, v=4), sq.retract(3, None, 5, v=3), sq.insert(20, 21, v=4)]
     query = READS_ENDS[name](sq.events(items, name="s", progress=sq.generate(1000)))
     plan, _ = number_sources(query.plan)
+    assert "pass on what can no longer change" not in query.explanation("physical", output="changelog")
     for early in (True, False):
         live, parts = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=2, early=early)), []
         for number in range(len(items)):
