@@ -27,7 +27,7 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
-from streamq.runtime.identity import OPEN, OperatorState
+from streamq.runtime.identity import FINAL, OF_CTIS, OPEN, OperatorState
 from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
@@ -274,8 +274,9 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
     )
     # rows that one level holds back another lets go: the level is no part of the name
     state = state_name(program, [bool(opened)], "ctis", inputs)
-    name = free_name(program, f"ctis:{state.digest}", paths[0].track)
+    name = free_name(program, f"{OF_CTIS}:{state.digest}", paths[0].track)
     port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after, state=state)
+    port.form = FINAL if in_order else OPEN
     port.place = program.place_of(name, port.track)
     ports.append(port)
     program.relations[name] = Relation(name, port.stage + 1, schema)

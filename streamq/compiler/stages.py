@@ -34,13 +34,16 @@ from streamq.plan.expr import Col
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
-from streamq.plan.statements import read_statements, statements_of
+from streamq.plan.statements import statements_of
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.identity import EARLY, FINAL, OPEN
+from streamq.runtime.identity import EARLY, FINAL, OF_RESULT, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.track import off_track
+
+AT_ONCE, IN_THE_END = "corrected", "settle"
+"""The kinds of settle kernels before what reads ends: rows go at once, or once they are settled."""
 
 
 class _Compiler:
@@ -86,7 +89,7 @@ class _Compiler:
         moving = [p for p in paths if p.retracts]
         if not moving:
             return paths
-        settled = self._host_settle(moving, result.plan.schema, f"final:{result.plan.digest}")
+        settled = self._host_settle(moving, result.plan.schema, f"{OF_RESULT}:{result.plan.digest}")
         return [*(p for p in paths if p not in moving), settled]
 
     def _hold_until_final(self, path: Path) -> Path:
@@ -130,32 +133,34 @@ class _Compiler:
     def _step(self, step: Step, path: Path) -> Path:
         """Append a step to a path.
 
-        If the step changes lifetimes, rows wait until the ends that it or an earlier step of the path reads no longer move.
+        If the step changes lifetimes, progress waits until the ends that it or an earlier step of the path reads no longer move.
         """
         path = path.then(step)
-        return self._settle_before_open_end(path) if step.progress_map is not None else path
+        return self._settle_before_open_end(path, step) if step.progress_map is not None else path
 
     # operators that have an evaluator
 
     def _host_evaluation(self, node: EvaluatedOperator, inputs: list[list[Path]]) -> Path:
         """Host the kernel of an operator that has an evaluator; return the path of the operator's result.
 
-        If it reads ends that may still move, its waiting evaluator is taken, or else a kernel before it holds the rows until they
-        are settled. Rows are also held before a step that reads such ends, unless there is a waiting evaluator and their group
-        and order do not depend on the step.
+        If it reads ends that may still move, its waiting evaluator is taken, or else a settle kernel before it. That is also put
+        before a step that reads such ends, unless there is a waiting evaluator and group and order of rows do not depend on the
+        step.
         """
         evaluation = node.evaluation
         ports = []
         for columns, child, paths in zip(evaluation.inputs, node.children, inputs, strict=True):
             waits = evaluation.waiting is not None
-            paths = [self._settle_before_open_end(p) if not waits or moves_members(p, columns) else p for p in paths]
+            paths = [
+                self._settle_before_open_end(p, node) if not waits or moves_members(p, columns) else p for p in paths
+            ]
             moving = [p for p in paths if p.moves]
             reads_ends = evaluation.reads_ends or columns.reads_ends or any(p.open_end is not None for p in paths)
             if moving and reads_ends:
                 if evaluation.waiting is not None:
                     evaluation = replace(evaluation, evaluator=evaluation.waiting, pointwise=())
                 else:
-                    settled = self._host_settle(moving, child.schema, f"settle:{child.digest}")
+                    settled = self._host_settle(moving, child.schema, self._settling(node, child.digest))
                     paths = [*(p for p in paths if not p.moves), settled]
             lifetimes = (LE,) if all(p.points for p in paths) else (LE, RE)
             if any(p.retracts for p in paths):
@@ -214,8 +219,12 @@ class _Compiler:
         """Return the name of a kernel on a track: its kind and the digest that names its state."""
         return free_name(self.program, f"{kind}:{state.digest}", track)
 
-    def _settle_before_open_end(self, path: Path) -> Path:
-        """Put a settle kernel before the first step of a path that reads ends which may still move.
+    def _settling(self, node: Node, rows: str) -> str:
+        """Return the name of the settle kernel between ``rows`` and a node: they wait if only final rows of the node are read."""
+        return f"{AT_ONCE if node.digest in self.unsettled else IN_THE_END}:{rows}"
+
+    def _settle_before_open_end(self, path: Path, node: Node) -> Path:
+        """Put a settle kernel before the first step of a path to ``node`` that reads ends which may still move.
 
         Returns the path from that kernel through the remaining steps; a path without such a step is returned as it is.
         """
@@ -223,7 +232,7 @@ class _Compiler:
             return path
         base = path.upto(path.open_end)
         # below a union several paths lead to one node, so the kernel is named after the path, not after the node
-        settled = self._host_settle([base], base.schema, f"settle:{base.digest}")
+        settled = self._host_settle([base], base.schema, self._settling(node, base.digest))
         for step in path.steps[path.open_end :]:
             settled = settled.then(step)
         return settled
@@ -303,7 +312,7 @@ class _Compiler:
         final = node.digest not in self.unsettled
         columns = (*((key, Col(key)) for key in windows.keys), *windows.arguments)
         port = PortColumns(columns, windows.keys)
-        paths = [self._settle_before_open_end(p) if moves_members(p, port) else p for p in paths]
+        paths = [self._settle_before_open_end(p, node) if moves_members(p, port) else p for p in paths]
         retracts = any(p.retracts for p in paths)
         kernel = windows.kernel(
             points=all(p.points for p in paths),
@@ -343,22 +352,25 @@ class _Compiler:
         return path.then(Select(SchemaLeaf.with_schema(schema), windows.outputs))
 
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
-        """Host a kernel that holds the rows of ``paths`` until they are settled; return the path of its rows.
+        """Host a settle kernel for the rows of ``paths``; return the path of its rows, whose ends do not move behind its CTI.
 
-        That path has no retractions. The kernel is hosted once for each ``name``, and shared by all operators that need it.
+        It has retractions only if the kernel sends rows at once. The kernel is hosted once for each ``name``, which begins with
+        its kind, and shared by all operators that need it.
         """
         if name in self.settled:
             return self.settled[name]
-        kernel, kind = SettleKernel(), name.partition(":")[0]
-        lines = (
-            "settle: pass on what can no longer change",
-            *kernel_lines(read_statements(SettleKernel), kernel.progress_rule.cti.shown()),
+        kind = name.partition(":")[0]
+        kernel = SettleKernel(at_once=kind == AT_ONCE)
+        does = (
+            "pass rows on, and let time wait for their ends" if kernel.at_once else "pass on what can no longer change"
         )
+        lines = (f"settle: {does}", *kernel_lines(statements_of(kernel), kernel.progress_rule.cti.shown()))
         rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
         state = state_name(self.program, kind, kind, [rows])
         named = self._name(kind, state, paths[0].track)
-        port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state)
-        path = self.settled[name] = self._host(port, retracts=False)
+        form = OPEN if kernel.at_once else FINAL
+        port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state, form=form)
+        path = self.settled[name] = self._host(port, retracts=kernel.at_once)
         return path
 
 

@@ -88,6 +88,7 @@ def joined(outputs: Sequence[Output]) -> Output:
         concat(tables) if tables else None,
         min(output.c for output in outputs),
         totals,
+        m=min(output.m for output in outputs),
         due=min((output.due for output in outputs if output.due is not None), default=None),
         backlog=(sum(o.backlog[0] for o in outputs), min((o.backlog[1] for o in outputs), default=INFINITY)),
         evaluated=sum(evaluated) if evaluated else None,

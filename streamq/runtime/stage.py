@@ -238,7 +238,7 @@ class Stage:
         run.count(totals)
         run.count(output.totals)
         deltas = unit_weights(output.table) if output.table is not None and output.table.num_rows else None
-        message = Message(hosted.name, output.c, w, run.bucket, until=clock.until, reach=clock.reach)
+        message = Message(hosted.name, output.c, max(w, output.m), run.bucket, until=clock.until, reach=clock.reach)
         if deltas is not None:
             watcher.kernel_sends(hosted.number, deltas)
         self._hand_on(message, deltas, run, watcher)

@@ -21,7 +21,6 @@ from streamq.operators import WindowAggregate
 from streamq.operators.step import Step
 from streamq.plan.node import Node, expanded, nodes
 from streamq.runtime.event import INSERT, LE, RE, RETRACT
-from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.progress_rule import Cti
 from streamq.runtime.release import Release
 from streamq.testing.answers import result_of
@@ -182,24 +181,21 @@ def _ticks(answer: pa.Table) -> list[str]:
 def _release(program: StagedPlan, how: Execution) -> Release | None:
     """Return the rule by which a result's rows are released before they are final; None if the rows so far cannot be predicted.
 
-    They cannot if rows wait before an operator until they are settled. If rows are released by the watermark, they cannot if
-    there are several sources or queries, if a step changes the watermark, if several operators hold rows, or if some rows of the
-    result pass by the one that does.
+    If rows are released by the watermark, they cannot if there are several sources or queries, if a step changes the watermark, if
+    several operators hold rows, or if some rows of the result pass by the one that does.
     """
     hosted_kernels = [hosted for stage in program.stages for hosted in stage.hosted]
     kernels = [h.kernel.kernel if isinstance(h.kernel, Crowded) else h.kernel for h in hosted_kernels]
     rules = [kernel.progress_rule for kernel in kernels]
     holding = [rule for rule in rules if rule.holds and not rule.sorts]
-    if (
-        OutputForm.CHANGELOG not in how.outputs(len(program.results))
-        or how.ctis
-        or any(isinstance(k, SettleKernel) for k in kernels)
-    ):
+    if OutputForm.CHANGELOG not in how.outputs(len(program.results)) or how.ctis:
         return None
     if how.early:
         return Release.AT_ONCE
     changes_progress = any(feed.path.progress_maps for feed in program.feeds)
-    changes_progress |= any(rule.cti is not Cti.INPUT for rule in rules if not rule.holds or rule.sorts)
+    changes_progress |= any(
+        rule.cti not in (Cti.INPUT, Cti.UNSETTLED) for rule in rules if not rule.holds or rule.sorts
+    )
     if (
         len(holding) != 1
         or len(program.sources) != 1

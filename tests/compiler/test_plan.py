@@ -133,8 +133,9 @@ def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None
     kernels = [
         CtisKernel(pa.schema([]), in_order, reads_ends) for in_order, reads_ends in ((True, False), (False, True))
     ]
-    opened = [statements_of(stated).state for stated in (*(s.plan for s in sources), *kernels)]
-    opened += [read_statements(kind).state for kind in (SettleKernel, HeldRows, MergePartials, Attempt)]
+    settling = [SettleKernel(), SettleKernel(at_once=True)]
+    opened = [statements_of(stated).state for stated in (*(s.plan for s in sources), *kernels, *settling)]
+    opened += [read_statements(kind).state for kind in (HeldRows, MergePartials, Attempt)]
     assert {state.opened for state in opened} == {OpenedPart.PARTS}
     assert all(state.keeps and state.cost for state in opened)
     without = [sq.points(times, "t").plan, CtisKernel(pa.schema([]))]
