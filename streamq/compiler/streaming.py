@@ -109,9 +109,8 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     is_delta = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if source.items.ctis is not None:
         is_delta = is_delta & (~source.items.ctis).on_spark()
-    carried = source.policy.progress.carried_columns
-    df = df.withColumns({column: F.col(quote(name)) for name, column in carried.items()}) if carried else df
-    beside = ExtraColumns((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried.values()))
+    carried = source.policy.progress.carried_columns.values()
+    beside = ExtraColumns((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried))
     df, layout = apply_paths(lowering, [relation], df, beside, is_delta)
     return df.mapInArrow(source_packer(lowering.program.packer([relation]), layout), ENVELOPE_DDL)
 

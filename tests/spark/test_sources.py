@@ -59,7 +59,7 @@ def test_changes_in_batch(spark: SparkSession, tmp_path: Path) -> None:
     wrong = [(4, "start", 1, 0), (4, None, 1, 0), (7, "d", 1, 0), (8, "u", 1, 9)]
     more = df.union(spark.createDataFrame(wrong, df.schema))
     assert rows(sq.changes(more, "op.type", "at", "id", invalid="drop").to_df()) == VERSIONS
-    with pytest.raises(InvalidEvent, match="source prices: a row is no event: neither a start nor an end"):
+    with pytest.raises(InvalidEvent, match="source prices: a row is no event: unknown op 'start', known are c, r, u"):
         sq.changes(
             df.union(spark.createDataFrame(wrong[:1], df.schema)), "op.type", "at", "id", name="prices"
         ).to_pandas()
