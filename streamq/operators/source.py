@@ -21,7 +21,7 @@ from streamq.plan.lazy import lazy
 from streamq.plan.lowering import instant, orderable, text_literal
 from streamq.plan.schema import POINT, Field, Schema, check_names, quote
 from streamq.runtime.consistency import AlignAt
-from streamq.runtime.event import BAD, LE, RE, beside_column
+from streamq.runtime.event import BAD, LE, NOW, RE, beside_column
 from streamq.runtime.items import Items
 from streamq.runtime.kernel import Kernel
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
@@ -88,8 +88,8 @@ class Source(Operator):
         """Return each row of a table as an item: ``__le``, the columns of its rules, the payload, and ``__bad``.
 
         ``__bad`` is the reason to refuse the row, NULL for an event; a batch under ``invalid="fail"`` raises it instead, and has
-        no such column. The columns beside the events follow, and in a stream those that progress reads. ``streaming`` is False
-        for a batch.
+        no such column. The columns beside the events follow, and in a stream those that progress reads, with the time of the
+        micro-batch if it bounds starts. ``streaming`` is False for a batch.
         """
         from pyspark.sql import functions as F
 
@@ -97,6 +97,9 @@ class Source(Operator):
         payload = [quote(field.name) for field in self.payload]
         carried = {**self.beside_columns, **(self.policy.progress.carried_columns if streaming else {})}
         copies = [F.col(quote(name)).alias(column) for name, column in carried.items()]
+        if streaming and self.policy.progress.bounds_starts:
+            # Spark keeps this instant in the checkpoint, so a micro-batch that is repeated has it again
+            copies.append(F.unix_micros(F.current_timestamp()).alias(NOW))
         return table.select(*(column.alias(name) for name, column in columns.items()), *payload, *copies)
 
     def item_columns(self, streaming: bool) -> dict[str, Column]:

@@ -28,6 +28,8 @@ NEW_END: Final = "__new"
 OPENS: Final = "__opens"
 """True for the start row of an edge event, False for its end row; NULL for a row that is neither, and so is invalid."""
 
+NOW: Final = "__now"
+"""The time of the row's micro-batch, the instant at which it was begun with, in microseconds since 1970."""
 _BESIDE: Final = "__beside_"
 
 INSERT, RETRACT, CTI = "insert", "retract", "cti"
