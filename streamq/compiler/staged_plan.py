@@ -314,14 +314,12 @@ class StagedPlan:
         source = relations[0].source if len(relations) == 1 else None
         info = None
         if source is not None:
-            streaming = self.options.streaming
             info = SourceInfo(
                 relation=relations[0].name,
                 name=source.shown_name(),
                 items=source.items,
                 progress=source.policy.progress,
-                invalid=source.policy.invalid_in(streaming),
-                streaming=streaming,
+                invalid=source.policy.invalid_in(self.options.streaming),
             )
         (stage,) = {relation.stage for relation in relations} or {len(self.stages)}
         return Packer(

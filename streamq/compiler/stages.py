@@ -284,7 +284,8 @@ class _Compiler:
                 else ()
             ),
         )
-        items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), (LE, *ingress.columns))
+        read = (LE, *ingress.columns, *source.beside_columns.values())
+        items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), read)
         port = Port(
             name=name,
             kernel=ingress.kernel,

@@ -106,7 +106,7 @@ class Stage:
 
         These are the kernels' deltas and progress, envelopes for later stages, late rows if there is a late output, totals since
         the checkpoint began (none if all are 0), and readings. The readings are also stored in ``baskets``, and its state is
-        written. ``wall`` is the time of day in milliseconds since 1970. ``watcher`` receives the rows inside the stage.
+        written. ``wall`` is the micro-batch's time in milliseconds since 1970. ``watcher`` receives the rows inside the stage.
         """
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}

@@ -338,7 +338,7 @@ def shown(item: Item, axis: str = INTEGER) -> str:
     start = "NULL" if item.start is None else show_instant(item.start, axis)
     spans = item.kind in (INSERT, RETRACT)
     moved = f" -> {new}" if item.kind == RETRACT else ""
-    payload = ", ".join(f"{name}={value!r}" for name, value in item.payload.items())
+    payload = ", ".join(f"{name}={value!r}" for name, value in item.columns.items())
     return f"{item.kind} {f'[{start}, {end})' if spans else start}{moved} {payload}".rstrip()
 
 

@@ -29,7 +29,7 @@ from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, late_intents, manners, with_invalid, with_policy
 from streamq.testing.meetings import meeting_intents
 from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
-from streamq.testing.payload_values import in_one_form, numbered_value, twin
+from streamq.testing.payload_values import growing_value, in_one_form, numbered_value, twin
 from streamq.testing.payloads import palettes
 from streamq.testing.progress.room import room_of as progress_room_of
 from streamq.testing.queries import queries
@@ -90,6 +90,11 @@ def arriving(
     items = draw(room.arriving(source, how))
     if late:
         items = draw(with_invalid(source, items, payloads, intent, scale, number=number, manner=manner))
+    kinds = {f.name: f.type for f in source.columns if f.name in source.beside}
+    items = [
+        replace(item, beside={name: growing_value(kind, i // 2) for name, kind in kinds.items()} | item.beside)
+        for i, item in enumerate(items)
+    ]
     return draw(with_policy(source, in_turn(items), intent, scale, manner, is_explicit))
 
 

@@ -59,6 +59,25 @@ def numbered_value(kind: t.DataType, n: int) -> Any:
     return n
 
 
+def growing_value(kind: t.DataType, n: int) -> Any:
+    """Return a value of a type that is greater for a greater ``n``, from 0; NULL for n = 0, and for types without such values."""
+    if n == 0:
+        return None
+    match kind:
+        case t.StringType():
+            return f"{n:06}"
+        case t.IntegerType() | t.LongType() | t.FloatType() | t.DoubleType() | t.DateType():
+            return numbered_value(kind, 6 * n)
+        case t.TimestampType() | t.TimestampNTZType():
+            return numbered_value(kind, 6 * n)
+    return None
+
+
+def grows(kind: t.DataType) -> bool:
+    """True if :func:`growing_value` tells the values of a type apart."""
+    return growing_value(kind, 1) is not None
+
+
 def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list[Any]:
     """Return the plain values of a type that an intent allows, none of them NULL, with those of its type in ``compared``.
 
@@ -220,4 +239,16 @@ def in_one_form(value: Any) -> Any:
     return value
 
 
-__all__ = ["EPOCH", "FAR", "distinct", "in_one_form", "numbered_value", "odd", "part", "pool", "twin"]
+__all__ = [
+    "EPOCH",
+    "FAR",
+    "distinct",
+    "growing_value",
+    "grows",
+    "in_one_form",
+    "numbered_value",
+    "odd",
+    "part",
+    "pool",
+    "twin",
+]

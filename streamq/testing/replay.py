@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -50,8 +50,7 @@ def case_to_json(
     see :func:`streamq.testing.oracle.oracle`. ``may_fail``: the query may then fail by Spark's rules.
     """
     items = [
-        [name, item.kind, item.start, item.end, item.new_end, _encoded(dict(item.payload))]
-        for name, item in case.arrival
+        [name, item.kind, item.start, item.end, item.new_end, _encoded(item.columns)] for name, item in case.arrival
     ]
     static = {
         name: {
@@ -311,7 +310,9 @@ def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, It
         table_of(source, [row(source, item)])
     except (PlanError, pa.ArrowException, OverflowError) as error:
         _wrong(part, _brief(error), error)
-    return name, item
+    beside = {name: value for name, value in item.payload.items() if name in source.beside}
+    payload = {name: value for name, value in item.payload.items() if name not in beside}
+    return name, replace(item, payload=payload, beside=beside)
 
 
 def _listed(names: Any) -> str:
