@@ -32,6 +32,8 @@ from streamq.operators import written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Expr
 from streamq.plan.node import nodes
+from streamq.run.checkpoint import Checkpoint
+from streamq.run.control import END_OF_INPUT
 
 ROOT = Path(__file__).parents[2]
 
@@ -186,7 +188,7 @@ LAST_FILES = ("checkpoint/offsets/N", "out/_spark_metadata/N", "checkpoint/commi
 
 
 def test_killed_at_each_step_of_finishing(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """What it writes from a step on is taken away, as if it had not come to that; at last the end is sent once more."""
+    """What it writes from a step on is taken away, as if it had not come to that; after the last one the end is sent again."""
     everything = land(tmp_path / "in", random.Random(2))
 
     def asked(s: sq.Stream) -> sq.Stream:
@@ -197,10 +199,9 @@ def test_killed_at_each_step_of_finishing(spark: SparkSession, plain: None, tmp_
     run_to_the_end(query, tmp_path, finish=True)
     for step in range(len(LAST_FILES)):
         _take_away(tmp_path, LAST_FILES[step:])
-        if step < len(LAST_FILES) - 1:
-            run_to_the_end(query, tmp_path, finish=True)
-        else:
-            query.run(sink=f"{tmp_path}/out", checkpoint=f"{tmp_path}/checkpoint", buckets=2).finish()
+        if step == len(LAST_FILES) - 1:
+            Checkpoint(spark, f"{tmp_path}/checkpoint").control.send(spark, END_OF_INPUT)
+        run_to_the_end(query, tmp_path, finish=True)
         t.assert_same_history(output(tmp_path), expected)
         assert (tmp_path / "checkpoint/streamq/ended").exists()
 
