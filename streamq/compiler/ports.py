@@ -299,7 +299,7 @@ def _judge(program: StagedPlan, path: Path) -> Judge | None:
     if source is None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
-    judging = program.strategy.judging[source.table, path.track]
+    judging = program.strategy.judging_of(source.table, path.track)
     ends = judging.ends if judging.at is JudgePlace.FIRST_KERNEL else None
     name = program.judged_name(source, path.track)
     return Judge(name, source.policy.late, invalid, source.schema.axis, source.gives_points, ends)

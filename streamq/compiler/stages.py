@@ -6,7 +6,7 @@ extends paths, and a stateful operator ends them in a kernel, from whose output 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from streamq.choices import OutputForm
@@ -40,7 +40,7 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import EARLY, FINAL, OF_RESULT, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
-from streamq.runtime.track import off_track
+from streamq.runtime.track import off_track, source_relation
 
 AT_ONCE, IN_THE_END = "corrected", "settle"
 """The kinds of settle kernels before what reads ends: rows go at once, or once they are settled."""
@@ -49,13 +49,22 @@ AT_ONCE, IN_THE_END = "corrected", "settle"
 class _Compiler:
     """A compiler for the plans of one program: it collects kernels in ``ports`` and relations in ``program``, then numbers both.
 
-    ``policies``: the policies of the sources, by table; the sources in the plans have default policies.
+    ``policies``: the policies of the sources, by table; the sources in the plans have default policies. ``unread``: the sources
+    of the queries that rules have taken out of the plans.
     """
 
-    def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options, tracks: Tracks):
+    def __init__(
+        self,
+        plan: Results,
+        policies: Mapping[str, SourcePolicy],
+        options: Options,
+        tracks: Tracks,
+        unread: Sequence[Source],
+    ):
         self.program = StagedPlan(plan, options, tracks)
         self.options = options
-        self.policies = policies
+        self.policies = {**policies, **{source.table: source.policy for source in unread}}
+        self.unread = unread
         self.ports: list[Port] = []
         self.strategy = self.program.strategy
         self.unsettled = unsettled_nodes(plan, options.egresses)
@@ -66,6 +75,8 @@ class _Compiler:
     def compile(self) -> StagedPlan:
         """Compile the plans; may be called only once."""
         fold(self.program.plan, self._visit)
+        for source in self.unread:
+            self._judge_unread(source)
         results = self.program.results
         paths = [self._of_result(result, paths) for result, paths in zip(results, self.result_paths, strict=True)]
         last = max((port.stage for port in self.ports), default=-1)
@@ -256,13 +267,25 @@ class _Compiler:
         node = replace(source, policy=SourcePolicy())
         if node.ingress is not None:
             return self._host_ingress(path, node.ingress)
-        judging = self.strategy.judging[node.table, path.track]
+        judging = self.strategy.judging_of(node.table, path.track)
         if judging.at is JudgePlace.FIRST_KERNEL and not self._was_judged_alone(path):
             return path
         kernel = InsertIngressKernel(path.points, judging.ends, node.ids)
         title = f"each id once ({', '.join(node.ids)}), judge lateness" if node.ids else "judge lateness"
         ingress = Ingress(kernel, () if path.points else (RE,), node.ids or (LE,), title)
         return self._host_ingress(path, ingress)
+
+    def _judge_unread(self, source: Source) -> None:
+        """Host the ingress kernel of a source that rules have taken out of the plans; nobody reads its events.
+
+        The source stays one of the queries': its progress counts at their levels of consistency and for the sources that follow
+        it, and its late and invalid rows are counted.
+        """
+        relation, tracks = source_relation(source.table), self.program.tracks.by_number
+        track = next(number for number, one in tracks.items() if relation in one.sources)
+        self._events_of_source(replace(self._source(source), track=track))
+        # rows that nobody reads need not be held back
+        self.ports[-1].aligns = None
 
     def _was_judged_alone(self, path: Path) -> bool:
         """Return True if the checkpoint that the run goes on from has a stage that judges the source's lateness."""
@@ -280,7 +303,7 @@ class _Compiler:
             *kernel_lines(statements_of(source), ingress.kernel.progress_rule.cti.shown(), source.growth),
             *(
                 (f"late rows are judged here: {reason}",)
-                if (reason := self.strategy.judging[source.table, path.track].reason)
+                if (reason := self.strategy.judging_of(source.table, path.track).reason)
                 else ()
             ),
         )
@@ -380,7 +403,8 @@ def compile_stages(plan: Results, options: Options, written: Node | None = None)
 
     Raises PlanError for a plan that has no streaming form.
 
-    ``written``: the plans before they were rewritten; ``why()`` names their patterns.
+    ``written``: the plans before they were rewritten; ``why()`` names their patterns, and a source that rules have taken out is
+    still a source of the program, whose events nobody reads.
 
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
@@ -389,7 +413,9 @@ def compile_stages(plan: Results, options: Options, written: Node | None = None)
     tracks = choose_tracks(plan if written is None else as_results(written), options)
     options = replace(options, placement=replace(options.placement, origins=tracks.origins))
     shared = share_windows(tracks.over(bare), options)
-    program = _Compiler(shared.plan, policies, options, tracks).compile()
+    of_queries = [] if written is None else [node for node in nodes(written) if isinstance(node, Source)]
+    unread = {source.table: source for source in of_queries if source.table not in policies}
+    program = _Compiler(shared.plan, policies, options, tracks, tuple(unread.values())).compile()
     program.windows = shared.windows
     if written is not None:
         program.patterns = tuple(pattern for node in nodes(written) for pattern in node.patterns)

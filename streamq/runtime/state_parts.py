@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streamq.runtime.agenda import Agenda
 from streamq.runtime.basic_window_blocks import BlocksBasket
-from streamq.runtime.basket import AGENDA, ENDS, KernelBaskets
+from streamq.runtime.basket import AGENDA, ENDS, TIME_BINS, KernelBaskets
 from streamq.runtime.bins import hold
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.consistency import BEGUN, EVENT, HELD, SYNC
@@ -104,7 +104,7 @@ class TimedRows:
         """Take out all rows, and append those of each new bucket."""
         for state in old:
             rows = self._bins(state).take(INFINITY)
-            self._state(state).values.pop(f"{self.basket} bins", None)
+            self._state(state).values.pop(f"{self.basket}{TIME_BINS}", None)
             if rows is None:
                 continue
             numbers = (
@@ -151,7 +151,7 @@ class AnnouncedEnds:
         """Copy those of the first bucket that has heard any."""
         SameValue("ends").move(old, new, spread)
         tables = [rows for state in old if (rows := TimeBins(state, ENDS).take(INFINITY)) is not None]
-        _taken(old, f"{ENDS} bins")
+        _taken(old, f"{ENDS}{TIME_BINS}")
         for rows in tables[:1]:
             for state in new:
                 TimeBins(state, ENDS).append(rows)
@@ -167,7 +167,7 @@ class OpenLifetimes:
         """Forget them, and add those of the events anew; the least start is computed in the next micro-batch."""
         for state in old:
             TimeBins(state, LIFETIMES).take(INFINITY)
-            state.values.pop(f"{LIFETIMES} bins", None)
+            state.values.pop(f"{LIFETIMES}{TIME_BINS}", None)
             is_begun = state.values.pop(LIFETIMES, None) is not None
             rows = state.read_all(self.events)
             for number, mine in split_by(rows, spread.of_input(rows)) if rows is not None else ():

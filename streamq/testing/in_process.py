@@ -119,9 +119,10 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     """
     if expected is None:
         expected = expectation(case, how)
-    plan = rewritten(in_stream_form(Results(case.plans), how.form), how.chosen)
+    written = Results(case.plans)
+    plan = rewritten(in_stream_form(written, how.form), how.chosen)
     settings = how.settings[: len(case.cut) + 1] if how.restart else how.settings[:1]
-    compiled = [compile_stages(plan, _options(case, how, level, buckets)) for level, buckets in settings]
+    compiled = [compile_stages(plan, _options(case, how, level, buckets), written) for level, buckets in settings]
     time_bins = TimeBinSizes()
     if how.watch or how.slack:
         compiled, time_bins = [watch_kernels(program, how.watch) for program in compiled], SMALL_BINS
@@ -145,6 +146,7 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
         end, until = ([(None, INFINITY)], case.until) if number == last else ([], None)
         step = partial(run.batch, batch, [*ctis, *end], until, now=now, idle_before=idle_before)
         advance(step)
+        _check_repeated(run, [*ctis, *end], until)
         if end:
             break
         history = RunHistory(readings=run.readings or history.readings)
@@ -153,6 +155,7 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
             run = run.go_on(next(programs))
     else:
         advance(partial(run.finish, case.until))
+        _check_repeated(run, [(None, INFINITY)], case.until)
     for cti in run.ctis.values():
         if cti != INFINITY:
             raise ProgressViolation(f"the result does not end with its inputs: its CTI is {shown(cti, case.axis)}")
@@ -182,6 +185,20 @@ def _checked(run: LocalRun, axis: str, step: Callable[[], Any]) -> list[pa.Table
         if changed := changes_before(before, [deltas], axis):
             raise ProgressViolation(f"the result changes before its CTI {shown(before, axis)}: {changed}")
     return run.deltas
+
+
+def _check_repeated(run: LocalRun, ctis: Sequence[tuple[str | None, int]], until: int | None) -> None:
+    """Send CTIs from outside once more; raise WrongOutput if that changes the result, a count or the late output.
+
+    A change of the state shows later, as the run goes on from it.
+    """
+    if not ctis:
+        return
+    totals, late = dict(run.totals), len(run.late)
+    run.batch({}, ctis, until)
+    changes = [row for deltas in run.deltas for row in deltas.to_pylist()]
+    if changes or run.totals != totals or len(run.late) != late:
+        raise WrongOutput(f"CTIs that are heard twice, {ctis}, change {changes or 'counts of late items'}")
 
 
 def _check_sources(case: Case, program: StagedPlan, readings: Readings, reaches: Mapping[str, Reach]) -> None:
