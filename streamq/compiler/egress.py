@@ -11,7 +11,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.operator import Operator
 from streamq.operators.row_key import RowKey, no_row_key
 from streamq.plan.folding import fold
-from streamq.plan.lowering import instant, ship_runtime
+from streamq.plan.lowering import instant, map_in_arrow, ship_runtime
 from streamq.plan.node import Node
 from streamq.plan.schema import quote
 from streamq.runtime.envelope import LATE
@@ -108,7 +108,7 @@ def user_rows(df: DataFrame, result: Result) -> DataFrame:
     # with CTIs one task has all rows already
     df = df.repartition(1) if result.in_order and not out.ctis else df
     rows = changelog_rows if out.output == OutputForm.CHANGELOG else partial(upsert_rows, key=out.columns)
-    df = df.mapInArrow(folding(rows), t.StructType(whole))
+    df = map_in_arrow(df, folding(rows), t.StructType(whole))
     return df.select(first, *payload, *(instant(F.col(n), schema.axis).alias(n) for n in times))
 
 
