@@ -192,7 +192,7 @@ NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
         ([NOON], pa.timestamp("s", "Europe/Berlin"), NOON),
         ([NOON.replace(tzinfo=None)], pa.timestamp("ms"), NOON),
         ([NOON.date()], pa.date32(), NOON.replace(hour=0)),
-        ([-1_500], pa.timestamp("ns", "UTC"), dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - dt.timedelta(microseconds=2)),
+        ([-2_000], pa.timestamp("ns", "UTC"), dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - dt.timedelta(microseconds=2)),
         ([7], pa.int16(), 7),
     ],
     ids=str,
@@ -208,7 +208,7 @@ def test_columns_of_other_arrow_types_are_taken_as_sparks() -> None:
             "t": [1],
             "word": pa.array(["a"], pa.dictionary(pa.int32(), pa.large_string())),
             "list": pa.array([[1]], pa.large_list(pa.int16())),
-            "at": pa.array([1_001], pa.timestamp("ns")),
+            "at": pa.array([1_000], pa.timestamp("ns")),
         }
     )
     points = sq.points(table, "t", name="p")

@@ -109,6 +109,8 @@ class ResultColumns:
         if self.fold is not None:
             assert self.folded is not None
             df = df.select(*self.payload, LE, RE, WEIGHT)
+            # PySpark reads a column's name as a path, in which dots and backticks have a meaning: columns go by their numbers
+            df = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
             df = (df.repartition(1) if self.in_one_task else df).mapInArrow(self.fold, self.folded)
         return df.selectExpr(*self.columns)
 
@@ -139,7 +141,7 @@ def result_columns(result: Result) -> ResultColumns:
         column=result.column,
         payload=payload,
         columns=(first, *payload, *(f"{instant_sql(quote(n), schema.axis)} AS {quote(n)}" for n in names)),
-        fold=folding(rows),
+        fold=folding(rows, [*schema.names, LE, RE, WEIGHT]),
         folded=t.StructType(whole),
         # with CTIs one task has all rows already
         in_one_task=result.in_order and not out.ctis,

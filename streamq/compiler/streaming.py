@@ -24,7 +24,7 @@ from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.errors import PlanError, sentence
 from streamq.operators.observer import NOBODY
 from streamq.operators.source import Source
-from streamq.plan.lowering import ship_runtime
+from streamq.plan.lowering import map_in_arrow, ship_runtime
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.envelope import BESIDE_RESULTS
 from streamq.runtime.event import BAD, KEEP, LE, NOW, RE, WEIGHT
@@ -81,7 +81,7 @@ def build_frame(
             df = _opened(relations, df)
             _tell_results(lowering, relations, df)
             df, layout = apply_paths(lowering, relations, df)
-            df = df.mapInArrow(stage_packer(program.packer(relations), layout), ENVELOPE_DDL)
+            df = map_in_arrow(df, stage_packer(program.packer(relations), layout), ENVELOPE_DDL)
     return _result(lowering, df)
 
 
@@ -114,7 +114,7 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     aside = tuple(name for name in (BAD, NOW) if name in df.columns)
     beside = ExtraColumns(aside, (*source.items.columns, *carried))
     df, layout = apply_paths(lowering, [relation], df, beside, is_delta)
-    return df.mapInArrow(source_packer(lowering.program.packer([relation]), layout), ENVELOPE_DDL)
+    return map_in_arrow(df, source_packer(lowering.program.packer([relation]), layout), ENVELOPE_DDL)
 
 
 # opening

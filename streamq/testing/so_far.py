@@ -181,8 +181,8 @@ def _ticks(answer: pa.Table) -> list[str]:
 def _release(program: StagedPlan, how: Execution) -> Release | None:
     """Return the rule by which a result's rows are released before they are final; None if the rows so far cannot be predicted.
 
-    If rows are released by the watermark, they cannot if there are several sources or queries, if a step changes the watermark, if
-    several operators hold rows, or if some rows of the result pass by the one that does.
+    If rows are released by the watermark, they cannot if there are several sources or queries, if a step changes the watermark,
+    if several operators hold rows, or if some rows of the result pass by the one that does.
     """
     hosted_kernels = [hosted for stage in program.stages for hosted in stage.hosted]
     kernels = [h.kernel.kernel if isinstance(h.kernel, Crowded) else h.kernel for h in hosted_kernels]

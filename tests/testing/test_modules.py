@@ -68,7 +68,7 @@ def moments(x: Col) -> Select:
 
 
 def in_order(x: Col) -> Select:
-    return [sq.first(x), sq.last(x), sq.collect(x), sq.count_distinct(x)]
+    return [sq.first(x), sq.last(x), sq.collect(x), sq.count_distinct(x), sq.count_distinct(x, x)]
 
 
 def of_numbers(x: Col, y: Col) -> Select:
