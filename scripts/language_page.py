@@ -19,7 +19,7 @@ import pyarrow as pa
 import streamq as sq
 from streamq import operators, policies
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stage_lines import HOLDING, SETTLING, ctis_footprint
+from streamq.compiler.stage_lines import HOLDING, ctis_footprint, settle_footprint
 from streamq.operators import MergePartials, Source, WindowAggregate
 from streamq.operators.grouped_stream import GroupedStream, GroupVerbs
 from streamq.operators.operator import Operator
@@ -318,7 +318,8 @@ def footprints() -> dict[str, Footprint]:
     for name, (query, kind) in queries.items():
         plan = rewrite(number_sources(query.plan)[0]).plan
         found[name] = next(node.footprint for node in nodes(plan) if isinstance(node, kind))
-    found["rows whose ends may still move (settle)"] = SETTLING
+    found["rows whose ends are read and may still move (settle)"] = settle_footprint(at_once=True)
+    found["the same, where only final rows are read"] = settle_footprint(at_once=False)
     found["rows that a level holds back"] = HOLDING
     found["CTIs as rows"] = ctis_footprint(in_order=True, reads_ends=False)
     return found

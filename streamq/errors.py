@@ -26,11 +26,12 @@ A StreamqWarning is for queries that are odd but can run.
 
 from __future__ import annotations
 
-import difflib
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 
@@ -139,13 +140,34 @@ class CodeLine:
 
 def users_line() -> CodeLine:
     """Return the nearest line up the stack that is not streamq's own code; the outermost line if there is no other."""
-    # a context manager that decorates a function of streamq's, or a cached property, is between the function and its caller
-    own = (__name__.partition(".")[0], "contextlib", "functools")
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
+    while frame.f_back is not None and _is_own(frame):
         frame = frame.f_back
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     return CodeLine(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", ""), registry)
+
+
+_OWN = (__name__.partition(".")[0], "contextlib", "functools")
+"""The packages whose frames are not the user's code.
+
+A context manager that decorates a function of streamq's, or a cached property, is between the function and its caller.
+"""
+
+
+def _is_own(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _OWN
+
+
+def users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of streamq's own code; None if no other is left.
+
+    An error that says what is wrong with the user's line is then shown there, and not with the calls inside streamq that led to
+    the message.
+    """
+    if trace is None:
+        return None
+    behind = users_frames(trace.tb_next)
+    return behind if _is_own(trace.tb_frame) else TracebackType(behind, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 
 
 def warn(text: str, line: CodeLine | None = None) -> None:
@@ -215,12 +237,33 @@ def kind_of(value: object) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return ``Did you mean 'x'?`` for the most similar of some names, or one that differs only in case; "" if there is none."""
-    existing = list(names)
-    close = difflib.get_close_matches(name, existing, n=1, cutoff=0.6) or [
-        n for n in existing if n.lower() == name.lower()
-    ]
-    return f"Did you mean {close[0]!r}?" if close else ""
+    """Return ``Did you mean 'x'?`` for the name that another is a misspelling of; "" if it is none.
+
+    A misspelling has at most one slip, or one for every four letters of a longer name: a letter too many, too few, another one,
+    or two exchanged. Case and underscores do not count, and a single letter is no misspelling of another.
+    """
+    spelt = _letters(name)
+    most = max(len(spelt) // 4, min(len(spelt) - 1, 1))
+    slips = [(count, other) for other in names if (count := slip_count(spelt, _letters(other))) <= most]
+    return f"Did you mean {min(slips, key=lambda pair: pair[0])[1]!r}?" if slips else ""
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def slip_count(word: str, other: str) -> int:
+    """Return the least number of letters to add, leave out, replace or exchange with the next to turn one word into another."""
+    rows = [list(range(len(other) + 1))]
+    for i, letter in enumerate(word, 1):
+        row = [i]
+        for j, wanted in enumerate(other, 1):
+            count = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == wanted:
+                count = min(count, rows[-2][j - 2] + 1)
+            row.append(count)
+        rows.append(row)
+    return rows[-1][-1]
 
 
 def column_names(key: Any, verb: str, what: str) -> tuple[str, ...]:
@@ -258,7 +301,11 @@ def unknown_column(
     if not isinstance(name, str):
         raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}; there are: {columns}"))
     ending = [repr(own) for own in names if own.endswith(f"_{name}")]
-    hint = f"Did you mean {' or '.join(ending)}?" if len(ending) > 1 else nearest(name, names)
+    hint = f"Did you mean {' or '.join(ending)}?" if ending else nearest(name, names)
+    if name == "*":
+        hint = "with_columns(x=expression) keeps all columns."
+    elif not hint and re.search(r"[-+*/()<>=]", name):
+        hint = "SQL is no column: an expression is Python, as x=sq.col(...) + 1."
     if lifetime and name.lower() in ("start", "end", "duration"):
         hint = "The lifetime is sq.start(), sq.end(), sq.duration()."
     elif consumed and name in consumed:

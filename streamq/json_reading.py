@@ -8,6 +8,7 @@ from typing import Any
 import streamq.sources  # noqa: F401  its nodes are then among those that a text may name
 from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.errors import PlanError, TypeMismatch, nearest, sentence, unknown_column
+from streamq.keywords import check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import input_table, source_name, static_table
 from streamq.patterns import detect, operators  # noqa: F401  the node of detect is then among those that a text may name
@@ -17,6 +18,7 @@ from streamq.plan.schema import INTERVAL
 from streamq.stream import Stream
 
 
+@check_keywords
 def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: Any) -> Stream:
     """Return the query that :meth:`to_json` wrote, over tables that are passed by the names of sources and static tables.
 

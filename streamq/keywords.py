@@ -1,4 +1,4 @@
-"""Checks of keyword arguments: an unknown keyword of a verb or function raises an error that lists the known ones."""
+"""Calls of verbs and functions: an unknown keyword is an error that lists the known ones; errors are shown at the user's line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from streamq.errors import PlanError, nearest, sentence
+from streamq.errors import PlanError, StreamqError, nearest, sentence, users_frames
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,25 +27,29 @@ _OF_OTHER_NAMES = {
 
 
 def check_keywords(function: F, advice: Callable[[str], str] = lambda name: "") -> F:
-    """Wrap a function to raise PlanError for a keyword that it does not have; one with ``**keywords`` is returned unchanged.
+    """Wrap a function to raise PlanError for a keyword that it does not have; one with ``**keywords`` has them all.
 
-    ``advice`` returns the hint for a keyword, or ""; then the hint is the nearest of the function's own keywords.
+    ``advice`` returns the hint for a keyword, or ""; then the hint is the nearest of the function's own keywords. The tracebacks
+    of streamq's errors lose the frames inside streamq, and keep those of functions that the user passes to it.
     """
     # read from the code: a signature takes five times as long, for each public function at import
     code = inspect.unwrap(function).__code__
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        return function
+    has_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
     arguments = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     names = tuple(name for name in arguments if name != "self")
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
         for name in keywords:
-            if name not in names:
+            if not has_any and name not in names:
                 there = f"there are: {', '.join(names)}" if names else "there are none"
                 hint = advice(name) or _nearest(name, names)
                 raise PlanError(sentence(function.__name__, f"no parameter {name!r}", there, hint))
-        return function(*args, **keywords)
+        try:
+            return function(*args, **keywords)
+        except StreamqError as error:
+            error.__traceback__ = users_frames(error.__traceback__)
+            raise
 
     return cast(F, call)
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -37,7 +38,8 @@ def error_screen() -> Screen | None:
 class ProgressBar:
     """A bar with a label, the share of the work that is done, and a note; a context manager, which closes it.
 
-    ``screen`` returns the place where it is drawn; it is called when the bar is opened. ``clock`` is in seconds.
+    Work that ends without an error is shown as done. ``screen`` returns the place where it is drawn; it is called when the bar is
+    opened. ``clock`` is in seconds.
     """
 
     def __init__(
@@ -105,8 +107,12 @@ class ProgressBar:
         if self._screen is None:
             return
         try:
-            if self._drawn is not None and self._last is not None and self._last != self._drawn:
-                self._draw(self._last)
+            if self._drawn is not None and self._last is not None:
+                # work that ends without an error is done, whatever the last look at it was
+                total = None if error is not None else self._last.total
+                last = self._last if total is None else replace(self._last, done=total)
+                if last != self._drawn:
+                    self._draw(last)
         finally:
             if self._screen is not None:
                 self._close()

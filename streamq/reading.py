@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, SourceError, sentence
+from streamq.keywords import check_keywords
 from streamq.run.active import session_of
 from streamq.run.failure import spark_errors
 
@@ -21,6 +22,7 @@ _BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 """The options of Spark's that bound a micro-batch, in lower case."""
 
 
+@check_keywords
 def read_stream(
     path: str,
     *,

@@ -313,15 +313,18 @@ class Stream(
             self.plan, self.tables, rows, until=until, output=output, key=key, between=between, title=title
         )
 
-    def trace(self, rows: Any = None, *, until: int | dt.datetime | None = None) -> Trace:
+    def trace(self, rows: Any = None, *, where: Any = None, until: int | dt.datetime | None = None) -> Trace:
         """Return the flow of events through the query: what each operator receives and sends, and which events cause which rows.
 
         The query runs in-process, micro-batch by micro-batch. ``rows``: a list of micro-batches, each a mapping of the sources'
         names to Arrow tables, pandas frames or batch DataFrames, as ``run.sample()`` returns them; or tables by name, or one
         table for the only source; None: the query's own tables. The rows of tables arrive one by one, of several tables by their
-        times. ``until`` as in :meth:`to_df`. A notebook shows the trace as a page with a slider, ``save("trace.html")`` writes
-        it; ``causes``, ``effects`` and ``prevented`` answer why a row is there, what an event changes, and why a row is missing.
-        Raises PlanError for more than 5,000 rows, and the query's own errors. (docs/debugging.md)
+        times. ``where`` chooses the events to follow: a condition over payload and lifetime as in :meth:`where`, or values of
+        columns, as ``{"booth": "B"}``. A filter behind each source that has all its columns keeps these events; progress stays
+        that of all rows. ``until`` as in :meth:`to_df`. A notebook shows the trace as a page with a slider, which
+        ``save("trace.html")`` writes; ``causes``, ``effects`` and ``prevented`` answer why a row is there, what an event changes,
+        and why a row is missing. Raises PlanError for more than 5,000 rows, UnknownColumn for a ``where`` that fits no source,
+        and the query's own errors. (docs/debugging.md)
 
         >>> import streamq as sq
         >>> cars = sq.events([(1, 3, {"booth": "A"}), (2, 4, {"booth": "B"}), (2, 5, {"booth": "B"})], name="cars")
@@ -336,7 +339,7 @@ class Stream(
         """
         from streamq.tracing.trace import trace_query
 
-        return trace_query(self.plan, self.tables, rows, until)
+        return trace_query(self.plan, self.tables, rows, until, where)
 
     def chart(
         self,

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from numbers import Integral
 from typing import Any, Final
 
+import numpy as np
+
 from streamq.errors import TimeError, nearest, sentence
 
 TIMESTAMP: Final = "timestamp"
@@ -51,6 +53,21 @@ _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*,?")
 def plain_integer(value: Any) -> Any:
     """Convert an integer of another library, such as NumPy, to a Python integer; return any other value unchanged."""
     return int(value) if type(value) not in (int, bool) and isinstance(value, Integral) else value
+
+
+def check_microseconds(value: Any, verb: str) -> None:
+    """Raise TimeError for an instant or duration of pandas or NumPy that has digits below a microsecond; NaT has none."""
+    if value != value:
+        return
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        kind = "datetime64" if isinstance(value, np.datetime64) else "timedelta64"
+        is_finer = bool(value.astype(f"{kind}[us]") != value)
+    else:
+        is_finer = bool(getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0))
+    if is_finer:
+        raise TimeError(
+            sentence(verb, "digits below a microsecond", f"found {value}", "Round it to microseconds first.")
+        )
 
 
 def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
@@ -99,6 +116,7 @@ def length(duration: Duration, verb: str = "duration") -> int:
     if isinstance(duration, int):
         return _bounded(duration, verb)
     if isinstance(duration, timedelta):
+        check_microseconds(duration, verb)
         return _bounded(duration // timedelta(microseconds=1), verb)
     return _bounded(_parse(duration, verb), verb)
 
@@ -106,11 +124,14 @@ def length(duration: Duration, verb: str = "duration") -> int:
 def instant_ticks(instant: int | datetime | None, axis: str, verb: str = "until") -> int | None:
     """Return an instant in ticks of an axis: a datetime on a timestamp axis, an integer on an integer axis; None stays None.
 
-    A datetime without a time zone is UTC. Raises TimeError for an instant that does not fit the axis or lies beyond its ends.
+    A datetime without a time zone is UTC. Raises TimeError for an instant that does not fit the axis, lies beyond its ends or is
+    finer than a microsecond.
     """
     if instant is None:
         return None
-    if isinstance(instant, datetime) and axis == TIMESTAMP:
+    # pandas' NaT is a datetime, and no instant
+    if isinstance(instant, datetime) and axis == TIMESTAMP and instant == instant:
+        check_microseconds(instant, verb)
         moment = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     instant = plain_integer(instant)

@@ -75,6 +75,7 @@ AGGREGATES = {
     "mean": sq.avg("v"),
     "spread": sq.stddev("v"),
     "different": sq.count_distinct("w"),
+    "pairs": sq.count_distinct("v", "w"),
     "first": sq.first("w"),
     "last": sq.last("v", where=col("v") > 1),
     "every": sq.collect("v"),
@@ -88,6 +89,7 @@ AGGREGATES = {
 WITHOUT_PARTIALS = {
     "first": sq.first("k"),
     "different": sq.count_distinct("k"),
+    "pairs": sq.count_distinct("k", "w"),
     **{name: AGGREGATES[name] for name in ("n", "spread", "last", "median", "covariance", "correlation")},
 }
 

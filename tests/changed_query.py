@@ -22,28 +22,31 @@ from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.identity import Identity
 from streamq.runtime.state_fit import Fit, fit_to_state
 
+Outputs = str | Sequence[str]
+"""The output of all queries, or that of each."""
+
 
 class ChangingRun:
     """A run in-process, of queries that may be replaced by others between two micro-batches."""
 
-    def __init__(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any):
+    def __init__(self, *queries: sq.Stream, output: Outputs = "final", ctis: bool = False, **options: Any):
         written, settings = _settings(queries, output, ctis, {"buckets": 2, **options})
         plan = number_sources(written)[0]
         program = compile_stages(rewritten(plan), settings, plan)
         self.run = LocalRun(program, identity=identity_of(program))
 
-    def changed(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any) -> Self:
+    def changed(self, *queries: sq.Stream, output: Outputs = "final", ctis: bool = False, **options: Any) -> Self:
         """Let other queries go on; raise CheckpointError, in the name of ``run``, if they do not fit."""
         fit, program, identity = self._fit(queries, output, ctis, options)
         fit.check("run")
         self.run = replace(self.run.go_on(program), identity=identity)
         return self
 
-    def fit(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any) -> Fit:
+    def fit(self, *queries: sq.Stream, output: Outputs = "final", ctis: bool = False, **options: Any) -> Fit:
         """Return how other queries fit the state."""
         return self._fit(queries, output, ctis, options)[0]
 
-    def _fit(self, queries: Sequence[sq.Stream], output: str, ctis: bool, options: dict[str, Any]) -> Any:
+    def _fit(self, queries: Sequence[sq.Stream], output: Outputs, ctis: bool, options: dict[str, Any]) -> Any:
         written, settings = _settings(queries, output, ctis, {"buckets": 2, **options})
         stored = self.identity
         program, identity = compile_to_fit(number_sources(written)[0], settings, stored)
@@ -71,8 +74,12 @@ class ChangingRun:
         return self.run.deltas
 
 
-def _settings(queries: Sequence[sq.Stream], output: str, ctis: bool, options: dict[str, Any]) -> Any:
+def _settings(queries: Sequence[sq.Stream], output: Outputs, ctis: bool, options: dict[str, Any]) -> Any:
     """Return the queries under one root, and the options of their run."""
     plans = [query.plan for query in queries]
-    egresses = tuple(choose_egress(plan, OutputForm(output), ctis=ctis, verb="run") for plan in plans)
+    outputs = [output] * len(plans) if isinstance(output, str) else output
+    egresses = tuple(
+        choose_egress(plan, OutputForm(out), ctis=ctis and out == "changelog", verb="run")
+        for plan, out in zip(plans, outputs, strict=True)
+    )
     return Results.from_plans(plans), Options(egresses=egresses, **options)

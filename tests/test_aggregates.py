@@ -46,6 +46,33 @@ def test_count_distinct(values: list[Any], expected: int) -> None:
     assert over(values, sq.count_distinct("v"), kind) == expected
 
 
+def test_count_distinct_of_combinations() -> None:
+    """A member with a NULL in one of the columns does not count, and a retraction takes its combination back."""
+    pairs = [(1, "a"), (1, "b"), (1, "a"), (2, "a"), (1, None), (None, "a"), (None, None)]
+    s = sq.events([(at, at + 3, {"v": v, "k": k, "w": 0.0}) for at, (v, k) in enumerate(pairs)], schema={"v": "bigint"})
+    ((_, _, *counts),) = answer(
+        s.tumbling_window(10).select(
+            pairs=sq.count_distinct("v", "k"),
+            few=sq.count_distinct("v", "k", where=sq.col("v") == 1),
+            triples=sq.count_distinct("v", "k", sq.col("w") * -1),
+            same=sq.count_distinct("k", "k"),
+        )
+    )
+    assert counts == [3, 2, 3, 2]
+    for windows in (
+        s.hopping_window(4, 2),
+        s.rows_window(3),
+        s.snapshot_window(),
+        s.group_by("w").landmark_window(2, start=0),
+    ):
+        answer(windows.select(pairs=sq.count_distinct("v", "k"), m=sq.median("v")))
+    taken_back = [sq.insert(1, 9, v=1, k="a"), sq.insert(2, 9, v=1, k="b"), sq.retract(2, 9, 2, v=1, k="b")]
+    assert answer(sq.events(taken_back).tumbling_window(5).select(n=sq.count_distinct("v", "k"))) == [
+        (0, 5, 1),
+        (5, 10, 1),
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "median", "p90"),
@@ -240,6 +267,8 @@ def test_errors() -> None:
     maps = sq.points(table("at bigint, xs map<string,bigint>", [(1, {"a": 1})]), time="at").tumbling_window(5)
     with pytest.raises(TypeMismatch, match="count_distinct: cannot group by column 'xs'; found map<string,bigint>"):
         maps.select(x=sq.count_distinct("xs"))
+    with pytest.raises(TypeMismatch, match="count_distinct: cannot group by column 'xs'; found map<string,bigint>"):
+        maps.select(x=sq.count_distinct(sq.lit(1), "xs"))
     with pytest.raises(
         PlanError, match="sum: an aggregate of an aggregate; found count\\(\\*\\) inside. Put a window over"
     ):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import traceback
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamq.errors import CheckpointError, InvalidEvent, LateEvent, ModuleFailed, QueryFailed
-from streamq.run.failure import SINK_NOTE, spark_errors, translated
+from streamq.run.failure import is_slow_worker, raised_in_sink, spark_errors, translated
+from streamq.run.running import Run
 
 SINK = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in \
 the user provided function in foreach batch sink. Reason: An exception was raised by the Python Proxy. Return Message: \
@@ -24,6 +29,7 @@ Traceback (most recent call last):
   File "job.py", line 34, in put
     raise OSError("disk full")
 OSError: disk full
+streamq: raised in the sink's function
  SQLSTATE: 39000 SQLSTATE: XXKST
 === Streaming Query ===
 """
@@ -37,10 +43,50 @@ Caused by: java.io.IOException: Mkdirs failed
 """
 
 
+COMPUTED = SINK.replace("OSError: disk full\nstreamq: raised in the sink's function", f"py4j.Py4JJavaError: {CALLED}")
+"""Rows are computed before the sink's function is called, in a call of Spark's."""
+
 PLANNED = """[UNRESOLVED_COLUMN] A column `v` cannot be resolved. SQLSTATE: 42703;
 'Project [CASE WHEN isnull(call(v#7L)#8.error) THEN call(v#7L)#8.value ELSE cast(raise_error(USER_RAISED_EXCEPTION, \
 map(errorMessage, concat(streamq.errors.ModuleFailed: , call(v#7L)#8.error)), NullType) as string) END AS g#9]
++- Project [CASE WHEN isnull(__why#9) THEN __le#8L ELSE cast(raise_error(USER_RAISED_EXCEPTION, map(errorMessage, \
+concat(streamq.errors.InvalidEvent: source r: a row is no event: , __why#9)), NullType) as bigint) END AS __le#10L]
 """
+READ = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FAILED_READ_FILE.NO_HINT] Encountered error while reading \
+file a.parquet. SQLSTATE: KD001 SQLSTATE: XXKST
+
+JVM stacktrace:
+org.apache.spark.SparkException: Job aborted due to stage failure
+\tat org.apache.spark.sql.execution.datasources.FileFormatWriter$.write(FileFormatWriter.scala:216)
+Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file a.parquet.
+\tat org.apache.spark.sql.execution.datasources.FileScanRDD$$anon$1.hasNext(FileScanRDD.scala:153)
+\tat org.apache.spark.sql.catalyst.expressions.GeneratedClass$GeneratedIterator.processNext(Unknown Source)
+\t... 10 more
+Caused by: java.lang.RuntimeException: corrupted file
+\tat org.apache.parquet.hadoop.ParquetFileReader.readFooter(ParquetFileReader.java:1)
+"""
+OFFSETS = """[STREAM_FAILED] Query [id = 1] terminated with exception: Offsets out of range
+Caused by: org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Offsets out of range
+\tat org.apache.kafka.clients.consumer.internals.FetchCollector.handleInitializeErrors(FetchCollector.java:1)
+\tat org.apache.spark.sql.kafka010.KafkaBatchPartitionReader.next(KafkaBatchPartitionReader.scala:1)
+\tat org.apache.spark.sql.execution.datasources.v2.PartitionIterator.hasNext(DataSourceRDD.scala:1)
+\tat org.apache.spark.sql.execution.datasources.v2.DataWritingSparkTask.run(WriteToDataSourceV2Exec.scala:1)
+"""
+WRITTEN = """[STREAM_FAILED] Query [id = 1] terminated with exception: [TASK_WRITE_FAILED] Task failed while writing rows
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+\tat org.apache.spark.sql.execution.datasources.parquet.ParquetOutputWriter.write(ParquetOutputWriter.scala:1)
+\tat org.apache.spark.sql.execution.datasources.FileFormatWriter$.executeTask(FileFormatWriter.scala:1)
+"""
+DIVIDED = """[STREAM_FAILED] Query [id = 1] terminated with exception: [DIVIDE_BY_ZERO] Division by zero
+Caused by: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.divideByZeroError(QueryExecutionErrors.scala:1)
+\tat org.apache.spark.sql.execution.datasources.FileFormatWriter$.executeTask(FileFormatWriter.scala:1)
+"""
+INVALID = (
+    "[USER_RAISED_EXCEPTION] streamq.errors.InvalidEvent: source r: a row is no event: no end; first: {'k': 'a \"b\"'}. "
+    'Mend the source, or say invalid="drop". SQLSTATE: P0001 SQLSTATE: XXKST'
+)
 RAISED = (
     "[USER_RAISED_EXCEPTION] streamq.errors.ModuleFailed: f: it failed; KeyError: 3; of v = 3. SQLSTATE: P0001\nmore"
 )
@@ -53,9 +99,19 @@ RAISED = (
         (RAISED, ModuleFailed, "f: it failed; KeyError: 3; of v = 3."),
         ("x\nstreamq.errors.LateEvent: source s: 2 late item(s).\ny", LateEvent, "source s: 2 late item(s)."),
         (
+            INVALID,
+            InvalidEvent,
+            "source r: a row is no event: no end; first: {'k': 'a \"b\"'}. Mend the source, or say invalid=\"drop\".",
+        ),
+        (
             SINK,
             QueryFailed,
             "query: the sink's function failed; OSError: disk full. Spark's own report is the attribute",
+        ),
+        (
+            SINK.replace("function\n", "function\nstreamq: raised in the sink of result 2\n"),
+            QueryFailed,
+            "query: the sink of result 2 failed; OSError: disk full. Spark's own",
         ),
         (CALLED, QueryFailed, "query: it ended with an error; java.io.IOException: Mkdirs failed. Spark's own"),
         (
@@ -64,17 +120,14 @@ RAISED = (
             "query: it ended with an error; org.apache.spark.SparkException: [NOT_THERE] no format due to stage failure. S",
         ),
         (
-            SINK.replace("OSError: disk full", f"py4j.protocol.Py4JJavaError: {CALLED}").replace(
-                "ValueError: no", "py4j.no"
-            ),
+            COMPUTED.replace("ValueError: no", "py4j.no"),
             QueryFailed,
-            "query: the sink's function failed; java.io.IOException: Mkdirs failed. Spark's own",
+            "query: it ended with an error; java.io.IOException: Mkdirs failed. Spark's own",
         ),
-        (
-            SINK + SINK_NOTE.format(2, 3),
-            QueryFailed,
-            "query: the sink of result 2 failed; OSError: disk full. Spark's own",
-        ),
+        (READ, QueryFailed, "query: reading a source failed; [FAILED_READ_FILE.NO_HINT] Encountered error"),
+        (OFFSETS, QueryFailed, "query: reading a source failed; org.apache.kafka.clients.consumer.OffsetOutOfRange"),
+        (WRITTEN, QueryFailed, "query: writing into the sink failed; [TASK_WRITE_FAILED] Task failed"),
+        (DIVIDED, QueryFailed, "query: it ended with an error; [DIVIDE_BY_ZERO] Division by zero. Spark's own"),
         (
             "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [BROKEN] no such thing",
             QueryFailed,
@@ -91,6 +144,61 @@ def test_translated(text: str, kind: type[Exception], message: str) -> None:
     found = translated(RuntimeError(text))
     assert type(found) is kind
     assert str(found).startswith(message)
+
+
+def test_a_sink_leaves_its_name_on_what_it_raises() -> None:
+    with pytest.raises(OSError) as caught, raised_in_sink("the late sink"):
+        raise OSError("disk full")
+    text = "".join(traceback.format_exception(caught.value))
+    assert str(translated(RuntimeError(text))).startswith(
+        "query: the late sink failed; OSError: disk full. Spark's own"
+    )
+
+
+SLOW = """[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back.
+Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back
+"""
+
+
+class Starting:
+    """A run's query, and what starts it: it fails at once, with errors in their order, until none is left."""
+
+    def __init__(self, errors: list[Exception], *, at_start: bool, last: object = None) -> None:
+        self.errors, self.at_start, self.lastProgress, self.starts = errors, at_start, last, 0
+
+    def start(self) -> Starting:
+        self.starts += 1
+        if self.at_start:
+            self.wait()
+        return self
+
+    def wait(self) -> str:
+        if self.errors:
+            raise self.errors.pop(0)
+        return "ended"
+
+
+def outcome(starting: Starting) -> str:
+    """What comes of a run that starts a query and waits for it."""
+    run: Any = SimpleNamespace(_launch=starting, _is_second_start=False)
+    try:
+        run.query = Run._start(run)
+        return Run._wait(run, lambda query: cast(Any, query).wait())
+    except RuntimeError as error:
+        return str(error).partition(":")[0]
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_python_process_that_is_slow_to_start_is_started_once_more(at_start: bool) -> None:
+    slow, other = RuntimeError(SLOW), RuntimeError("other: an error")
+    assert is_slow_worker(slow) and not is_slow_worker(other)
+    for errors, starts, what in (
+        ([], 1, "ended"), ([slow], 2, "ended"), ([slow, slow], 2, SLOW.partition(":")[0]), ([other], 1, "other"),
+    ):  # fmt: skip
+        starting = Starting([*errors], at_start=at_start)
+        assert (outcome(starting), starting.starts) == (what, starts)
+    read = Starting([slow], at_start=False, last={"batchId": 0})
+    assert (outcome(read), read.starts) == (SLOW.partition(":")[0], 1), "what has been read is not read again"
 
 
 def test_sparks_exceptions_become_ours_and_no_others_do() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
-from streamq.errors import PlanError
+from streamq.errors import PlanError, StreamqError
 from streamq.keywords import check_keywords
 from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.windowed_stream import WindowedStream
@@ -97,11 +98,44 @@ def test_a_missing_argument_is_told_by_python_with_the_users_name_of_the_verb() 
         S.distinct_ids(5)
 
 
-def test_a_function_that_takes_any_keyword_stays_as_it_is() -> None:
+def test_a_function_that_takes_any_keyword_gets_it() -> None:
     def own(**options: int) -> int:
         return len(options)
 
-    assert check_keywords(own) is own
+    assert check_keywords(own)(any=1, other=2) == 2
+
+
+def test_every_public_function_shows_its_errors_at_the_users_line() -> None:
+    """All that users call goes through ``check_keywords``, which leaves out the frames inside streamq."""
+    for name, function in functions():
+        layers = [function]
+        while hasattr(layers[-1], "__wrapped__"):
+            layers.append(layers[-1].__wrapped__)
+        assert "check_keywords" in {layer.__code__.co_qualname.partition(".")[0] for layer in layers}, name
+
+
+def _misspelt(events: sq.Stream) -> sq.Stream:
+    return events.where(sq.col("vv") > 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "own"),
+    [
+        (lambda: S.where(sq.col("vv") > 1), 0),
+        (lambda: S.where(lambda e: e.vv > 1), 1),
+        (lambda: S.pipe(_misspelt), 1),
+        (lambda: S.group_by("k").apply(lambda g: g.tumbling_window(5).select(n=sq.sum("vv"))), 1),
+        (lambda: S.tumbling_window(5).select(n=sq.sum("vv")), 0),
+        (lambda: S.select(x=sq.udf("bigint")(lambda v: v.missing)("v")).show(), 0),
+        (lambda: sq.cedr("EVENT X WHEN SEQ(A a)", A=S), 0),
+        (lambda: S.join(S.alias("t"), on="vv"), 0),  # type: ignore[arg-type]
+    ],
+)
+def test_a_traceback_has_the_users_lines_alone(call: Callable[[], Any], own: int) -> None:
+    with pytest.raises(StreamqError) as caught:
+        call()
+    files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert files == [__file__] * (2 + own), "this function, the line in the table, and the functions that it passes"
 
 
 def test_advice_comes_before_the_nearest() -> None:

@@ -12,9 +12,10 @@ import pytest
 
 import streamq as sq
 from streamq.errors import CheckpointError, PlanError
-from streamq.run.migrate import Migration, _check_names, _without_idle_parts
+from streamq.run.migrate import Migration, _check_forms, _check_names, _without_idle_parts
 from streamq.run.offsets import CONTROL, Offsets, spark_sources
 from streamq.run.raw_files import RawFolder
+from streamq.runtime.identity import Identity, ResultState
 from tests.runtime.test_identity import MINE
 
 LOG = b"""v1
@@ -82,3 +83,23 @@ def test_a_migration_says_what_it_has_read() -> None:
     done = Migration(checkpoint="old", to="new", upto=4)
     assert str(done) == "new stands where old stood after micro-batch 4"
     assert str(replace(done, begins=("a", "b"))).endswith("; a, b will be read from the start")
+
+
+def of_outputs(*outputs: str, early: bool = False) -> Identity:
+    results = tuple(ResultState(output=output, ctis=False, operators=()) for output in outputs)
+    return replace(MINE, results=results, early=early)
+
+
+def test_rows_that_only_the_new_form_sends_before_they_are_final_are_not_lost() -> None:
+    changelog, final = of_outputs("changelog"), of_outputs("final")
+    early = of_outputs("changelog", early=True)
+    for before, now in ((changelog, final), (early, final), (early, early), (final, of_outputs("final", "changelog"))):
+        _check_forms(before, now)
+    hint = r'Migrate with output="final", then run with the other output'
+    both = of_outputs("final", "changelog"), of_outputs("changelog", "upsert")
+    for before, now in ((final, changelog), (final, early), both):
+        with pytest.raises(CheckpointError, match=f"migrate: the output cannot change with the query; .* {hint}"):
+            _check_forms(before, now)
+    for before, now in ((changelog, early), (early, of_outputs("upsert"))):
+        with pytest.raises(CheckpointError, match=f"has early={before.early}, .* Migrate with early={before.early}"):
+            _check_forms(before, now)

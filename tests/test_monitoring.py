@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -277,3 +279,19 @@ def test_a_rehearsal_is_asked_for_what_there_is() -> None:
     assert run.arrive().to_pylist() == [{"op": "upsert", "k": "a", "n": 2, "start": 0, "end": 5}]
     with pytest.raises(PlanError, match="rehearsal: output is 'final', 'changelog' or 'upsert'; found 'finals'."):
         Rehearsal(a, "finals")
+
+
+LISTENING = """
+from types import SimpleNamespace
+from streamq.run.progress_log import ProgressLog
+streams = SimpleNamespace(addListener=lambda listener: print("added"), removeListener=lambda listener: print("removed"))
+log = ProgressLog(SimpleNamespace(streams=streams), print)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", ["", "log.close()"])
+def test_the_progress_log_leaves_spark_at_the_end_of_a_program(last: str) -> None:
+    """Once: Spark would call a listener that is still there when Python has gone, and print the stack of that failure."""
+    done = subprocess.run([sys.executable, "-c", LISTENING + last], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["added", "removed"]

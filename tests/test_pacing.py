@@ -151,7 +151,9 @@ def test_the_hops_of_a_query_are_the_least_of_its_windows() -> None:
     ):
         with pytest.raises(PlanError, match=f"run: trigger='adaptive' needs windows .* hops; {observed}. Give a dur"):
             query.run(trigger="adaptive", sink=print)
-    with pytest.raises(PlanError, match="the trigger 'adaptive' need a folder, a function or 'noop' as the sink"):
+    with pytest.raises(
+        PlanError, match="the trigger 'adaptive' need a folder of files, a function or 'noop' as the sink"
+    ):
         points().tumbling_window("5 seconds").select(n=sq.count()).run(trigger="adaptive", sink="console")
 
 

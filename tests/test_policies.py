@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import datetime as dt
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, TimeError
 from streamq.plan.node import number_sources
+from streamq.run.rehearsal import Rehearsal
 from streamq.runtime.event import LE, RE
 from tests.programs import compiled
 
@@ -89,8 +90,29 @@ def test_whom_one_can_follow() -> None:
         sq.points(EMPTY, time="at", progress="a")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("names", [("a", "b"), (None, None)])
+def test_an_answer_needs_no_leader(names: tuple[str | None, str | None]) -> None:
+    """Over tables all input is there, so a follower has an answer and a picture without the source that it follows."""
+    leading, following = pa.table({"at": [1, 5], "k": ["a", "b"]}), pa.table({"at": [4, 1], "k": ["c", "d"]})
+    leader = sq.points(leading, time="at", name=names[0])
+    follower = sq.points(following, time="at", name=names[1], progress=sq.follow(leader))
+    both = [{"k": "d", "start": 1, "end": 2}, {"k": "c", "start": 4, "end": 5}]
+    assert follower.to_arrow().to_pylist() == both
+    for query in (
+        follower,
+        leader.join(follower.rename({"k": "f"})),
+        follower.group_by("k").tumbling_window(5).select(n=sq.count()),
+    ):
+        for output in ("final", "changelog"):
+            drawn = repr(query.plot(output=output))
+            assert "2 events" in drawn and "late" not in drawn, drawn
+    with pytest.raises(PlanError, match="follows a source that is not in the query"):
+        started(follower)
+
+
 def test_a_start_far_ahead_of_the_clock_is_no_event() -> None:
-    now = time.time_ns() // 1_000
+    """The clock is that of the micro-batch: one that is repeated later refuses the same rows."""
+    now = 1_700_000_000_000_000
     minute, hour = 60_000_000, 3_600_000_000
     empty = pa.table({"at": pa.array([], pa.timestamp("us", "UTC"))})
 
@@ -99,12 +121,22 @@ def test_a_start_far_ahead_of_the_clock_is_no_event() -> None:
 
     s = sq.points(empty, time="at", name="s", progress=sq.generate("1 minute", max_ahead="1 hour"))
     run = started(s, OutputForm.CHANGELOG)
-    assert run.batch(at(now - hour, now + 3 * hour, now)).num_rows == 2
-    assert run.batch(at(now - minute // 2)).num_rows == 1, "what lies far ahead has moved nothing"
+    assert run.batch(at(now - hour, now + 3 * hour, now), now=now).num_rows == 2
+    assert run.batch(at(now - minute // 2), now=now).num_rows == 1, "what lies far ahead has moved nothing"
     assert {k: n for t in run.totals.values() for k, n in t.items()} == {"s|invalid": 1}
     strict = sq.points(empty, time="at", name="s", invalid="fail", progress=sq.generate(max_ahead="1 hour"))
     with pytest.raises(sq.StreamqError, match="a start too far ahead of the clock"):
-        started(strict).batch(at(now + 2 * hour))
+        started(strict).batch(at(now + 2 * hour), now=now)
+    assert started(strict).batch(at(now + 2 * hour), now=now + hour).num_rows == 1
+    clock = [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)]
+    noon = clock[0] + dt.timedelta(hours=12)
+    table = pa.table({"at": [clock[0], noon, noon]})
+    query = sq.points(table, time="at", name="s", progress=sq.generate(max_ahead="1 hour"))
+    rehearsal = Rehearsal(query, "changelog", clock=lambda: clock[0])
+    assert rehearsal.arrive(s=2).num_rows == 1
+    clock[0] = noon
+    assert rehearsal.arrive(s=1).num_rows == 1
+    assert rehearsal.late["s|invalid"] == 1
 
 
 @pytest.mark.parametrize(

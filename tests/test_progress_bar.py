@@ -43,6 +43,20 @@ def test_a_bar_is_drawn_after_two_seconds_ten_times_a_second_and_at_the_end() ->
     assert drawn_by(RecordingScreen(), [0, 3], lambda bar: bar.update(1, None)) == ["job: 3 s"]
 
 
+def test_a_bar_is_left_at_the_end_of_the_work_unless_that_failed() -> None:
+    last = drawn_by(RecordingScreen(), [0, 3, 4], lambda bar: [bar.update(done, 17) for done in (15, 16)])[-1]
+    assert last == "job: 100%  4 s", "a loop shows the work before each step"
+    failed = RecordingScreen()
+
+    def fail(bar: ProgressBar) -> None:
+        bar.update(16, 17)
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        drawn_by(failed, [0, 3], fail)
+    assert [view.line for view in failed.views] == ["job: 94%  3 s"]
+
+
 def test_of_two_bars_the_inner_one_is_silent_and_an_error_closes_both() -> None:
     outer, inner = RecordingScreen(), RecordingScreen()
 
@@ -54,7 +68,7 @@ def test_of_two_bars_the_inner_one_is_silent_and_an_error_closes_both() -> None:
     with pytest.raises(ValueError):
         drawn_by(outer, [0, 9], work)
     assert (len(outer.views), outer.closed, inner.views) == (1, 1, [])
-    assert len(drawn_by(inner, [0, 9], lambda bar: bar.update(1, 2))) == 1
+    assert len(drawn_by(inner, [0, 9], lambda bar: bar.update(2, 2))) == 1
 
 
 def test_without_a_stream_there_is_no_bar_and_the_next_one_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +88,7 @@ def test_without_a_stream_there_is_no_bar_and_the_next_one_can_open(monkeypatch:
     monkeypatch.setattr(broken, "close", no_place)
     with pytest.raises(RuntimeError):
         drawn_by(broken, [0], lambda bar: None)
-    assert len(drawn_by(RecordingScreen(), [0, 9], lambda bar: bar.update(1, 2))) == 1
+    assert len(drawn_by(RecordingScreen(), [0, 9], lambda bar: bar.update(2, 2))) == 1
 
 
 @pytest.mark.parametrize("call", ["show", "close"])
@@ -85,7 +99,7 @@ def test_the_work_goes_on_without_a_terminal_that_has_gone(monkeypatch: pytest.M
     screen = RecordingScreen()
     monkeypatch.setattr(screen, call, gone)
     drawn_by(screen, [0, 9, 9.5], lambda bar: [bar.update(done, 4) for done in (1, 2)])
-    assert len(drawn_by(RecordingScreen(), [0, 9], lambda bar: bar.update(1, 2))) == 1
+    assert len(drawn_by(RecordingScreen(), [0, 9], lambda bar: bar.update(2, 2))) == 1
 
 
 def test_a_terminal_that_has_gone_gives_the_programs_output_back() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from streamq.errors import PlanError
@@ -44,7 +45,7 @@ def test_a_recording_leaves_neither_its_checkpoint_nor_its_view(
         def __call__(self, *arguments: Any, **named: Any) -> Stream:
             return self
 
-    monkeypatch.setattr(recording, "_wide_rows", lambda sources: Stream())
+    monkeypatch.setattr(recording, "_wide_rows", lambda sources, most: Stream())
     spark: Any = SimpleNamespace(table=lambda view: Stream(), catalog=SimpleNamespace(dropTempView=views.remove))
     with pytest.raises(TimeoutError):
         recording.record(spark, {}, f"file:{checkpoint}", rows=1, seconds=1, to_end=False)
@@ -97,3 +98,24 @@ def test_a_bar_shows_the_rows_and_the_time_of_a_recording(monkeypatch: pytest.Mo
 def test_limits_are_positive_numbers(rows: Any, seconds: Any) -> None:
     with pytest.raises(PlanError, match="sample: (rows is a whole number of at least 1|seconds is a positive number)"):
         recording.check_limits(rows, seconds)
+
+
+def test_each_source_has_an_equal_part_of_a_recording() -> None:
+    """The many rows of one source, all in the first micro-batch, leave room for those of the others."""
+    times = [1] * 1_000 + [2] * 30 + [2] * 200
+    columns = [
+        [{"v": n} if low <= n < high else None for n in range(1_230)]
+        for low, high in ((0, 1_000), (1_000, 1_030), (1_030, 1_230))
+    ]
+    kind = pa.struct([("v", pa.int64())])
+    table = pa.table({recording.BATCH: times, **{f"s{n}": pa.array(rows, kind) for n, rows in enumerate(columns)}})
+    for most, parts in ((150, (60, 30, 60)), (5_000, (1_000, 30, 200)), (2, (1, 0, 1))):
+        batches = list(recording._micro_batches(table, ["many", "few", "some"], most))
+        taken = {
+            name: [v for batch in batches if name in batch for v in batch[name].column("v").to_pylist()]
+            for name in ("many", "few", "some")
+        }
+        assert tuple(map(len, taken.values())) == parts
+        assert [rows[:1] for rows in taken.values()] == [
+            [first] * (n > 0) for first, n in zip((0, 1_000, 1_030), parts, strict=True)
+        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, StreamqError, TypeMismatch, UnknownColumn
-from tests.judged import answer
+from tests.judged import Row, answer
 from tests.made_columns import TABLE, columns
 from tests.programs import compiled
 
@@ -156,3 +157,89 @@ def test_keys_and_ids_that_are_arrays_and_structs(kind: str) -> None:
     assert len(answer(s.join_table(points.select(["k"]).slice(0, 4), on="k"))) == 6
     assert len(answer(s.except_(s.shift(0)))) == 0
     assert len(answer(s.rows_window(2, order_by="k").select(n=sq.sum("v")))) == 7
+
+
+# columns beside the events
+
+SENT = {
+    "kind": ["insert", "insert", "insert", "retract", "retract"],
+    "start": [1, 1, 4, 4, 4],
+    "end": pa.array([9, 9, 9, 9, 9], pa.int64()),
+    "new_end": pa.array([None, None, None, 6, 6], pa.int64()),
+    "no": [7, 7, 8, 8, 8],
+    "offset": [1, 2, 3, 4, 5],
+    "at.partition": ["p", "q", "p", "p", "p"],
+}
+ASIDE = ["offset", "at.partition"]
+
+
+def sent(kind: str, table: pa.Table, **options: Any) -> sq.Stream:
+    """A source of that kind over the columns of SENT that it takes; its rows come several times, at other offsets."""
+    inserts = (
+        table.filter(pa.compute.equal(table["kind"], "insert")) if kind in ("points", "intervals", "signal") else table
+    )
+    read = {
+        "points": lambda t: sq.points(t.drop_columns(["kind", "end", "new_end"]), "start", id="no", **options),
+        "intervals": lambda t: sq.intervals(t.drop_columns(["kind", "new_end"]), "start", "end", id="no", **options),
+        "signal": lambda t: sq.signal(t.drop_columns(["kind", "end", "new_end"]), "start", "no", id="no", **options),
+        "edges": lambda t: sq.edges(
+            t.drop_columns(["start", "new_end"]),
+            "end",
+            edge="kind",
+            key="no",
+            open="insert",
+            close="retract",
+            **options,
+        ),
+        "physical": lambda t: sq.physical(t, id="no", **options),
+    }
+    return read[kind](inserts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lives"),
+    [
+        ("points", [(1, 2, 7), (4, 5, 8)]),
+        ("intervals", [(1, 9, 7), (4, 9, 8)]),
+        ("signal", [(1, None, 7), (4, None, 8)]),
+        ("physical", [(1, 9, 7), (4, 6, 8)]),
+    ],
+)
+def test_rows_that_differ_beside_the_events_alone_are_equal(kind: str, lives: list[Row]) -> None:
+    """At once, and delivered again in a later micro-batch; the late output shows the columns, of which progress reads one."""
+    table = pa.table(SENT)
+    assert answer(sent(kind, table, beside=ASIDE)) == lives
+    with pytest.raises(StreamqError, match="differ|two events of one id"):
+        sent(kind, table).to_arrow()
+    query = sent(kind, table, beside=ASIDE, name="s", progress=sq.generate(per="at.partition"))
+    run = LocalRun(compiled(query.plan, "final", buckets=2, late_output=True))
+    wanted = query.tables["s"]
+    for n in range(wanted.num_rows):
+        run.batch({"s": wanted.slice(n, 1)})
+    run.finish()
+    set_aside = [row for late in run.late for row in late.to_pylist()]
+    first, again = set_aside[0], {json.loads(row["payload"])["offset"] for row in set_aside}
+    assert again == ({2, 5} if kind == "physical" else {2})
+    assert json.loads(first["payload"]) == {"no": 7, "offset": 2, "at.partition": "q"}
+
+
+def test_columns_beside_the_events_are_no_payload() -> None:
+    query = sent("edges", pa.table(SENT).slice(1), beside=ASIDE)
+    assert query.columns == ["no"]
+    assert "beside=[offset, at.partition]" in query.plan.detail()
+    again = sq.from_json(query.to_json(), query.tables)
+    assert again.plan == query.plan
+    with pytest.raises(
+        UnknownColumn, match="'offset' .*: it is beside the events, at hand for per= and the late output"
+    ):
+        query.where(sq.col("offset") > 1)
+    for beside, message in (
+        ("no", "edges: column 'no' makes the events, so it cannot be beside them"),
+        (["offset", "offset"], "edges: column 'offset' is in beside twice"),
+    ):
+        with pytest.raises(PlanError, match=message):
+            sent("edges", pa.table(SENT), beside=beside)
+    with pytest.raises(UnknownColumn, match="edges: no column 'zone'"):
+        sent("edges", pa.table(SENT), beside="zone")
+    with pytest.raises(PlanError, match="edges: column 'end' is in order_by and is consumed"):
+        sent("edges", pa.table(SENT), order_by="end")

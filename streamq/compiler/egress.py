@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.operator import Operator
 from streamq.operators.row_key import RowKey, no_row_key
 from streamq.plan.folding import fold
-from streamq.plan.lowering import instant, ship_runtime
+from streamq.plan.lowering import instant_sql, ship_runtime
 from streamq.plan.node import Node
 from streamq.plan.schema import quote
 from streamq.runtime.envelope import LATE
@@ -20,9 +21,13 @@ from streamq.runtime.result_rows import CHANGELOG_ADDS, UPSERT_ADDS, changelog_r
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from streamq.compiler.results import Result
+
+    Fold = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 ADDED = {OutputForm.FINAL: (), OutputForm.CHANGELOG: CHANGELOG_ADDS, OutputForm.UPSERT: UPSERT_ADDS}
 """The columns that each output adds to payload, start and end."""
@@ -78,45 +83,74 @@ def _row_key(node: Node, inputs: list[RowKey]) -> RowKey:
     return node.row_key(inputs) if isinstance(node, Operator) else no_row_key(node.title)
 
 
-def user_rows(df: DataFrame, result: Result) -> DataFrame:
-    """Return the rows of a result in the columns of its output.
+@dataclass(frozen=True, kw_only=True)
+class ResultColumns:
+    """The columns of a result's output, as Spark's SQL over the rows of a program.
+
+    It holds plain values, because Spark Connect runs the function of a sink on the server, where streamq need not be installed.
+
+    ``column``: the column that holds the result's rows; None: they are the program's. ``payload``: the columns that are read
+    beside times and weight. ``columns``: those of the output. ``fold``: turns the deltas of a task into rows of the type
+    ``folded``; None: rows are written as they are. ``in_one_task``: one task has all rows.
+    """
+
+    column: str | None
+    payload: tuple[str, ...]
+    columns: tuple[str, ...]
+    fold: Fold | None = None
+    folded: StructType | None = None
+    in_one_task: bool = False
+
+    def read(self, df: DataFrame) -> DataFrame:
+        """Return the rows of the result; late rows, reports and rows of other results have no weight and are left out."""
+        if self.column is not None:
+            df = df.select(f"{self.column}.*")
+        df = df.where(f"{WEIGHT} IS NOT NULL")
+        if self.fold is not None:
+            assert self.folded is not None
+            df = df.select(*self.payload, LE, RE, WEIGHT)
+            # PySpark reads a column's name as a path, in which dots and backticks have a meaning: columns go by their numbers
+            df = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+            df = (df.repartition(1) if self.in_one_task else df).mapInArrow(self.fold, self.folded)
+        return df.selectExpr(*self.columns)
+
+
+def result_columns(result: Result) -> ResultColumns:
+    """Return the columns of a result's output.
 
     Final rows are payload, ``start`` and ``end``, which is NULL for an open end. The other outputs are folded to changes:
-    ``kind`` or ``op``, payload, and their times. Late rows, reports and rows of other results have no weight and are left out.
-    A changelog in order of time without CTIs is brought into one partition.
+    ``kind`` or ``op``, payload, and their times. A changelog in order of time without CTIs is brought into one partition.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql import types as t
 
     schema, out = result.plan.schema, result.egress
-    if result.column is not None:
-        df = df.select(f"{result.column}.*")
-    df = df.where(F.col(WEIGHT).isNotNull())
-    payload = [F.col(quote(n)) for n in schema.names]
+    payload = tuple(quote(name) for name in schema.names)
     if out.output == OutputForm.FINAL:
-        end = F.when(F.col(RE) != INFINITY, F.col(RE))
-        start, stop = instant(F.col(LE), schema.axis).alias("start"), instant(end, schema.axis).alias("end")
-        return df.select(*payload, start, stop)
-    # Spark may run this in a sink's function, where nothing else has shipped the runtime to the executors
-    ship_runtime()
-    df = df.select(*payload, LE, RE, WEIGHT)
-    fields = [t.StructField(f.name, f.dataType) for f in df.schema.fields[: len(payload)]]
-    first, times = (
+        end = f"CASE WHEN {RE} != {INFINITY} THEN {RE} END"
+        times = (f"{instant_sql(LE, schema.axis)} AS `start`", f"{instant_sql(end, schema.axis)} AS `end`")
+        return ResultColumns(column=result.column, payload=payload, columns=(*payload, *times))
+    first, names = (
         ("kind", ["start", "end", "new_end"]) if out.output == OutputForm.CHANGELOG else ("op", ["start", "end"])
     )
-    whole = [t.StructField(first, t.StringType()), *fields, *(t.StructField(n, t.LongType()) for n in times)]
-    # with CTIs one task has all rows already
-    df = df.repartition(1) if result.in_order and not out.ctis else df
+    fields = [t.StructField(field.name, field.type) for field in schema.fields]
+    whole = [t.StructField(first, t.StringType()), *fields, *(t.StructField(n, t.LongType()) for n in names)]
+    # it is packed with the code that it needs
+    ship_runtime()
     rows = changelog_rows if out.output == OutputForm.CHANGELOG else partial(upsert_rows, key=out.columns)
-    df = df.mapInArrow(folding(rows), t.StructType(whole))
-    return df.select(first, *payload, *(instant(F.col(n), schema.axis).alias(n) for n in times))
+    return ResultColumns(
+        column=result.column,
+        payload=payload,
+        columns=(first, *payload, *(f"{instant_sql(quote(n), schema.axis)} AS {quote(n)}" for n in names)),
+        fold=folding(rows, [*schema.names, LE, RE, WEIGHT]),
+        folded=t.StructType(whole),
+        # with CTIs one task has all rows already
+        in_one_task=result.in_order and not out.ctis,
+    )
 
 
 def user_late_rows(df: DataFrame) -> DataFrame:
     """Return the late output, in the columns of LATE_SCHEMA: times and late_by in ticks, payload and group as JSON."""
-    from pyspark.sql import functions as F
-
-    return df.where(F.col("__channel") == LATE).select("__late.*")
+    return df.where(f"__channel = {LATE}").select("__late.*")
 
 
-__all__ = ["ADDED", "Egress", "choose_egress", "user_late_rows", "user_rows"]
+__all__ = ["ADDED", "Egress", "ResultColumns", "choose_egress", "result_columns", "user_late_rows"]

@@ -41,7 +41,7 @@ def stages_section(
     several, rates = len(program.results) > 1, expected_rates(program.plan, expected)
     forms = {state.name: state.form for state in program.states}
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
-    lines += [_savings(program, plan, options)] * several
+    lines += [_savings(program, plan, options, written)] if several else []
     lines += _level_lines(options, program.axis)
     for source in (r.source for r in program.sources if r.source):
         lines += [_source_line(source, program.axis), *_indented(measured.sources.get(source.shown_name(), ()))]
@@ -71,12 +71,12 @@ def _indented(measurements: tuple[str, ...]) -> list[str]:
     return [f"  {'; '.join(measurements)}"] if measurements else []
 
 
-def _savings(program: StagedPlan, plan: Results, options: Options) -> str:
+def _savings(program: StagedPlan, plan: Results, options: Options, written: Results) -> str:
     """Return the line that compares operators with state and stages of all results together with those of each alone."""
     from streamq.compiler.stages import compile_stages
 
     settings = [replace(options, egresses=(egress,), placement=NOWHERE) for egress in options.egresses]
-    alone = [compile_stages(Results((one,)), own) for one, own in zip(plan.inputs, settings, strict=True)]
+    alone = [compile_stages(Results((one,)), own, written) for one, own in zip(plan.inputs, settings, strict=True)]
     operators, stages = sum(len(one.states) for one in alone), sum(len(one.stages) for one in alone)
     judging = "; one more judges the late rows of a source for all" if len(program.states) > operators else ""
     together = f"{counted(len(program.states), 'operator')} with state in {counted(len(program.stages), 'stage')}"

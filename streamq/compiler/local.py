@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 
 from streamq.compiler.results import Result
@@ -16,10 +17,10 @@ from streamq.operators.observer import NOBODY, Observer
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basket import Baskets, DictStore, TimeBinSizes
-from streamq.runtime.columnar import concat, decode
+from streamq.runtime.columnar import concat, decode, with_column
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.event import LE, NOW, RE, WEIGHT
 from streamq.runtime.identity import Identity
 from streamq.runtime.inner_path import normalize_keys
 from streamq.runtime.packer import Packer
@@ -92,8 +93,8 @@ class LocalRun:
         Adds late rows to ``late``, and changes state, totals, CTIs and, if a stage has run, the readings.
 
         ``rows``: the rows that sources bring, by table; other tables are ignored. ``ctis``: CTIs from outside, each for
-        a table, or for all sources (None). ``until`` bounds windows of endless lifetimes. ``now`` is the time of day, in
-        microseconds since 1970; None: there is no clock that a source could follow. ``idle_before``: by table the round before
+        a table, or for all sources (None). ``until`` bounds windows of endless lifetimes. ``now`` is the micro-batch's time, in
+        microseconds since 1970; None: there is no clock that a source could go by. ``idle_before``: by table the round before
         which its idle parts were last heard of.
         """
         from_clock = [] if now is None else clock_messages(self.program.clock_policies, now)
@@ -113,6 +114,8 @@ class LocalRun:
                 continue
             packer = self.program.packer([relation])
             read = [] if table is None else [relation.source.rows_in_arrow(table, self.program.options.streaming)]
+            if now is not None:
+                read = [with_column(items, NOW, np.full(items.num_rows, now)) for items in read]
             good, message, refused = packer.read_source(read)
             self._late(refused)
             if message is not None:

@@ -24,7 +24,7 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
-from streamq.runtime.identity import OPEN, OperatorState
+from streamq.runtime.identity import FINAL, OF_CTIS, OPEN, OperatorState
 from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
@@ -204,7 +204,8 @@ def sharing_lines(program: StagedPlan, port: Port) -> Iterator[str]:
 def _leaders(program: StagedPlan) -> dict[str, str]:
     """Return, for each source that follows another one, the source at the end of its chain, both by relation.
 
-    Raises PlanError if a source follows itself, or one that is not in the query.
+    In a batch all input is there, and a source may follow one that is not in the query. Else raises PlanError for that, and for a
+    source that follows itself.
     """
     policies = {r.source.table: r.source.policy.progress for r in program.sources if r.source}
     shown = {r.source.table: r.source.shown_name() for r in program.sources if r.source}
@@ -213,6 +214,8 @@ def _leaders(program: StagedPlan) -> dict[str, str]:
         chain, leader = [table], policy.leader
         while leader is not None:
             if leader not in policies:
+                if not program.options.streaming:
+                    break
                 others = ", ".join(name for t, name in shown.items() if t != table)
                 hint = f"It follows one of: {others}." if others else "The query has no other source."
                 raise PlanError(
@@ -254,8 +257,9 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
     )
     # rows that one level holds back another lets go: the level is no part of the name
     state = state_name(program, [bool(opened)], "ctis", inputs)
-    name = free_name(program, f"ctis:{state.digest}")
+    name = free_name(program, f"{OF_CTIS}:{state.digest}")
     port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after, state=state)
+    port.form = FINAL if in_order else OPEN
     port.place = program.place_of(name)
     ports.append(port)
     program.relations[name] = Relation(name, port.stage + 1, schema)
@@ -278,6 +282,6 @@ def _judge(program: StagedPlan, path: Path) -> Judge | None:
     if source is None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
-    judging = program.strategy.judging[source.table]
+    judging = program.strategy.judging_of(source.table)
     ends = judging.ends if judging.at is JudgePlace.FIRST_KERNEL else None
     return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis, source.gives_points, ends)

@@ -28,6 +28,7 @@ from streamq.compiler.rules.merge_selects import merge_selects
 from streamq.compiler.state_texts import leaves_out_columns, modules_called, short_hash, state_text, text_of_source
 from streamq.errors import StreamqError, counted
 from streamq.operators import MergePartials, PartialAggregate, Source, Where
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.source_policy import SourcePolicy
@@ -242,7 +243,8 @@ def _windows(plan: Results, options: Options) -> list[_Windows]:
             reasons = {
                 "rows of windows of several sizes are final": not is_final,
                 "their events are no points, or may be taken back": part.input.schema.shape != POINT
-                or part.input.traits.retracts,
+                or part.input.traits.retracts
+                or any(_corrects(below, unsettled) for below in nodes(part.input)),
                 "what reads the shorter ones needs their CTI": node.digest in below,
             }
             windows.append(
@@ -254,6 +256,13 @@ def _windows(plan: Results, options: Options) -> list[_Windows]:
                 )
             )
     return windows
+
+
+def _corrects(node: Node, unsettled: frozenset[str]) -> bool:
+    """Return True if the kernel of a node may take back rows that it has sent; ``unsettled`` are nodes that send early rows."""
+    if isinstance(node, EvaluatedOperator):
+        return node.evaluation.factory.corrects
+    return isinstance(node, Operator) and node.keeps_state and node.digest in unsettled
 
 
 def _stateless(top: Node) -> list[Node]:

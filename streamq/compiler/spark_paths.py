@@ -59,8 +59,7 @@ def apply_paths(
 
     Each channel's columns are in a struct; those of a single one are plain. ``beside``: the other columns to keep. ``is_delta``
     marks the rows of a source that go along the paths; None: rows go by ``__channel``. Rows that a step drops stay, flagged. A
-    single channel's columns are in a struct, too, if its rows were moved, for a source's progress is read off them as they came;
-    and if a name has a dot, by which PySpark does not find a plain column.
+    single channel's columns are in a struct, too, if its rows were moved, for a source's progress is read off them as they came.
     """
     from pyspark.sql import functions as F
 
@@ -129,9 +128,8 @@ def copy_for_paths(
 
 
 def _is_plain(feed: Feed) -> bool:
-    """Return True if the columns of a single channel can be plain: no step moves its rows, and no name has a dot."""
-    is_moved = any(step.progress_map is not None for step in feed.path.steps)
-    return not is_moved and not any("." in name for name in feed.channel.columns)
+    """Return True if the columns of a single channel can be plain: no step moves its rows."""
+    return not any(step.progress_map is not None for step in feed.path.steps)
 
 
 def apply_steps_on_spark(lowering: StreamLowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:

@@ -60,14 +60,24 @@ def _show_values(windows: GridAggregation) -> str:
     return "".join(f", the values of {show(arguments[name])}" for name in value_columns(windows.reductions))
 
 
-SETTLING = Footprint(
-    cti="the least start of a row not settled, at most c",
-    final="every row passed on",
-    keeps="rows not settled",
-    opens="parts, the rows that settle",
-    cost="a group by of the rows that settle",
-)
-"""The footprint of the kernel ``settle``."""
+def settle_footprint(*, at_once: bool) -> Footprint:
+    """Return the footprint of the kernel ``settle``, which sends rows at once, or once they are settled."""
+    cti = "the least start of a row not settled, at most c"
+    if at_once:
+        return Footprint(
+            cti=cti,
+            keeps="lifetimes not settled",
+            opens="parts, the lifetimes that settle",
+            cost="a pass over what is new and what settles",
+        )
+    return Footprint(
+        cti=cti,
+        final="every row passed on",
+        keeps="rows not settled",
+        opens="parts, the rows that settle",
+        cost="a group by of the rows that settle",
+    )
+
 
 HOLDING = Footprint(
     final="every row that is let through",
@@ -91,4 +101,4 @@ def ctis_footprint(*, in_order: bool, reads_ends: bool) -> Footprint:
     )
 
 
-__all__ = ["HOLDING", "SETTLING", "ctis_footprint", "window_lines"]
+__all__ = ["HOLDING", "ctis_footprint", "settle_footprint", "window_lines"]

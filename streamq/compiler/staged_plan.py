@@ -170,7 +170,7 @@ class StagedPlan:
     ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
     ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``states``: the
     states of the kernels, in their order. ``patterns``: the patterns in the plans before they were rewritten. ``windows``: the
-    partial results of its grids.
+    partial results of its grids. ``queries``: a text for each result that is equal for results of one query.
     """
 
     plan: Results
@@ -183,6 +183,7 @@ class StagedPlan:
     states: list[OperatorState] = field(default_factory=list)
     patterns: tuple[WrittenPattern, ...] = ()
     windows: tuple[GridPartials, ...] = ()
+    queries: tuple[str, ...] = ()
     strategy: Strategy = field(init=False)
 
     def __post_init__(self) -> None:
@@ -279,14 +280,12 @@ class StagedPlan:
         source = relations[0].source if len(relations) == 1 else None
         info = None
         if source is not None:
-            streaming = self.options.streaming
             info = SourceInfo(
                 relation=relations[0].name,
                 name=source.shown_name(),
                 items=source.items,
                 progress=source.policy.progress,
-                invalid=source.policy.invalid_in(streaming),
-                streaming=streaming,
+                invalid=source.policy.invalid_in(self.options.streaming),
             )
         (stage,) = {relation.stage for relation in relations} or {len(self.stages)}
         return Packer(

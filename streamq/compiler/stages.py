@@ -6,18 +6,19 @@ extends paths, and a stateful operator ends them in a kernel, from whose output 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from streamq.choices import OutputForm
 from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, merged_fields, moves_members, reads_moving_end
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
-from streamq.compiler.results import Result, Results, unsettled_nodes, without_policies
+from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
 from streamq.compiler.shared_windows import share_windows
-from streamq.compiler.stage_lines import SETTLING, window_lines
+from streamq.compiler.stage_lines import settle_footprint, window_lines
 from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, state_name
+from streamq.compiler.state_texts import query_text
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -34,21 +35,26 @@ from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.identity import EARLY, FINAL, OPEN
+from streamq.runtime.identity import EARLY, FINAL, OF_RESULT, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
+
+AT_ONCE, IN_THE_END = "corrected", "settle"
+"""The kinds of settle kernels before what reads ends: rows go at once, or once they are settled."""
 
 
 class _Compiler:
     """A compiler for the plans of one program: it collects kernels in ``ports`` and relations in ``program``, then numbers both.
 
-    ``policies``: the policies of the sources, by table; the sources in the plans have default policies.
+    ``policies``: the policies of the sources, by table; the sources in the plans have default policies. ``unread``: the sources
+    of the queries that rules have taken out of the plans.
     """
 
-    def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options):
+    def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options, unread: Sequence[Source]):
         self.program = StagedPlan(plan, options)
         self.options = options
-        self.policies = policies
+        self.policies = {**policies, **{source.table: source.policy for source in unread}}
+        self.unread = unread
         self.ports: list[Port] = []
         self.strategy = self.program.strategy
         self.unsettled = unsettled_nodes(plan, options.egresses)
@@ -58,6 +64,8 @@ class _Compiler:
     def compile(self) -> StagedPlan:
         """Compile the plans; may be called only once."""
         fold(self.program.plan, self._visit)
+        for source in self.unread:
+            self._judge_unread(source)
         results = self.program.results
         paths = [self._of_result(result, paths) for result, paths in zip(results, self.result_paths, strict=True)]
         last = max((port.stage for port in self.ports), default=-1)
@@ -81,7 +89,7 @@ class _Compiler:
         moving = [p for p in paths if p.retracts]
         if not moving:
             return paths
-        settled = self._host_settle(moving, result.plan.schema, f"final:{result.plan.digest}")
+        settled = self._host_settle(moving, result.plan.schema, f"{OF_RESULT}:{result.plan.digest}")
         return [*(p for p in paths if p not in moving), settled]
 
     def _hold_until_final(self, path: Path) -> Path:
@@ -122,32 +130,34 @@ class _Compiler:
     def _step(self, step: Step, path: Path) -> Path:
         """Append a step to a path.
 
-        If the step changes lifetimes, rows wait until the ends that it or an earlier step of the path reads no longer move.
+        If the step changes lifetimes, progress waits until the ends that it or an earlier step of the path reads no longer move.
         """
         path = path.then(step)
-        return self._settle_before_open_end(path) if step.progress_map is not None else path
+        return self._settle_before_open_end(path, step) if step.progress_map is not None else path
 
     # operators that have an evaluator
 
     def _host_evaluation(self, node: EvaluatedOperator, inputs: list[list[Path]]) -> Path:
         """Host the kernel of an operator that has an evaluator; return the path of the operator's result.
 
-        If it reads ends that may still move, its waiting evaluator is taken, or else a kernel before it holds the rows until they
-        are settled. Rows are also held before a step that reads such ends, unless there is a waiting evaluator and their group
-        and order do not depend on the step.
+        If it reads ends that may still move, its waiting evaluator is taken, or else a settle kernel before it. That is also put
+        before a step that reads such ends, unless there is a waiting evaluator and group and order of rows do not depend on the
+        step.
         """
         evaluation = node.evaluation
         ports = []
         for columns, child, paths in zip(evaluation.inputs, node.children, inputs, strict=True):
             waits = evaluation.waiting is not None
-            paths = [self._settle_before_open_end(p) if not waits or moves_members(p, columns) else p for p in paths]
+            paths = [
+                self._settle_before_open_end(p, node) if not waits or moves_members(p, columns) else p for p in paths
+            ]
             moving = [p for p in paths if p.moves]
             reads_ends = evaluation.reads_ends or columns.reads_ends or any(p.open_end is not None for p in paths)
             if moving and reads_ends:
                 if evaluation.waiting is not None:
                     evaluation = replace(evaluation, evaluator=evaluation.waiting, pointwise=())
                 else:
-                    settled = self._host_settle(moving, child.schema, f"settle:{child.digest}")
+                    settled = self._host_settle(moving, child.schema, self._settling(node, child.digest))
                     paths = [*(p for p in paths if not p.moves), settled]
             lifetimes = (LE,) if all(p.points for p in paths) else (LE, RE)
             if any(p.retracts for p in paths):
@@ -205,8 +215,12 @@ class _Compiler:
         """Return the name of a kernel: its kind and the digest that names its state."""
         return free_name(self.program, f"{kind}:{state.digest}")
 
-    def _settle_before_open_end(self, path: Path) -> Path:
-        """Put a settle kernel before the first step of a path that reads ends which may still move.
+    def _settling(self, node: Node, rows: str) -> str:
+        """Return the name of the settle kernel between ``rows`` and a node: they wait if only final rows of the node are read."""
+        return f"{AT_ONCE if node.digest in self.unsettled else IN_THE_END}:{rows}"
+
+    def _settle_before_open_end(self, path: Path, node: Node) -> Path:
+        """Put a settle kernel before the first step of a path to ``node`` that reads ends which may still move.
 
         Returns the path from that kernel through the remaining steps; a path without such a step is returned as it is.
         """
@@ -214,7 +228,7 @@ class _Compiler:
             return path
         base = path.upto(path.open_end)
         # below a union several paths lead to one node, so the kernel is named after the path, not after the node
-        settled = self._host_settle([base], base.schema, f"settle:{base.digest}")
+        settled = self._host_settle([base], base.schema, self._settling(node, base.digest))
         for step in path.steps[path.open_end :]:
             settled = settled.then(step)
         return settled
@@ -238,13 +252,23 @@ class _Compiler:
         node = replace(source, policy=SourcePolicy())
         if node.ingress is not None:
             return self._host_ingress(path, node.ingress)
-        judging = self.strategy.judging[node.table]
+        judging = self.strategy.judging_of(node.table)
         if judging.at is JudgePlace.FIRST_KERNEL and not self._was_judged_alone(path):
             return path
         kernel = InsertIngressKernel(path.points, judging.ends, node.ids)
         title = f"each id once ({', '.join(node.ids)}), judge lateness" if node.ids else "judge lateness"
         ingress = Ingress(kernel, () if path.points else (RE,), node.ids or (LE,), title)
         return self._host_ingress(path, ingress)
+
+    def _judge_unread(self, source: Source) -> None:
+        """Host the ingress kernel of a source that rules have taken out of the plans; nobody reads its events.
+
+        The source stays one of the queries': its progress counts at the level of consistency and for the sources that follow
+        it, and its late and invalid rows are counted.
+        """
+        self._events_of_source(self._source(source))
+        # rows that nobody reads need not be held back
+        self.ports[-1].aligns = None
 
     def _was_judged_alone(self, path: Path) -> bool:
         """Return True if the checkpoint that the run goes on from has a stage that judges the source's lateness."""
@@ -262,11 +286,12 @@ class _Compiler:
             *source.footprint.lines(ingress.kernel.progress_rule.cti.shown()),
             *(
                 (f"late rows are judged here: {reason}",)
-                if (reason := self.strategy.judging[source.table].reason)
+                if (reason := self.strategy.judging_of(source.table).reason)
                 else ()
             ),
         )
-        items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), (LE, *ingress.columns))
+        read = (LE, *ingress.columns, *source.beside_columns.values())
+        items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), read)
         port = Port(
             name=name,
             kernel=ingress.kernel,
@@ -292,7 +317,7 @@ class _Compiler:
         final = node.digest not in self.unsettled
         columns = (*((key, Col(key)) for key in windows.keys), *windows.arguments)
         port = PortColumns(columns, windows.keys)
-        paths = [self._settle_before_open_end(p) if moves_members(p, port) else p for p in paths]
+        paths = [self._settle_before_open_end(p, node) if moves_members(p, port) else p for p in paths]
         retracts = any(p.retracts for p in paths)
         kernel = windows.kernel(
             points=all(p.points for p in paths),
@@ -332,22 +357,26 @@ class _Compiler:
         return path.then(Select(SchemaLeaf.with_schema(schema), windows.outputs))
 
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
-        """Host a kernel that holds the rows of ``paths`` until they are settled; return the path of its rows.
+        """Host a settle kernel for the rows of ``paths``; return the path of its rows, whose ends do not move behind its CTI.
 
-        That path has no retractions. The kernel is hosted once for each ``name``, and shared by all operators that need it.
+        It has retractions only if the kernel sends rows at once. The kernel is hosted once for each ``name``, which begins with
+        its kind, and shared by all operators that need it.
         """
         if name in self.settled:
             return self.settled[name]
-        kernel, kind = SettleKernel(), name.partition(":")[0]
-        lines = (
-            "settle: pass on what can no longer change",
-            *SETTLING.lines(kernel.progress_rule.cti.shown()),
+        kind = name.partition(":")[0]
+        kernel = SettleKernel(at_once=kind == AT_ONCE)
+        does = (
+            "pass rows on, and let time wait for their ends" if kernel.at_once else "pass on what can no longer change"
         )
+        footprint = settle_footprint(at_once=kernel.at_once)
+        lines = (f"settle: {does}", *footprint.lines(kernel.progress_rule.cti.shown()))
         rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
         state = state_name(self.program, kind, kind, [rows])
         named = self._name(kind, state)
-        port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state)
-        path = self.settled[name] = self._host(port, retracts=False)
+        form = OPEN if kernel.at_once else FINAL
+        port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state, form=form)
+        path = self.settled[name] = self._host(port, retracts=kernel.at_once)
         return path
 
 
@@ -356,15 +385,19 @@ def compile_stages(plan: Results, options: Options, written: Node | None = None)
 
     Raises PlanError for a plan that has no streaming form.
 
-    ``written``: the plans before they were rewritten; ``why()`` names their patterns.
+    ``written``: the plans before they were rewritten; ``why()`` names their patterns, and a source that rules have taken out is
+    still a source of the program, whose events nobody reads.
 
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
     bare, policies = without_policies(plan)
     shared = share_windows(bare, options)
-    program = _Compiler(shared.plan, policies, options).compile()
+    of_queries = [] if written is None else [node for node in nodes(written) if isinstance(node, Source)]
+    unread = {source.table: source for source in of_queries if source.table not in policies}
+    program = _Compiler(shared.plan, policies, options, tuple(unread.values())).compile()
     program.windows = shared.windows
+    program.queries = tuple(map(query_text, (plan if written is None else as_results(written)).inputs))
     if written is not None:
         program.patterns = tuple(pattern for node in nodes(written) for pattern in node.patterns)
     return program

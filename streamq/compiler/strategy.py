@@ -40,6 +40,10 @@ class JudgeChoice:
     ends: WindowEnds | None = None
 
 
+UNREAD = JudgeChoice(at=JudgePlace.STAGE, reason="no operator reads the source once the rules are applied")
+"""The choice for a source of the query that rules have taken out of the plan."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
     """The choices for a plan.
@@ -50,6 +54,10 @@ class Strategy:
 
     judging: Mapping[str, JudgeChoice]
     run_by: Mapping[str, ExecutionMethod]
+
+    def judging_of(self, table: str) -> JudgeChoice:
+        """Return the place at which the lateness of a source is judged; UNREAD if the plan does not read it."""
+        return self.judging.get(table, UNREAD)
 
 
 def choose(plan: Node, options: Options) -> Strategy:

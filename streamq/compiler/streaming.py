@@ -24,10 +24,10 @@ from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.errors import PlanError, sentence
 from streamq.operators.observer import NOBODY
 from streamq.operators.source import Source
-from streamq.plan.lowering import ship_runtime
+from streamq.plan.lowering import map_in_arrow, ship_runtime
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.envelope import BESIDE_RESULTS
-from streamq.runtime.event import BAD, KEEP, LE, RE, WEIGHT
+from streamq.runtime.event import BAD, KEEP, LE, NOW, RE, WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -67,7 +67,8 @@ def build_frame(
     for stage in program.stages:
         keys = bucket_keys(stage.buckets)
         processor = make_processor(stage, identity, {key: bucket for bucket, key in enumerate(keys)})
-        df = df.withColumn("__to", F.element_at(F.lit(keys), F.col("__to") + 1))
+        to, now = F.element_at(F.lit(keys), F.col("__to") + 1), F.unix_millis(F.current_timestamp())
+        df = df.select(to.alias("__to"), now.alias(NOW), "__channel", "__body")
         df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
         relations = program.made_at(stage.number + 1)
         # a stage that a changed query has emptied only passes envelopes on
@@ -75,7 +76,7 @@ def build_frame(
             df = _opened(relations, df)
             _tell_results(lowering, relations, df)
             df, layout = apply_paths(lowering, relations, df)
-            df = df.mapInArrow(stage_packer(program.packer(relations), layout), ENVELOPE_DDL)
+            df = map_in_arrow(df, stage_packer(program.packer(relations), layout), ENVELOPE_DDL)
     return _result(lowering, df)
 
 
@@ -104,11 +105,11 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     is_delta = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if source.items.ctis is not None:
         is_delta = is_delta & (~source.items.ctis).on_spark()
-    carried = source.policy.progress.carried_columns
-    df = df.withColumns({column: F.col(quote(name)) for name, column in carried.items()}) if carried else df
-    beside = ExtraColumns((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried.values()))
+    carried = source.policy.progress.carried_columns.values()
+    aside = tuple(name for name in (BAD, NOW) if name in df.columns)
+    beside = ExtraColumns(aside, (*source.items.columns, *carried))
     df, layout = apply_paths(lowering, [relation], df, beside, is_delta)
-    return df.mapInArrow(source_packer(lowering.program.packer([relation]), layout), ENVELOPE_DDL)
+    return map_in_arrow(df, source_packer(lowering.program.packer([relation]), layout), ENVELOPE_DDL)
 
 
 # opening

@@ -77,7 +77,7 @@ def _operator(
         a, b = operands[0].kind, operands[1].kind
         for kind in (a, b):
             if isinstance(kind, _NO_NUMBERS):
-                raise UnfitOperands(f"{sign} needs numbers", "Cast it.", kind)
+                raise UnfitOperands(f"{sign} needs numbers", _instead(sign, a, b), kind)
         if isinstance(a, t.NullType) and isinstance(b, t.NullType):
             return None
         if isinstance(a, t.TimestampType) or isinstance(b, t.TimestampType) or isinstance(a, t.DayTimeIntervalType):
@@ -90,6 +90,16 @@ def _operator(
         return of_numbers(a, b) if all(is_numeric(k) or isinstance(k, t.NullType) for k in (a, b)) else None
 
     return result
+
+
+def _instead(sign: str, a: DataType, b: DataType) -> str:
+    """Return the hint for ``a sign b``, of which one is no number."""
+    is_text = [isinstance(kind, t.StringType) for kind in (a, b)]
+    if all(is_text) and sign == "+":
+        return "Texts are put together by sq.functions.concat(x, y)."
+    if any(is_text) and any(isinstance(kind, t.TimestampType | t.DayTimeIntervalType) for kind in (a, b)):
+        return "A duration is dt.timedelta(seconds=10), of the datetime module."
+    return "Cast it."
 
 
 SUM = _operator("+", _sum_of_times, sum_of_decimals, wider)

@@ -68,13 +68,11 @@ def _check(name: str, verb: str) -> None:
     if name in AGGREGATES:
         raise UnknownFunction(sentence(verb, "an aggregate is no function of one event", "", for_aggregate(f"{name}(")))
     if name in WINDOWED:
-        raise UnknownFunction(
-            sentence(verb, "a SQL window function is no function of one event", "", "Use the windows of a stream.")
-        )
+        hint = for_function(name, function_names())
+        raise UnknownFunction(sentence(verb, "a SQL window function is no function of one event", "", hint))
     if name in GENERATORS:
-        raise UnknownFunction(
-            sentence(verb, "it makes several rows of one", "", "Do it to the DataFrame the source is made from.")
-        )
+        hint = "s.explode(column) makes rows of a list; other rows the DataFrame has from which the source is made."
+        raise UnknownFunction(sentence(verb, "it makes several rows of one", "", hint))
     if name in ELSEWHERE:
         raise UnknownFunction(sentence(verb, "not a function of an event's values", "", ELSEWHERE[name]))
     if name not in function_names():

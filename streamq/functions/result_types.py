@@ -35,8 +35,19 @@ def compared_type(operands: Sequence[Operand]) -> DataType:
     for other in others:
         if first.kind is not None and other.kind is not None and not comparable(first.kind, other.kind):
             wrong = f"cannot compare {first.kind.simpleString()} with {other.kind.simpleString()}"
-            raise UnfitOperands(wrong, "Cast one side.")
+            raise UnfitOperands(wrong, _instead({type(first.kind), type(other.kind)}))
     return t.BooleanType()
+
+
+def _instead(kinds: set[type[DataType]]) -> str:
+    """Return the hint for two types that have no order between them."""
+    if kinds == {t.TimestampType, t.StringType}:
+        return "An instant is dt.datetime(2024, 5, 1, 12, 30), of the datetime module."
+    if kinds == {t.DayTimeIntervalType, t.StringType}:
+        return "A duration is dt.timedelta(seconds=10), of the datetime module."
+    if t.DayTimeIntervalType in kinds:
+        return "sq.duration() is a number of ticks; sq.end() - sq.start() is a duration."
+    return "Cast one side."
 
 
 def logical_type(name: str) -> Result:

@@ -76,7 +76,7 @@ class Evaluation:
     waiting: Evaluator | None = None
     """The evaluator to use if the operator reads ends that may still move: a row waits until its own events are settled.
 
-    None: events wait in front of the operator until they are settled.
+    None: a settle kernel in front of the operator lets the CTI, and where only final rows are read the events, wait.
     """
 
     moves: EndMoves = EndMoves.ALWAYS

@@ -87,23 +87,22 @@ def table_fields(table: pa.Table) -> tuple[Field, ...]:
 def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
     """Cast columns to the Arrow types of their Spark types: plain strings, microseconds, instants in UTC.
 
-    Instants are rounded down to microseconds, as PySpark does. A table that has these types already is returned unchanged. Raises
-    SourceError for a column without a type, of a type that Spark does not have, or with values that do not fit the new type.
+    A table that has these types already is returned unchanged. Raises SourceError for a column without a type, of a type that
+    Spark does not have, or with values that do not fit the new type, such as times that are finer than a microsecond.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     for i, field in enumerate(table.schema):
         to = _spark_type(field, verb)
         if to != field.type:
-            column = table.column(i)
-            if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-                column = pc.floor_temporal(column, unit="microsecond")
             try:
-                table = table.set_column(i, pa.field(field.name, to), column.cast(to))
+                table = table.set_column(i, pa.field(field.name, to), table.column(i).cast(to))
             except pa.ArrowInvalid as error:
                 wrong = f"column {field.name!r} does not fit {to}"
-                raise SourceError(sentence(verb, wrong, str(error).splitlines()[0])) from error
+                hint = (
+                    "Round it to microseconds first, in pandas by .dt.floor('us')." if "[ns" in str(field.type) else ""
+                )
+                raise SourceError(sentence(verb, wrong, str(error).splitlines()[0], hint)) from error
     return table
 
 
@@ -123,7 +122,8 @@ def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
         raise SourceError(sentence(verb, f"column {field.name!r} has no type", "all its values are NULL", hint))
     try:
         return arrow_type(from_arrow_type(field.type, prefer_timestamp_ntz=True))
-    except PySparkTypeError as error:
+    except (PySparkTypeError, ValueError) as error:
+        # of a decimal with more than 38 digits, Arrow says so by a ValueError
         wrong = f"column {field.name!r} is of a type that Spark does not have"
         raise SourceError(sentence(verb, wrong, f"found {field.type}", "Cast it first.")) from error
     except NeedsSpark:

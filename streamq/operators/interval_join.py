@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from streamq.plan.schema import quote
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
 
@@ -169,7 +170,7 @@ def _celled(df: DataFrame, le: str, re: str, places: str, outer: bool) -> DataFr
     cells = F.sequence(F.call_function("shiftright", start, width), F.call_function("shiftright", last, width))
     df = df.select("*", explode(cells).alias("__cell"))
     return df.select(
-        *(F.col(f"`{n}`") for n in df.columns if n != "__at"),
+        *(F.col(quote(n)) for n in df.columns if n != "__at"),
         F.col("__at.t").alias("__tier"),
         F.col("__at.g").alias("__tag"),
     )
@@ -184,7 +185,7 @@ def covered_parts(pieces: DataFrame, owner: str, columns: list[str]) -> DataFram
     new = F.when(before.isNull() | (before < F.col("__from")), 1).otherwise(0)
     df = pieces.withColumn("__new", new)
     df = df.withColumn("__island", F.sum("__new").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
-    whole = F.first(F.struct(*(F.col(f"`{n}`") for n in columns))).alias("__kept")
+    whole = F.first(F.struct(*(F.col(quote(n)) for n in columns))).alias("__kept")
     islands = df.groupBy(owner, "__island").agg(F.min("__from").alias(LE), F.max("__to").alias(RE), whole)
     return islands.select(LE, RE, *(F.col("__kept")[n].alias(n) for n in columns))
 

@@ -24,6 +24,7 @@ from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
 from streamq.operators.kernel_factory import CorrectingKernelFactory, OwnKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
+from streamq.operators.per_window import warn_of_paired_neighbours
 from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import Footprint, live
@@ -294,7 +295,7 @@ class JoinVerbs(Verbs):
         expression over the columns of the pair; it applies in every kind of join. ``how``: "inner"; "left" adds the parts of
         a left lifetime without a partner, with NULLs; "semi" and "anti" return the maximal parts of a left lifetime with, or
         without, a partner. ``suffixes``, as ``("_l", "_r")``, are appended to names that both streams have; keys of one name
-        become one column.
+        become one column. Warns if both streams are results of overlapping windows, which meet those of neighbouring windows.
 
         Raises UnknownColumn, TypeMismatch for keys of different types, AmbiguousColumn for clashing names without suffixes.
         (docs/concepts.md, "Joins"; Barga et al., CEDR.)
@@ -321,6 +322,7 @@ class JoinVerbs(Verbs):
         keys, condition, *names = pair_fields(
             self.plan, other, on, where=where, suffixes=suffixes, how=kind, verb="join"
         )
+        warn_of_paired_neighbours(self.plan, other.plan, keys, "join")
         return self._derive(Join(self.plan, other.plan, keys, condition, kind, *names), other)
 
     def left_anti_join(self, other: Self, on: On = (), where: Callable[[Any, Any], Any] | Expr | None = None) -> Self:

@@ -107,7 +107,8 @@ class JoinTable(Step):
 
 def _normalize_key(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a key column in the type ``kind``, in which -0.0 is 0.0: the two are one key."""
-    values = column.cast(kind)
+    # as Spark rounds a bigint beyond 2^53 to a double
+    values = column.cast(kind, safe=not pa.types.is_floating(kind))
     return pc.add(values, pa.scalar(0.0, kind)) if pa.types.is_floating(kind) else values
 
 

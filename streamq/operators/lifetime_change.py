@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 
 from pyspark.sql import types as t
@@ -9,7 +10,6 @@ from pyspark.sql import types as t
 from streamq.choices import Anchor, LengthKind
 from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
 from streamq.functions.arithmetic import SUBTRACT
-from streamq.functions.dates import EXTRACT
 from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.plan.expr import Call, Cast, Expr, Lit, as_expr
 from streamq.plan.inference import infer
@@ -20,6 +20,8 @@ from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 from streamq.time import TIMESTAMP, Duration, ticks
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 BREACH = "a start further back than within allows"
 """The error text for a start further back than ``within`` allows."""
@@ -166,14 +168,9 @@ def length_of(duration: ExprArgument, plan: Node, verb: str = "alter_lifetime") 
         elapsed = _between(expr, plan.schema, verb)
         if elapsed is not None:
             return Length(LengthKind.GIVEN, 0, elapsed)
-        # an interval of days alone, say, has no seconds
-        expr = Cast(expr, t.DayTimeIntervalType())
-        second = Call(EXTRACT, (Lit("SECOND"), expr))
-        # the parts are integers, in which microseconds overflow after 35 minutes
-        days = Cast(Call(EXTRACT, (Lit("DAY"), expr)), t.LongType())
-        minutes = (days * 24 + Call(EXTRACT, (Lit("HOUR"), expr))) * 60
-        whole = (minutes + Call(EXTRACT, (Lit("MINUTE"), expr))) * 60_000_000
-        return Length(LengthKind.GIVEN, 0, Cast(as_expr(whole), t.LongType()) + Cast(second * 1_000_000, t.LongType()))
+        # an interval of days alone, say, becomes one that an instant takes
+        later = as_expr(Lit(EPOCH) + Cast(expr, t.DayTimeIntervalType()))
+        return Length(LengthKind.GIVEN, 0, instant_as_ticks(later, t.TimestampType()))
     if not isinstance(kind, t.IntegralType | t.NullType):
         raise TypeMismatch(
             sentence(verb, "duration is neither ticks nor a duration", f"found {kind.simpleString()} in {show(expr)}")

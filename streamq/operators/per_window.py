@@ -10,10 +10,12 @@ from typing import Self, TypeVar
 
 from streamq.choices import ClipInput
 from streamq.errors import warn
+from streamq.operators.join_arguments import Pairs
 from streamq.operators.member_operator import BOUNDS
 from streamq.operators.select import Select
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.plan.expr import Col
+from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.verbs import Verbs
@@ -61,12 +63,42 @@ class PerWindow(WindowedStream[S]):
 def warn_of_neighbours(plan: Node, verb: str) -> None:
     """Warn if windows are put over the results of overlapping windows: each would contain results of several of those."""
     if plan.mixes_windows:
-        tick = '"-1 microsecond"' if plan.schema.axis == TIMESTAMP else "-1"
         warn(
             f"{verb}: windows over the results of overlapping windows; each holds the results of several neighbouring windows. "
-            "For the results of each window by itself write .per_window(), to have each once, at the last instant of its window, "
-            f".to_points_at_end().shift({tick})"
+            f"For the results of each window by itself write .per_window(), {_once(plan)}"
         )
 
 
-__all__ = ["PerWindow", "warn_of_neighbours"]
+def warn_of_paired_neighbours(left: Node, right: Node, on: Pairs, verb: str) -> None:
+    """Warn if results of overlapping windows are joined, and no pair of ``on`` tells a window from its neighbours.
+
+    A column does that if it holds the start or the end that a row had at some step.
+    """
+    is_told = any(_holds_lifetime(left, ours) and _holds_lifetime(right, theirs) for ours, theirs in on)
+    if left.mixes_windows and right.mixes_windows and not is_told:
+        warn(
+            f"{verb}: both streams are results of overlapping windows; each meets those of several neighbouring windows. "
+            "For pairs of one window write .with_columns(window=sq.start()) on both and add 'window' to on, "
+            f"{_once(left)} on both"
+        )
+
+
+def _once(plan: Node) -> str:
+    """Return the advice for results that are to meet one window each."""
+    tick = '"-1 microsecond"' if plan.schema.axis == TIMESTAMP else "-1"
+    return f"to have each once, at the last instant of its window, .to_points_at_end().shift({tick})"
+
+
+def _holds_lifetime(plan: Node, name: str) -> bool:
+    """Return True if a column copies the start or the end of a row."""
+    node: Node | None = plan
+    copied: str | None = name
+    while node is not None and copied is not None:
+        if isinstance(node, Select) and isinstance(node.exprs[copied], Lifetime):
+            return True
+        copied = node.copied_column(copied)
+        node = next((child for child in node.children if copied in child.schema.names), None)
+    return False
+
+
+__all__ = ["PerWindow", "warn_of_neighbours", "warn_of_paired_neighbours"]

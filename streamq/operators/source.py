@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
-from streamq.errors import TypeMismatch, sentence, unknown_column
+from streamq.errors import InvalidEvent, TypeMismatch, sentence, unknown_column
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source_items import ItemRule, ItemRules
 from streamq.operators.source_policy import SourcePolicy
@@ -22,9 +22,9 @@ from streamq.plan.lazy import lazy
 from streamq.plan.lowering import instant, orderable, text_literal
 from streamq.plan.schema import POINT, Field, Schema, check_names, quote
 from streamq.runtime.consistency import AlignAt
-from streamq.runtime.event import BAD, LE, RE
+from streamq.runtime.event import BAD, LE, NOW, RE, beside_column
 from streamq.runtime.items import Items
-from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernel import MEND_THE_SOURCE, Kernel
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 AS_START, AS_END = "it is sq.start() now", "it is sq.end() now"
 AS_KIND = "it says what a row is, and is no part of an event"
+BESIDE = "it is beside the events, at hand for per= and the late output"
 """The expressions that read, in a query, the columns that a source consumes."""
 
 
@@ -58,11 +59,22 @@ class Source(Operator):
     columns: tuple[Field, ...]
     policy: SourcePolicy
     ids: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     @abstractmethod
-    def consumed(self) -> dict[str, str]:
+    def roles(self) -> dict[str, str]:
         """The columns that hold times and kinds instead of payload, each with the expression that reads it in a query."""
+
+    @property
+    def consumed(self) -> dict[str, str]:
+        """The columns that are no payload, each with the expression that reads it in a query, or what it is there for."""
+        return {**self.roles, **dict.fromkeys(self.beside, BESIDE)}
+
+    @property
+    def beside_columns(self) -> dict[str, str]:
+        """The columns beside the events, with the names that items have for them."""
+        return {name: beside_column(name) for name in self.beside}
 
     @abstractmethod
     def define_items(self) -> Iterable[ItemRule]:
@@ -77,11 +89,19 @@ class Source(Operator):
         """Return each row of a table as an item: ``__le``, the columns of its rules, the payload, and ``__bad``.
 
         ``__bad`` is the reason to refuse the row, NULL for an event; a batch under ``invalid="fail"`` raises it instead, and has
-        no such column. ``streaming`` is False for a batch.
+        no such column. The columns beside the events follow, and in a stream those that progress reads, with the time of the
+        micro-batch if it bounds starts. ``streaming`` is False for a batch.
         """
+        from pyspark.sql import functions as F
+
         columns = self.item_columns(streaming)
         payload = [quote(field.name) for field in self.payload]
-        return table.select(*(column.alias(name) for name, column in columns.items()), *payload)
+        carried = {**self.beside_columns, **(self.policy.progress.carried_columns if streaming else {})}
+        copies = [F.col(quote(name)).alias(column) for name, column in carried.items()]
+        if streaming and self.policy.progress.bounds_starts:
+            # Spark keeps this instant in the checkpoint, so a micro-batch that is repeated has it again
+            copies.append(F.unix_micros(F.current_timestamp()).alias(NOW))
+        return table.select(*(column.alias(name) for name, column in columns.items()), *payload, *copies)
 
     def item_columns(self, streaming: bool) -> dict[str, Column]:
         """Return the columns of items beside the payload, by name."""
@@ -123,7 +143,7 @@ class Source(Operator):
         return self.insert_only and self.schema.shape == POINT
 
     def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
-        """Return a table's items with payload, ``__bad`` (the reason to refuse it, or NULL) and columns that progress reads.
+        """Return a table's items with payload, ``__bad`` (the reason to refuse it, or NULL), and the columns of ``on_spark``.
 
         Under ``invalid="fail"`` the first reason shows the lifetime; it is not raised here. ``streaming`` decides which default
         of ``invalid`` counts.
@@ -133,7 +153,8 @@ class Source(Operator):
         if self.policy.invalid_in(streaming) == Invalid.FAIL:
             reason = items.reason_with_lifetime(self.schema.axis)
         payload = {f.name: table.column(f.name) for f in self.payload}
-        carried = {column: table.column(name) for name, column in self.policy.progress.carried_columns.items()}
+        names = [*self.beside_columns.items(), *self.policy.progress.carried_columns.items()]
+        carried = {column: table.column(name) for name, column in names}
         return pa.table({**items.columns, **payload, BAD: reason, **carried})
 
     @property
@@ -168,9 +189,18 @@ class InsertSource(Source):
             cost="a pass over what is new; and over the rows held that start where it does",
         )
 
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """Return the table's events; with ids, each once."""
+        return deduplicate(self, self.good_items(run)).drop(*self.beside_columns.values())
+
     def shown_ids(self) -> str:
-        """Return the ids as explain shows them."""
-        return f", id=[{', '.join(self.ids)}]" if self.ids else ""
+        """Return the ids, and the columns beside the events, as explain shows them."""
+        return shown_columns("id", self.ids) + shown_columns("beside", self.beside)
+
+
+def shown_columns(argument: str, names: Sequence[str]) -> str:
+    """Return an argument that is a list of columns as explain shows it, after others; "" if it is empty."""
+    return f", {argument}=[{', '.join(names)}]" if names else ""
 
 
 def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str:
@@ -210,8 +240,10 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     schema = Schema(node.payload, axis, shape, node.consumed)
     for name in node.ids:
         check_key(schema.require(name, verb), name, verb, "match")
+    beside = Schema(node.columns, axis)
     for name in node.policy.progress.columns:
-        check_key(schema.require(name, verb), name, verb, "partition")
+        of_table = schema if name not in node.beside else beside
+        check_key(of_table.require(name, verb), name, verb, "partition")
     return schema
 
 
@@ -241,8 +273,8 @@ def check_starts(
     end = [] if re is None else [F.lit(", end "), _shown(F.when(re != INFINITY, re), axis)]
     reason = F.when(reason.isNotNull(), F.concat(reason, F.lit(" (start "), _shown(le, axis), *end, F.lit(")")))
     if not streaming:
-        wrong = F.lit(f"[streamq] source {node.shown_name()}: a row is no event: ")
-        message = F.concat(wrong, reason, _shown_payload(node, payload))
+        wrong = F.lit(f"streamq.errors.{InvalidEvent.__name__}: source {node.shown_name()}: a row is no event: ")
+        message = F.concat(wrong, reason, _shown_payload(node, payload), F.lit(f". {MEND_THE_SOURCE}"))
         raised = F.raise_error(message).cast("bigint")
         return F.when(reason.isNull(), read).otherwise(raised), None
     return read, reason
@@ -284,7 +316,7 @@ def without_bad(df: DataFrame, name: str, read: Column, reason: Column | None) -
 
 
 def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> Column:
-    """Return a row's payload, for an error, as Python shows a dict; a double quote would end the error's text.
+    """Return a row's payload, for an error, as Python shows a dict; the end of a line would end the error's text.
 
     ``columns`` are the payload's as SQL; None: they have their own names. Spark reads the whole as one text, in one call.
     """
@@ -296,7 +328,7 @@ def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> Column:
         if isinstance(field.type, t.BooleanType):
             value = f"initcap({value})"
         elif not isinstance(field.type, t.NumericType):
-            value = f"concat('\\'', translate({value}, '\"\\n', '\\' '), '\\'')"
+            value = f"concat('\\'', translate({value}, '\\n', ' '), '\\'')"
         parts += [text_literal(f"{', ' if number else ''}{field.name!r}: "), f"coalesce({value}, 'None')"]
     return F.expr(f"concat({', '.join(parts)}, '}}')")
 

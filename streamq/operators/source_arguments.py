@@ -1,4 +1,4 @@
-"""Arguments of the verbs of sources, checked: the columns of a key and of an id."""
+"""Arguments of the verbs of sources, checked: the columns of a key, of an id, of an order, and those beside the events."""
 
 from __future__ import annotations
 
@@ -38,4 +38,38 @@ def id_columns(
     return ids
 
 
-__all__ = ["id_columns", "key_columns"]
+def order_columns(
+    order_by: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str
+) -> tuple[str, ...]:
+    """Return the columns by which items of one instant act; raise as for a key if one is consumed or cannot be compared."""
+    order = column_names(order_by, verb, "order_by")
+    schema = Schema(fields, "integer")
+    for column in order:
+        check_key(schema.require(column, verb), column, verb, "order")
+        if column in consumed:
+            hint = "Give columns in which items of one instant differ, such as the position in the log."
+            raise PlanError(sentence(verb, f"column {column!r} is in order_by and is consumed", "", hint))
+    return order
+
+
+def beside_columns(
+    beside: str | Sequence[str], fields: tuple[Field, ...], taken: tuple[str, ...], verb: str
+) -> tuple[str, ...]:
+    """Return the columns that are beside the events.
+
+    ``taken``: the columns of which the source makes events: times, key, id. Raises UnknownColumn, and PlanError for one of these,
+    or for a column that comes twice.
+    """
+    columns = column_names(beside, verb, "beside")
+    schema = Schema(fields, "integer")
+    for column in columns:
+        schema.require(column, verb)
+        if column in taken:
+            wrong = f"column {column!r} makes the events, so it cannot be beside them"
+            raise PlanError(sentence(verb, wrong, "", "Leave it out of beside."))
+        if columns.count(column) > 1:
+            raise PlanError(sentence(verb, f"column {column!r} is in beside twice", "", "Name it once."))
+    return columns
+
+
+__all__ = ["beside_columns", "id_columns", "key_columns", "order_columns"]

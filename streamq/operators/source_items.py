@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, sentence
 from streamq.operators.tick_expressions import instant_as_ticks
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.schema import Field, Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.runtime.arrow_expr import evaluate
@@ -59,7 +59,7 @@ class SourceItems(ABC, Generic[C]):
         """Return a time column in ticks, with ``missing`` for NULL."""
 
     @abstractmethod
-    def refuse(self, is_wrong: Expr, why: str) -> None:
+    def refuse(self, is_wrong: Expr, why: Expr) -> None:
         """Set the reason ``why`` on the rows where ``is_wrong`` is true, unless they already have one."""
 
 
@@ -99,7 +99,7 @@ class RowRefusal(ItemRule):
     """Refuses the rows where ``is_wrong`` is true, for the reason ``why``, unless they already have one."""
 
     is_wrong: Expr
-    why: str
+    why: Expr
 
     def apply(self, items: SourceItems[Any]) -> None:
         items.refuse(self.is_wrong, self.why)
@@ -108,7 +108,7 @@ class RowRefusal(ItemRule):
 def refused_starts(last: int = INFINITY - 1, among: Expr | None = None) -> tuple[RowRefusal, ...]:
     """Return rules that refuse rows whose start is NULL, minus infinity, or after ``last``; all rows, or those of ``among``."""
     reasons = (Col(LE).is_null(), NO_START), (Col(LE) == MINUS_INFINITY, TOO_EARLY), (Col(LE) > last, TOO_LATE)
-    return tuple(RowRefusal(is_wrong if among is None else among & is_wrong, why) for is_wrong, why in reasons)
+    return tuple(RowRefusal(is_wrong if among is None else among & is_wrong, Lit(why)) for is_wrong, why in reasons)
 
 
 class SparkItems(SourceItems["Column"]):
@@ -136,12 +136,12 @@ class SparkItems(SourceItems["Column"]):
         ticks = self.evaluated(instant_as_ticks(Col(name), self.schema.type_of(name)))
         return ticks if missing is None else F.coalesce(ticks, F.lit(missing))
 
-    def refuse(self, is_wrong: Expr, why: str) -> None:
+    def refuse(self, is_wrong: Expr, why: Expr) -> None:
         """Extend the reason: it is ``why`` where ``is_wrong`` is true and no earlier rule has refused the row."""
         from pyspark.sql import functions as F
 
         earlier = F if self.reason is None else self.reason
-        self.reason = earlier.when(self.evaluated(is_wrong), F.lit(why))
+        self.reason = earlier.when(self.evaluated(is_wrong), self.evaluated(why))
 
 
 class TableArrays(dict[str, pa.Array]):
@@ -182,14 +182,14 @@ class ArrowItems(SourceItems[pa.Array]):
         ticks = column.cast(pa.int64())
         return ticks if missing is None else pc.fill_null(ticks, missing)
 
-    def refuse(self, is_wrong: Expr, why: str) -> None:
+    def refuse(self, is_wrong: Expr, why: Expr) -> None:
         """Set the reason to ``why`` where ``is_wrong`` is true, not NULL, and no earlier rule has refused the row."""
         if not self.table.num_rows:
             return
         is_refused = self.evaluated(is_wrong)
         if pc.any(is_refused).as_py():
             is_first = pc.and_(pc.is_null(self.reason), pc.fill_null(is_refused, False))
-            self.reason = pc.if_else(is_first, why, self.reason)
+            self.reason = pc.if_else(is_first, self.evaluated(why), self.reason)
 
     def reason_with_lifetime(self, axis: str) -> Any:
         """Return the reasons, NULL for events; the first, which is the one raised, shows its item's start and end."""

@@ -146,7 +146,7 @@ class Step(Operator):
     def reads_open_end(self) -> bool:
         """True if the payload, the start or the presence of an output row depends on its event's end.
 
-        Then the row waits until that end no longer moves. A step that only hands the end on does not read it.
+        Then the CTI, and a final row, waits until that end no longer moves. A step that only hands the end on does not read it.
         """
         return False
 

@@ -16,7 +16,7 @@ from streamq.operators.user_rows import rows_of
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
-from streamq.plan.hints import for_aggregate_of
+from streamq.plan.hints import for_aggregate_of, for_window
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.named_object import CallableModule
 from streamq.plan.node import Node
@@ -205,6 +205,9 @@ class WindowedStream(Generic[S]):
             raise PlanError(
                 sentence("top_k", "rows that share a rank have no number of their own", "ties='keep'", hint)
             )
+        if isinstance(by, list | tuple):
+            hint = 'Of rows equal in the first, ties="break" takes those that come first by the payload.'
+            raise PlanError(sentence("top_k", "rows go by one column or expression", f"found by={by!r}", hint))
         source = self.stream.plan
         order = resolve(column_or_expr(by), source, "top_k")
         return self.stream._derive(
@@ -323,10 +326,13 @@ def check_not_nested(expr: Expr) -> None:
 
 
 def missing_verb(name: str, unfinished: IncompleteVerb) -> AttributeError:
-    """Return the error for an attribute that ``unfinished`` lacks; a public name, but a field's, gets the hint ``not_yet``."""
+    """Return the error for an attribute that ``unfinished`` lacks; a public name, but a field's, gets a hint.
+
+    The hint is what to write instead of another system's name, or else ``not_yet``.
+    """
     if name.startswith("_") or name in ("stream", "keys", "window"):
         return AttributeError(name)
-    return UnknownVerb(sentence(name, unfinished.called, "", unfinished.not_yet))
+    return UnknownVerb(sentence(name, unfinished.called, "", for_window(name) or unfinished.not_yet))
 
 
 named_after(WindowedStream, "window")

@@ -112,11 +112,11 @@ def advice_for_name(name: str) -> str:
 def refusal_for(place: Place, error: StreamqError, verb: str, instead: str = "") -> Refusal:
     """Turn an error of a ``verb`` into a refusal at a place; ``instead`` replaces a hint that only helps in Python.
 
-    A hint at a cast becomes CAST.
+    A hint at a cast becomes CAST, and functions have no prefix in a text.
     """
     text = error.args[0]
     assert isinstance(text, Sentence)
-    hint = text.hint
+    hint = text.hint.replace("sq.functions.", "")
     if _CASTS.search(hint):
         hint = CAST
     elif _ONLY_IN_PYTHON.search(hint):

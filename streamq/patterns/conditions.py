@@ -39,6 +39,7 @@ from streamq.patterns.syntax import (
     Literal,
     Place,
 )
+from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import infer
@@ -47,6 +48,7 @@ from streamq.plan.passes import rewrite_expression
 from streamq.plan.schema import Field as Attribute
 from streamq.plan.schema import Schema
 from streamq.plan.spark_names import AGGREGATES, function_names
+from streamq.plan.tree import show
 from streamq.user_code.repository import modules
 
 OWN: Mapping[str, Callable[[str], str]] = {
@@ -172,6 +174,27 @@ class Variables:
             if attribute not in fields:
                 raise _no_field(name, attribute, fields, place)
         return tuple(self.fields)
+
+    def of_matches(self, condition: Expr) -> Expr:
+        """Return a condition with the columns of matches for aggregates of repeated variables, as ``read`` has them.
+
+        Raises Refusal for any other aggregate.
+        """
+
+        def column(part: Expr) -> Expr | None:
+            if not isinstance(part, Aggregate):
+                return None
+            match part.args, part.where:
+                case (Col(name=name),), None:
+                    variable, _, field_name = written_name(name).partition(".")
+                    run = self._run_aggregate(part.name, EventField(variable, field_name))
+                    if run is not None:
+                        return run
+            hint = f"Of a field of a variable that repeats there are: {', '.join(OF_RUNS)}."
+            shown = show(in_pattern_names(part))
+            raise Refusal(NOWHERE, "an aggregate of no run", f"found {shown}", hint)
+
+        return rewrite_expression(condition, column)
 
     # expressions
 

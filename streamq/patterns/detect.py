@@ -99,7 +99,8 @@ class Detect(Node):
 
     def _conjuncts(self, variables: Variables) -> Iterator[Conjunct]:
         """Yield the conditions that AND connects in those of functions."""
-        return (variables.conjunct(part) for condition in self.conditions for part in conjuncts(condition))
+        parts = (part for condition in self.conditions for part in conjuncts(condition))
+        return (variables.conjunct(variables.of_matches(part)) for part in parts)
 
     @property
     def patterns(self) -> tuple[WrittenPattern, ...]:

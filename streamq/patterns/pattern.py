@@ -12,6 +12,7 @@ from typing import Any
 
 from streamq.compiler.explain_html import Section, sections_html
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
+from streamq.keywords import check_keywords
 from streamq.patterns.checks import advise, check_program
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
@@ -203,8 +204,9 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         """Keep the matches for which a condition holds; one that names a negated variable restricts the negated events.
 
         ``condition``: text as behind WHERE, ``"x.m = y.m AND CorrelationKey(k, EQUAL)"``, or a function whose parameters are
-        variables, ``lambda x, y: x.m == y.m``. Raises CedrError for a text that is no condition, and PlanError for a parameter
-        that is no variable; unknown names in a text, and unknown fields, are errors when the pattern is first used.
+        variables, ``lambda x, y: x.m == y.m``. It takes aggregates of what repeats, ``lambda f, y: sq.max(f.m) < y.m``.
+        Raises CedrError for a text that is no condition, and PlanError for a parameter that is no variable; unknown names in a
+        text, and unknown fields, are errors when the pattern is first used.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -223,6 +225,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         return Pattern(self.written.with_last(replace(last, where=(*last.where, *more))))
 
 
+@check_keywords
 @accepts_placeholders
 def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     """Return the matches of the last definition of a text in the CEDR language; each keyword is an event type and its stream.

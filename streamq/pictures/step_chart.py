@@ -162,6 +162,10 @@ _COLOURS = {
 """The colours of a chart beside those of keys; only colours of the palette have others where dark is preferred."""
 
 
+_TIMES_OF_DAY = {"hours": "%H:%M", "minutes": "%H:%M"}
+"""The form of marks that are not at midnight: the clock has 24 hours, where Vega's has 12."""
+
+
 def _table_of(history: PanelHistory, columns: Sequence[str]) -> str:
     """Return the events of a chart as an HTML table: keys, numbers and lifetimes, the first MOST_TABLE_ROWS of them."""
     names = list(dict.fromkeys([*history.keys, *columns]))
@@ -211,11 +215,12 @@ def _instant(t: int, axis: str) -> int | str:
 
 def _panel(column: str, points: list[dict[str, Any]], history: PanelHistory, keys: int) -> dict[str, Any]:
     """Return the chart of a column; the lines of keys have their names at their ends and in the legend."""
-    time = {"type": "temporal", "scale": {"type": "utc"}, "title": "UTC"}
+    times = {"type": "temporal", "scale": {"type": "utc"}, "title": "UTC", "axis": {"format": _TIMES_OF_DAY}}
     whole = {"tickMinStep": 1, "format": ",d"}
     number = {"type": "quantitative", "scale": {"zero": False, "nice": False}, "title": None, "axis": whole}
-    x = {"field": "at", **(time if history.axis == TIMESTAMP else number)}
-    y = {"field": "value", "type": "quantitative", "title": column}
+    x = {"field": "at", **(times if history.axis == TIMESTAMP else number)}
+    # a temperature is not to be a flat line high above zero
+    y = {"field": "value", "type": "quantitative", "title": column, "scale": {"zero": False}}
     colours = [border for _, border in LIGHT.keys]
     title = ", ".join(history.keys)
     colour = {"field": "key", "type": "nominal", "title": title, "scale": {"range": colours}}

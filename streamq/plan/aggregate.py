@@ -51,14 +51,16 @@ class Computation(Enum):
 class Drawing:
     """Instructions for tests: how to draw calls of an aggregate, and the data for them.
 
-    weight: how often it is drawn; arguments: how many columns it takes; optional: whether it also takes none; options: the
-    options among which one is drawn; lifetimes: parts of members' lifetimes that it is tried on; whole_numbers: whether
-    its arguments are whole numbers only, for sums of products of others round apart; exact_arguments: whether it
-    only takes columns whose values are exact; any_type: whether it is tried on columns that are no numbers.
+    weight: how often it is drawn; arguments: how many columns it takes; more_arguments: how many it may take beside these;
+    optional: whether it also takes none; options: the options among which one is drawn; lifetimes: parts of members' lifetimes
+    that it is tried on; whole_numbers: whether its arguments are whole numbers only, for sums of products of others round
+    apart; exact_arguments: whether it only takes columns whose values are exact; any_type: whether it is tried on columns that
+    are no numbers.
     """
 
     weight: int = 1
     arguments: int = 1
+    more_arguments: int = 0
     optional: bool = False
     options: tuple[Options, ...] = ((),)
     lifetimes: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ from streamq.plan.plain_values import hint_for, plain_value
 from streamq.plan.refusals import ValueRefusals
 from streamq.plan.spark_types import parse_type, widens_integer
 from streamq.plan.tree import ExpressionText, Tree, show
+from streamq.time import check_microseconds
 
 _UFUNCS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "remainder": "%", "equal": "==",
@@ -119,22 +120,30 @@ class Expr(ValueRefusals, Tree):
         return _call("abs", self)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return _call("==", self, other)
+        return self._compared("==", other)
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return _call("!=", self, other)
+        return self._compared("!=", other)
 
     def __lt__(self, other: Any) -> Expr:
-        return _call("<", self, other)
+        return self._compared("<", other)
 
     def __le__(self, other: Any) -> Expr:
-        return _call("<=", self, other)
+        return self._compared("<=", other)
 
     def __gt__(self, other: Any) -> Expr:
-        return _call(">", self, other)
+        return self._compared(">", other)
 
     def __ge__(self, other: Any) -> Expr:
-        return _call(">=", self, other)
+        return self._compared(">=", other)
+
+    def _compared(self, sign: str, other: Any) -> Expr:
+        """Return a comparison with a value; raise TypeMismatch for None and NaT, to which no comparison is true."""
+        comparison = _call(sign, self, other)
+        if not isinstance(other, Expr) and isinstance(value := comparison.args[1], Lit) and value.value is None:
+            hint = f"Write .{'is_not_null' if sign == '!=' else 'is_null'}()."
+            raise self._refused(f"{sign} None is true of no value, as of NULL in SQL", hint)
+        return comparison
 
     def __and__(self, other: Any) -> Expr:
         return _call("and", self, other)
@@ -362,7 +371,7 @@ def as_expr(value: Any) -> Expr:
     """Return a value as an expression: an expression unchanged, a pyspark Column as Opaque, anything else as a literal.
 
     pandas' NaT is NULL, and a NumPy scalar the Python value. Raises TypeMismatch for a value that is no constant of a Spark type,
-    and for the text of an expression.
+    and for the text of an expression; TimeError for a time that is finer than a microsecond.
     """
     if isinstance(value, Expr):
         return value
@@ -373,6 +382,8 @@ def as_expr(value: Any) -> Expr:
         raise TypeMismatch(sentence("expression", "the text of an expression, not its value", f"found {value!r}", hint))
     if isinstance(value, dt.datetime) and value != value:
         return Lit(None)  # pandas' NaT
+    if isinstance(value, dt.datetime | dt.timedelta):
+        check_microseconds(value, "expression")
     if value is None or isinstance(
         value, bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta
     ):

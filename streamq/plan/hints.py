@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from streamq.errors import nearest
-from streamq.plan.spark_names import AGGREGATES, ELSEWHERE, EXACTLY, OURS, function_names
-
-_OF_OTHER_NAMES = {
-    "strip": "trim", "lstrip": "ltrim", "rstrip": "rtrim", "capitalize": "initcap", "title": "initcap", "casefold": "lower",
-    "find": "instr", "index": "instr", "zfill": "lpad", "rjust": "lpad", "ljust": "rpad", "join": "concat_ws",
-    "format": "format_string", "removeprefix": "regexp_replace", "removesuffix": "regexp_replace", "sub": "regexp_replace",
-    "len": "length", "splitlines": "split", "match": "rlike", "strftime": "date_format", "isoformat": "date_format",
-    "timestamp": "unix_seconds", "date": "to_date", "microsecond": "date_part", "total_seconds": "date_part",
-    "substr": "substring", "fillna": "coalesce", "fill_null": "coalesce", "clip": "greatest", "append": "array_append",
-    "keys": "map_keys", "values": "map_values", "items": "map_entries", "std": "stddev", "nunique": "count_distinct",
-    "n_unique": "count_distinct", "quantile": "percentile", "withField": "struct",
-    "dropFields": "struct", "tz_convert": "from_utc_timestamp",
-}  # fmt: skip
-"""Methods of strings, dates, pandas and PySpark, and the streamq function that does the same."""
+from streamq.plan.first_attempts import OF_EXPRESSIONS, OF_MODULE, OF_STREAMS, OF_WINDOWS, SAME_FUNCTION, Instead
+from streamq.plan.spark_names import AGGREGATES, ELSEWHERE, EXACTLY, OURS, WINDOWED, function_names
 
 _PARTS = "sq.functions.year(x), sq.functions.month(x), sq.functions.hour(x), ..."
 INSTEAD = {
@@ -48,37 +36,16 @@ def for_spark_alone(name: str) -> str:
     return f"{ON_SPARK[0].upper()}{ON_SPARK[1:]}; docs/expressions.md lists the functions that run in-process."
 
 
-_TIME = "A stream's rows are ordered by time alone: sq.first and sq.last in a window's select go by it."
-_EARLIER = "Other events are seen through a window, a join or a scan."
-_OWN = 'Make it a function of expressions: sq.udf("double")(function)("v").'
-_BITS = "Make the Column with PySpark and pass that."
-_WRITE = {
-    "str": "String functions are sq.functions.upper, sq.functions.trim, ...: there is no accessor.",
-    "dt": "Functions of dates and times are sq.functions.year, sq.functions.hour, ...: there is no accessor.",
-    "list": "Functions of arrays are sq.functions.array_contains, sq.functions.size, ...: there is no accessor.",
-    **dict.fromkeys(("getItem", "getField", "get_item", "get_field"), "Write expression[key]."),
-    **dict.fromkeys(("isna", "isnull", "is_none"), "Write .is_null()."),
-    **dict.fromkeys(("notna", "notnull"), "Write .is_not_null()."),
-    **dict.fromkeys(("is_in", "in_"), "Write .isin(...)."),
-    **dict.fromkeys(("when", "otherwise"), "Begin with sq.when(condition, value)."),
-    **dict.fromkeys(("apply", "map", "transform", "pipe"), _OWN),
-    **dict.fromkeys(("over", "rolling", "expanding", "resample"), "Windows are a stream's, as s.tumbling_window(...)."),
-    **dict.fromkeys(("shift", "diff", "cumsum", "pct_change", "lag", "lead", "rank"), _EARLIER),
-    **dict.fromkeys(("asc", "desc", "asc_nulls_first", "asc_nulls_last", "desc_nulls_first", "desc_nulls_last"), _TIME),
-    **dict.fromkeys(("bitwiseAND", "bitwiseOR", "bitwiseXOR"), _BITS),
-    **dict.fromkeys(("sort_values", "sort", "sort_index"), _TIME),
-}
-"""Methods that no single function replaces, and what to write."""
-
-
 def for_method(name: str, argument: str, methods: list[str]) -> str:
     """Return what to write instead of ``expression.name``; ``argument`` is the expression as code.
 
     ``methods``: those of expressions, among which the nearest is suggested; if none is near, the hint is about fields of structs.
     """
-    if name in _WRITE:
-        return _WRITE[name]
-    wanted = _OF_OTHER_NAMES.get(name, name)
+    if name in OF_EXPRESSIONS:
+        column = f"sq.col({argument})" if argument.startswith('"') else argument
+        code, remark = OF_EXPRESSIONS[name]
+        return str(Instead(code.format(argument=argument, column=column), remark))
+    wanted = SAME_FUNCTION.get(name, name)
     if wanted in OURS:
         return f"Use sq.{OURS[wanted]}({argument}) in a window's select."
     functions_there = function_names()
@@ -89,40 +56,44 @@ def for_method(name: str, argument: str, methods: list[str]) -> str:
 
 
 def for_function(name: str, functions: Sequence[str]) -> str:
-    """Return what to write instead of ``sq.functions.name``, which is none of ``functions``."""
-    wanted = _OF_OTHER_NAMES.get(name)
-    return f"Did you mean {wanted!r}?" if wanted in functions else nearest(name, functions)
+    """Return what to write instead of ``sq.functions.name``; ``functions`` are those there are.
 
-
-_ROWS = "Rows are events without an order of their own: to_arrow() and to_pandas() give all of them, show(n) the first n by time."
-_VERBS = {
-    **dict.fromkeys(("head", "take", "limit", "collect", "tail", "sample", "iterrows", "toPandas", "to_list"), _ROWS),
-    **dict.fromkeys(("sort", "orderBy", "order_by", "sort_values"), _ROWS),
-    **dict.fromkeys(("withColumn", "assign"), "Write with_columns(name=expression)."),
-    **dict.fromkeys(
-        ("dropDuplicates", "drop_duplicates", "distinct"), "Rows delivered again are told by id= of the source."
-    ),
-    **dict.fromkeys(
-        ("writeStream", "write", "start"), "Write run(sink=..., checkpoint=...), or to_stream().writeStream."
-    ),
-    **dict.fromkeys(
-        ("window", "rolling", "resample"), "Windows are tumbling_window, hopping_window, session_window, ..."
-    ),
-}
-"""Methods of DataFrames that a stream does not have, and what to write."""
+    The name is none of them: of no function at all, or of one of Spark's that does not go by a single event.
+    """
+    wanted = SAME_FUNCTION.get(name)
+    if wanted in functions:
+        return f"Did you mean {wanted!r}?"
+    if name in WINDOWED:
+        return _written(name, OF_STREAMS) or "Other events are seen through a window, a join or a scan."
+    if name not in AGGREGATES and name in OF_STREAMS:
+        return str(OF_STREAMS[name])
+    return for_aggregate(f"{wanted or name}(") or nearest(name, functions)
 
 
 def for_verb(name: str, verbs: Sequence[str]) -> str:
     """Return what to write instead of ``stream.name``, which is none of ``verbs``; "" if nothing is like it."""
-    if name in _VERBS:
-        return _VERBS[name]
-    aggregate = "count" if name == "agg" else OURS.get(_OF_OTHER_NAMES.get(name, name))
-    if name == "top_k":
-        return "It is a window's: tumbling_window(...).top_k(...), of last rows snapshot_window().top_k(...)."
-    if aggregate is not None:
-        call = "count()" if aggregate == "count" else f"{aggregate}(...)"
-        return f"Aggregates are a window's: tumbling_window(...).select(x=sq.{call})."
-    return nearest(name, verbs)
+    return _of_aggregate(name) or _written(name, OF_STREAMS) or nearest(name, verbs)
+
+
+def for_window(name: str) -> str:
+    """Return what to write instead of ``name`` of a window or a group, which lacks it; "" for a verb of streams."""
+    return _of_aggregate(name) or _written(name, OF_WINDOWS, OF_STREAMS)
+
+
+def _written(name: str, *tables: Mapping[str, Instead]) -> str:
+    """Return the hint of the first of some tables that has a name; "" if none has it."""
+    return next((str(table[name]) for table in tables if name in table), "")
+
+
+def _of_aggregate(name: str) -> str:
+    """Return how a window's select has an aggregate that other systems have as a method; "" for any other name."""
+    aggregate = "count" if name == "agg" else OURS.get(SAME_FUNCTION.get(name, name), EXACTLY.get(name))
+    if aggregate is None or name in OF_STREAMS:
+        return ""
+    others = {"count": "", "percentile": '"v", 0.5', **dict.fromkeys(("corr", "covar", "covar_pop"), '"v", "v"')}
+    arguments = others.get(aggregate, '"v"')
+    remark = "Aggregates are a window's."
+    return str(Instead(f's.tumbling_window("10 minutes").select(x=sq.{aggregate}({arguments}))', remark))
 
 
 _OF_MEMBERS = {
@@ -162,15 +133,15 @@ def _named_aggregate(value: object) -> tuple[str, str]:
 
 def for_name(name: str, public: Sequence[str]) -> str:
     """Return the message for ``sq.name``, which does not exist: it suggests a public name, or one of PySpark's."""
-    ours = OURS.get(_OF_OTHER_NAMES.get(name, name))
+    ours = OURS.get(SAME_FUNCTION.get(name, name))
     if name in EXACTLY:
         hint = f"Write sq.{EXACTLY[name]}(...), which is exact."
     elif ours is not None:
         hint = f"Write sq.{ours}(...)."
-    elif name in function_names():
-        hint = f"Write sq.functions.{name}(...)."
+    elif (function := SAME_FUNCTION.get(name, name)) in function_names() and name not in OF_MODULE:
+        hint = f"Write sq.functions.{function}(...)."
     else:
-        hint = ELSEWHERE.get(name) or nearest(name, public)
+        hint = _written(name, OF_MODULE, OF_STREAMS) or ELSEWHERE.get(name) or nearest(name, public)
     return f"streamq has no {name!r}{'. ' if hint else ''}{hint}"
 
 
@@ -184,9 +155,11 @@ def _takes_more(function: str) -> bool:
 
 def for_aggregate(text: str) -> str:
     """Return what to write instead of an aggregating pyspark Column, judged by its text; "" if that shows no aggregate."""
-    called = next((n for n in re.findall(r"\b([a-z_]+)\(", text) if n in AGGREGATES), None)
+    called = next((n for n in re.findall(r"\b([a-z_0-9]+)\(", text) if n in AGGREGATES), None)
     if called is None:
         return ""
+    if called in OF_MODULE or called in OF_STREAMS:
+        return _written(called, OF_MODULE, OF_STREAMS)
     if called in EXACTLY:
         return f"Use sq.{EXACTLY[called]}, which is exact, in a window's select."
     return f"Use sq.{OURS[called]} in a window's select." if called in OURS else _aggregates()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,9 @@ from streamq.plan.spark_form import to_spark
 from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
-    from pyspark.sql.types import DataType
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
 _ZONE = "spark.sql.session.timeZone"
 
@@ -71,6 +72,11 @@ def instant(ticks: Column, axis: str) -> Column:
     return F.timestamp_micros(ticks) if axis == TIMESTAMP else ticks
 
 
+def instant_sql(ticks: str, axis: str) -> str:
+    """Return the SQL of :func:`instant`, for ticks as SQL."""
+    return f"timestamp_micros({ticks})" if axis == TIMESTAMP else ticks
+
+
 def lifetime(schema: Schema) -> tuple[Column, Column]:
     """Return the columns ``__le`` and ``__re`` of a stream's deltas; of declared points, which have no ``__re``, ``__le + 1``."""
     from pyspark.sql import functions as F
@@ -88,6 +94,23 @@ def end_column(is_there: bool) -> Column:
 def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
     """Return the Spark Column of an expression over the deltas of a stream."""
     return to_spark(expr, DeltaColumns(schema))
+
+
+def map_in_arrow(
+    frame: DataFrame,
+    rows: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """Return ``frame.mapInArrow(rows, schema)`` for columns of any names; ``rows`` reads them by these.
+
+    PySpark reads a column's name as a path, in which dots and backticks have a meaning, so columns go to it by their numbers.
+    """
+    names = list(frame.columns)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return rows(batch.rename_columns(names) for batch in batches)
+
+    return frame.toDF(*(f"c{number}" for number in range(len(names)))).mapInArrow(run, schema)
 
 
 def text_literal(text: str) -> str:
@@ -149,6 +172,13 @@ def orderable(column: Column, kind: DataType) -> Column:
             parts = (orderable(column[f.name], f.dataType).alias(f.name) for f in fields)
             return F.when(column.isNotNull(), F.struct(*parts))
     return column
+
+
+def in_order(schema: Schema, names: Iterable[str]) -> list[Column]:
+    """Return payload columns by which Spark can order rows: maps go by their sorted entries."""
+    from pyspark.sql import functions as F
+
+    return [orderable(F.col(quote(name)), schema.type_of(name)) for name in names]
 
 
 def _has_map(kind: DataType) -> bool:

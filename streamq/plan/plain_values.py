@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from streamq.errors import TypeMismatch, sentence
+from streamq.time import check_microseconds
 
 
 def plain_value(value: Any) -> Any:
     """Return a NumPy scalar as a Python value, anything else unchanged; raise TypeMismatch for a scalar without one.
 
-    NaT becomes None, and a time loses what is finer than a microsecond.
+    NaT becomes None; a time that is finer than a microsecond raises TimeError.
     """
     if not isinstance(value, np.generic):
         return value
     if isinstance(value, np.datetime64 | np.timedelta64):
+        check_microseconds(value, "expression")
         # for units finer than a microsecond NumPy would return a plain integer
         value = value.astype(f"{'datetime64' if isinstance(value, np.datetime64) else 'timedelta64'}[us]")
     plain = value.item()

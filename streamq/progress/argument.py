@@ -13,7 +13,10 @@ class ProgressArgument:
     """The argument ``progress`` of a source: ``text`` shows it as written, ``policy`` returns the policy for a time axis."""
 
     text: str
-    policy: Callable[[str], ProgressPolicy] = field(repr=False, compare=False)
+    policy: Callable[[str], ProgressPolicy] = field(compare=False)
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 __all__ = ["ProgressArgument"]

@@ -78,7 +78,8 @@ def clock(delay: Duration, *, every: Duration | None = None) -> ProgressArgument
             raise PlanError(sentence("clock", "a clock takes times that are timestamps", f"the axis is {axis}", hint))
         return policy
 
-    return ProgressArgument(f"clock({delay!r})", on_axis)
+    steps_shown = "" if every is None else f", every={every!r}"
+    return ProgressArgument(f"sq.clock({delay!r}{steps_shown})", on_axis)
 
 
 __all__ = ["ClockCtis", "clock"]

@@ -29,7 +29,7 @@ class ExplicitCtis(ProgressPolicy):
 @check_keywords
 def explicit() -> ProgressArgument:
     """Take progress from the source's own CTI rows (``sq.cti`` in literal streams, ``cti`` rows in physical ones)."""
-    return ProgressArgument("explicit()", lambda axis: ExplicitCtis())
+    return ProgressArgument("sq.explicit()", lambda axis: ExplicitCtis())
 
 
 __all__ = ["ExplicitCtis", "explicit"]

@@ -12,6 +12,9 @@ from streamq.progress.argument import ProgressArgument
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.tick_arithmetic import Number
 
+_UNNAMED = "#"
+"""The beginning of the tables of unnamed sources; alone, an unnamed source that is not in the plan."""
+
 
 @dataclass(frozen=True)
 class LeaderCtis(ProgressPolicy):
@@ -36,7 +39,9 @@ class LeaderCtis(ProgressPolicy):
         return f"a greater delay of {leader}, whose progress it has, takes them in, or progress of its own"
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        return type(self)(names.get(self.table, self.table))
+        # an unnamed leader that is not in the plan has no number there, and must not get that of another source
+        outside = _UNNAMED if self.table.startswith(_UNNAMED) else self.table
+        return type(self)(names.get(self.table, outside))
 
 
 class TableHolder(Protocol):
@@ -59,7 +64,7 @@ def follow(other: TableHolder) -> ProgressArgument:
     if len(tables) != 1:
         what = f"found {len(tables)}" if hasattr(other, "tables") else f"found {other!r}"
         raise PlanError(sentence("follow", "not one source", what, "Give the source itself, a stream."))
-    return ProgressArgument(f"follow({tables[0]})", lambda axis: LeaderCtis(tables[0]))
+    return ProgressArgument(f"sq.follow({tables[0]})", lambda axis: LeaderCtis(tables[0]))
 
 
 __all__ = ["LeaderCtis", "follow"]

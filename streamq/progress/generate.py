@@ -33,9 +33,9 @@ from streamq.time import MINUS_INFINITY, TIMESTAMP, Duration, length, show_durat
 class GeneratedCtis(ProgressPolicy):
     """The greatest start less ``delay``, rounded down to a multiple of ``every``.
 
-    ``max_ahead``: how many ticks a start may lie beyond the wall clock; ``idle_after``: for how many microseconds by the clock
-    the source may be silent. The CTI is the greatest over the tasks of a source, and nothing is kept. ``clock``: a policy that
-    makes CTIs of the time of day as well, the greater of which count.
+    ``max_ahead``: how many ticks a start may lie beyond the time of its micro-batch; ``idle_after``: for how many microseconds
+    by the clock the source may be silent. The CTI is the greatest over the tasks of a source, and nothing is kept. ``clock``: a
+    policy that makes CTIs of the time of day as well, the greater of which count.
     """
 
     delay: int = 0
@@ -200,8 +200,9 @@ def generate(
     may take up to half as long again; in a ``writeStream`` of your own nothing checks it. Once all are idle, the CTI is
     ``cti(greatest start of all - delay)``.
 
-    ``max_ahead``: in a stream, a row that starts more than this after the time of day is no event (see ``invalid``), so that one
-    wrong start cannot make all other rows late. Timestamps only.
+    ``max_ahead``: in a stream, a row that starts more than this after the time of its micro-batch, the instant at which that was
+    begun with, is no event (see ``invalid``), so that one wrong start cannot make all other rows late. A micro-batch that is
+    repeated after a crash has the same time. Timestamps only.
 
     ``clock``: ``sq.clock(...)``, for CTIs of the time of day as well. The greater counts, so with ``per`` the clock passes
     partitions that are further behind. Timestamps only.
@@ -241,8 +242,8 @@ def generate(
 
     shown = [f"{name}={duration!r}" for name, duration in durations.items() if duration]
     shown += [] if per is None else [f"per={per!r}"]
-    shown += [] if clock is None else [f"clock={clock.text}"]
-    return ProgressArgument(f"generate({', '.join(shown)})", policy)
+    shown += [] if clock is None else [f"clock={clock!r}"]
+    return ProgressArgument(f"sq.generate({', '.join(shown)})", policy)
 
 
 def _clock(argument: object, axis: str) -> ClockCtis:

@@ -55,6 +55,7 @@ def identity_of(program: StagedPlan) -> Identity:
             output=result.egress.output,
             ctis=result.egress.ctis,
             operators=program.operators_under(result),
+            query=program.queries[result.number],
         )
         for result in program.results
     ]

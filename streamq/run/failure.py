@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from streamq import errors
 from streamq.errors import QueryFailed, StreamqError, sentence
-from streamq.runtime.kernel import MEND_THE_SOURCE
 
-_OURS = re.compile(r"(?<![(\w.])streamq\.errors\.(\w+): ([^\n,][^\n]*)")
-"""Matches an error of streamq in a traceback or from Spark's raise_error, but not in a literal, which follows a bracket."""
-_BATCH = re.compile(r"\[streamq\] ([^\n\"]+)")
+_OURS = re.compile(r"(?:^|\[USER_RAISED_EXCEPTION\] )streamq\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
+"""Matches an error of streamq that was raised: the last line of a traceback, or Spark's exception from raise_error.
+
+Its text is in plans, too, which Spark shows in errors of its own; there it is a literal inside a call.
+"""
+_CODES = re.compile(r"(?: SQLSTATE: \w+)+$")
+"""Matches what Spark adds to the message of an exception."""
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+[^\n]*\n)*(\S[^\n]*)")
 """Matches a Python traceback and the exception below it."""
 _CAUSE = re.compile(r"^\s*Caused by: ([^\n]+)", re.MULTILINE)
@@ -20,10 +24,22 @@ _NAMED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 """Matches the name at the beginning of Spark's named messages."""
 _STREAM = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
 
-SINK_NOTE = "in the sink of result {} of {}"
-"""The note on an exception from one of several sinks."""
+_NOTE = "streamq: raised in "
+"""The beginning of the note on an exception from a sink, by which it is known when Spark has made another exception of it."""
 
-_SINK = re.compile(SINK_NOTE.format(r"(\d+)", r"\d+"))
+_SINK = re.compile(rf"^{_NOTE}([^\n]+)$", re.MULTILINE)
+
+_FRAME = re.compile(r"^\s+at (\S+)\(", re.MULTILINE)
+"""Matches a line of a Java stack trace."""
+_READS = re.compile(
+    r"\.FileScanRDD|\.FileSourceScanExec|\.datasources\.v2\.(?:PartitionIterator|DataSourceRDD|\w*ScanExec)"
+    r"|\.MicroBatchExecution\.\S*constructNextBatch"
+)
+"""Matches the calls in which Spark reads a source's rows, or asks it for offsets; nothing is computed inside of them."""
+_WRITES = re.compile(
+    r"\.datasources\.(?:\w+\.)*\w*(?:Writ|Output|Commit)\w*|\.FileStreamSink|\.ManifestFileCommitProtocol"
+)
+"""Matches calls in which Spark writes rows; a row is computed inside of them, by calls of its own."""
 
 REPORT = "Spark's own report is the attribute report of this error."
 
@@ -38,13 +54,13 @@ def is_sparks(error: BaseException) -> bool:
 
 @contextmanager
 def spark_errors(
-    verb: str, wrong: str = "it ended with an error", hint: str = REPORT, kind: type[StreamqError] = QueryFailed
+    verb: str, wrong: str = "", hint: str = REPORT, kind: type[StreamqError] = QueryFailed
 ) -> Iterator[None]:
     """Translate Spark's exceptions to streamq's, as a context manager or a decorator; others pass.
 
     The new error is the one that streamq raised in a worker, if any, else one of the class ``kind``, worded by ``verb``,
-    ``wrong`` and ``hint``. Spark's exception becomes its ``report`` and not its cause, because Python would print a hundred lines
-    of Java above the line that matters.
+    ``wrong``, by default the phase that failed, and ``hint``. Spark's exception becomes its ``report`` and not its cause, because
+    Python would print a hundred lines of Java above the line that matters.
     """
     try:
         yield
@@ -57,7 +73,7 @@ def spark_errors(
 def translated(
     error: BaseException,
     verb: str = "query",
-    wrong: str = "it ended with an error",
+    wrong: str = "",
     hint: str = REPORT,
     kind: type[StreamqError] = QueryFailed,
 ) -> StreamqError:
@@ -67,23 +83,63 @@ def translated(
     return read
 
 
+def is_slow_worker(error: BaseException) -> bool:
+    """True if a Python process that Spark started has not connected to it in time, which has nothing to do with the query."""
+    return any("Python worker failed to connect back" in text for text in _texts(error))
+
+
+@contextmanager
+def raised_in_sink(sink: str) -> Iterator[None]:
+    """Note on exceptions that a sink raised them; ``sink`` names it.
+
+    Only errors of writing belong inside: rows that are computed there would blame the sink for their errors.
+    """
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"{_NOTE}{sink}")
+        raise
+
+
 def _read(error: BaseException, verb: str, wrong: str, hint: str, kind: type[StreamqError]) -> StreamqError:
-    """Return the error of streamq for a Spark exception: one from a worker, an invalid event, a failed sink, or the reason.
+    """Return the error of streamq for a Spark exception: one that streamq raised, a failed sink, or the reason.
 
     A failed sink and any other reason make an error of class ``kind``; ``verb``, ``wrong`` and ``hint`` word the latter.
     """
     text = str(error)
     if ours := _OURS.search(text):
         own: type[StreamqError] = getattr(errors, ours.group(1), StreamqError)
-        return own(ours.group(2).partition(" SQLSTATE")[0].strip())
-    if refused := _BATCH.search(text):
-        message = refused.group(1).split(" SQLSTATE")[0].strip().rstrip("'")
-        return errors.InvalidEvent(f"{message.removesuffix('.')}. {MEND_THE_SOURCE}")
-    if "[FOREACH_BATCH_USER_FUNCTION_ERROR]" in text:
-        place = _SINK.search(text)
-        which = f"the sink of result {place.group(1)} failed" if place else "the sink's function failed"
-        verb, wrong, hint = "query", which, REPORT
-    return kind(sentence(verb, wrong, reason(error), hint))
+        return own(_CODES.sub("", ours.group(2)).strip())
+    if places := _SINK.findall(text):
+        # of a function among several sinks, the outermost note is last
+        verb, wrong, hint = "query", f"{places[-1]} failed", REPORT
+    return kind(sentence(verb, wrong or _phase(error), reason(error), hint))
+
+
+def _phase(error: BaseException) -> str:
+    """Return the phase of a run that an exception of Spark's ended, by the calls in which its first cause was raised."""
+    calls = _calls(error)
+    if any(_READS.search(call) for call in calls):
+        return "reading a source failed"
+    innermost = next((call for call in calls if call.startswith("org.apache.spark.")), "")
+    return "writing into the sink failed" if _WRITES.search(innermost) else "it ended with an error"
+
+
+def _calls(error: BaseException) -> list[str]:
+    """Return the calls on Java's stack, the innermost first: those of the first cause, then those of what wraps it."""
+    causes = [cause for text in _texts(error) for cause in text.split("Caused by: ")]
+    return [call for cause in reversed(causes) for call in _FRAME.findall(cause)]
+
+
+def _texts(error: BaseException) -> list[str]:
+    """Return what an exception of Spark's and its causes say, with Java's stack traces."""
+    texts = [str(error)]
+    raised: Any = error
+    while raised is not None:
+        # PySpark keeps the stack beside the message: in Spark Connect the whole one, else that of each cause
+        texts.append(getattr(raised, "_stackTrace", None) or getattr(raised, "_stacktrace", None) or "")
+        raised = getattr(raised, "_cause", None)
+    return texts
 
 
 def reason(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamq.errors import sentence, warn
@@ -12,7 +13,7 @@ from streamq.run.failure import is_sparks, reason
 from streamq.run.findings import Finding, Report
 from streamq.run.interpreters import Interpreter, check_interpreter, this_interpreter
 from streamq.run.masters import cores, is_local, master_of
-from streamq.run.packages import DRIVER_NEEDS, WORKER_NEEDS
+from streamq.run.packages import CONNECT_NEEDS, DRIVER_NEEDS, WORKER_NEEDS, PackageNeed
 from streamq.run.spark_session import CHANGELOG, REQUIRED
 
 if TYPE_CHECKING:
@@ -59,26 +60,36 @@ def warn_of_tasks(spark: SparkSession, verb: str) -> None:
         warn(sentence(verb, wrong, setting, hint))
 
 
-def check_workers(spark: SparkSession, driver: Interpreter) -> list[Finding]:
-    """Return the findings on the Python of a session's workers, from a job that imports the packages that a stream needs.
+def check_sink_functions(spark: SparkSession, verb: str, needs: Sequence[PackageNeed] = CONNECT_NEEDS) -> None:
+    """Raise SessionError if the Python of a Spark Connect server lacks a package that it needs to call functions of sinks.
+
+    Spark itself would report only that its Python process has not answered in time. Other sessions call them in this process.
+    """
+    if master_of(spark).startswith("sc://"):
+        advice = "The server's Python, as a client of its own, calls functions of sinks and writes for late_sink and run_all."
+        Report(tuple(check_workers(spark, this_interpreter(), needs))).raise_problems(verb, advice)
+
+
+def check_workers(
+    spark: SparkSession, driver: Interpreter, needs: Sequence[PackageNeed] = WORKER_NEEDS
+) -> list[Finding]:
+    """Return the findings on the Python of a session's workers, from a job that imports packages, by default a stream's.
 
     If Spark cannot run that job, its error is the only finding.
     """
     try:
-        worker = _probe_worker(spark)
+        worker = _probe_worker(spark, [need.module for need in needs])
     except Exception as error:
         if not is_sparks(error):
             raise
         wrong = "the workers' Python does not run"
         return [Finding("worker", reason(error), wrong, "Look at PYSPARK_PYTHON where Spark was started.")]
-    return check_interpreter("worker", worker, WORKER_NEEDS, driver.python)
+    return check_interpreter("worker", worker, needs, driver.python)
 
 
-def _probe_worker(spark: SparkSession) -> Interpreter:
-    """Run a job of one task in which a worker imports its packages, and return that worker's interpreter."""
+def _probe_worker(spark: SparkSession, modules: Sequence[str]) -> Interpreter:
+    """Run a job of one task in which a worker imports some modules, and return that worker's interpreter."""
     from pyspark.sql import functions as F
-
-    modules = [need.module for need in WORKER_NEEDS]
 
     # a local function is pickled by value, so the worker needs neither streamq nor Arrow
     def probe() -> str:
@@ -94,7 +105,7 @@ def _probe_worker(spark: SparkSession) -> Interpreter:
                 if module.__file__ is None:
                     # a folder of that name, such as one in Spark's jars on the worker's path
                     raise ModuleNotFoundError(f"No module named {name!r}")
-                versions[name] = str(module.__version__)
+                versions[name] = str(getattr(module, "__version__", ""))
             except Exception as error:  # a broken package raises whatever it likes on import
                 failures[name] = str(error)
         return json.dumps([sys.executable, sys.version_info[:3], versions, failures])

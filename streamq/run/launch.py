@@ -41,16 +41,17 @@ class Launch:
 
     def start(self) -> StreamingQuery:
         """Start the query on its checkpoint, into its sink, or by a SplitWriter into several."""
-        from streamq.compiler.egress import user_rows
+        from streamq.compiler.egress import result_columns
 
         rows, results, sinks = self._counted_rows(), self.prepared.program.results, self.arguments.sinks
         if self.is_split:
             folder = self.arguments.late_sink
             late_sink = None if folder is None else DataSourceSink("parquet", {"path": folder})
-            writer = SplitWriter(results, sinks, late_sink, self.pacer).start(rows.writeStream)
+            columns = [result_columns(result) for result in results]
+            writer = SplitWriter(columns, sinks, late_sink, self.pacer).start(rows.writeStream)
         else:
             ((result, sink),) = zip(results, sinks, strict=True)
-            writer = sink.start(user_rows(rows, result).writeStream)
+            writer = sink.start(result_columns(result).read(rows).writeStream)
         if self.arguments.name:
             writer = writer.queryName(self.arguments.name)
         writer = self.trigger.set_on(writer)

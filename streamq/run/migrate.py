@@ -28,6 +28,7 @@ from streamq.run.run_arguments import BY_MICRO_BATCH, ResultRequest
 from streamq.run.sinks.sink import folder_name
 from streamq.run.starting import refuse_second_run
 from streamq.runtime.identity import Identity
+from streamq.runtime.state_fit import ends_final_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,8 +79,9 @@ def migrate(
     into new sinks, a folder a micro-batch. Stop the old run before, and do not go on with it. A migration that was interrupted,
     even killed, is begun again by the same call; until it is done, no run starts on ``to``. Once it is done, the call returns
     what it returned. A micro-batch that the old run has planned and not committed is left to the new one, unless all its sinks
-    have its rows. Raises CheckpointError if ``checkpoint`` is not that of a run, or has ended, if ``to`` is in use, and if files
-    cannot be reached from this program; PlanError as ``run`` does, and for more than one source without a name.
+    have its rows. Raises CheckpointError if ``checkpoint`` is not that of a run, or has ended, if ``to`` is in use, if final
+    rows would become others, or ``early`` changes, and if files cannot be reached from this program; PlanError as ``run`` does,
+    and for more than one source without a name.
 
     ::
 
@@ -135,6 +137,7 @@ class _Migrator:
         prepared = prepare(self.request)
         identity = prepared.identity
         _check_names(identity)
+        _check_forms(stored, identity)
         sources, before = spark_sources(identity), spark_sources(stored)
         for place, name in enumerate(sources):
             if name in before:
@@ -248,6 +251,21 @@ def _check_names(identity: Identity) -> None:
         wrong = f"{len(unnamed)} sources have no name"
         reason = "which of them the checkpoint has read how far is known by their names"
         raise PlanError(sentence(VERB, wrong, reason, "Give each source its own name=."))
+
+
+def _check_forms(stored: Identity, identity: Identity) -> None:
+    """Raise CheckpointError if the old run has not sent rows that the new one counts as sent, or the reverse.
+
+    What is computed anew is written nowhere, so rows that only the new form sends before they are final would be in no sink.
+    """
+    was_final = ends_final_rows(stored, identity)
+    all_final = all(result.is_final for result in identity.results)
+    if was_final or (stored.early != identity.early and not all_final):
+        form = 'output="final"' if was_final else f"early={stored.early}"
+        wrong = "the output cannot change with the query"
+        reason = f"the checkpoint's run has {form}, and has not sent the same rows so far"
+        hint = f"Migrate with {form}, then run with the other output: it goes on, or says why not."
+        raise CheckpointError(sentence(VERB, wrong, reason, hint))
 
 
 __all__ = ["Migration", "migrate"]

@@ -67,6 +67,6 @@ DRIVER_NEEDS = (PackageNeed("pyspark", "pyspark"), *WORKER_NEEDS)
 CONNECT_NEEDS = (
     PackageNeed("grpcio", "grpc"),
     PackageNeed("grpcio-status", "grpc_status"),
-    PackageNeed("googleapis-common-protos", "google.rpc"),
+    PackageNeed("googleapis-common-protos", "google.rpc.status_pb2"),
     PackageNeed("zstandard", "zstandard"),
 )

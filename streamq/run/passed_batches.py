@@ -110,7 +110,7 @@ def _one_by_one(sources: list[Source], tables: Mapping[str, pa.Table]) -> list[A
 
 def _starts(source: Source, table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the start of each row, in ticks; MINUS_INFINITY for a row without one."""
-    starts = pc.fill_null(source.rows_in_arrow(table, True).column(LE), MINUS_INFINITY)
+    starts = pc.fill_null(source.item_rules.in_arrow(table).columns[LE], MINUS_INFINITY)
     return starts.to_numpy().astype(np.int64)
 
 

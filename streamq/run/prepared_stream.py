@@ -156,12 +156,12 @@ def prepare(request: StreamRequest) -> PreparedStream:
 
 def streaming_rows(request: StreamRequest) -> DataFrame:
     """Return the only result of a request, in its user's columns, as a streaming DataFrame; raise what ``prepare`` raises."""
-    from streamq.compiler.egress import user_rows
+    from streamq.compiler.egress import result_columns
 
     with spark_errors(request.verb, "Spark does not plan the query"):
         prepared = prepare(request)
         (result,) = prepared.program.results
-        return user_rows(prepared.rows, result)
+        return result_columns(result).read(prepared.rows)
 
 
 def _default_buckets(spark: SparkSession) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,10 @@ class ProgressLog:
             LOGGER.setLevel(logging.INFO)
         self._streams, self._listener = spark.streams, Listener()
         self._streams.addListener(self._listener)
+        # Spark would still call it when Python is gone, at the end of a program that does not stop its run
+        atexit.register(self.close)
 
     def close(self) -> None:
         """Stop calling ``look``."""
+        atexit.unregister(self.close)
         self._streams.removeListener(self._listener)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -34,11 +34,12 @@ def record(
 ) -> Recorded:
     """Return the first rows of streaming DataFrames, as micro-batches; stop after so many rows in all, or so many seconds.
 
+    Each source has an equal part of the rows; what one does not have goes to the others.
     ``to_end``: end sooner if all that the sources have now has been read. ``checkpoint``: a folder of its own, which is
     deleted at the end if it is on this computer.
     """
     view = f"streamq_sample_{uuid4().hex}"
-    writer = _wide_rows(sources).limit(rows).writeStream.format("memory").queryName(view).outputMode("append")
+    writer = _wide_rows(sources, rows).writeStream.format("memory").queryName(view).outputMode("append")
     writer = writer.option("checkpointLocation", checkpoint)
     with ExitStack() as ending:
         bar = ending.enter_context(ProgressBar("sample"))
@@ -48,7 +49,7 @@ def record(
         ending.callback(query.stop)
         _wait(query, bar, rows, seconds)
         table = spark.table(view).toArrow()
-    return list(_micro_batches(table, list(sources)))
+    return list(_micro_batches(table, list(sources), rows))
 
 
 def small_tables(tables: Mapping[str, DataFrame], rows: int) -> dict[str, pa.Table]:
@@ -77,13 +78,16 @@ def _delete(folder: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _wide_rows(sources: Mapping[str, DataFrame]) -> DataFrame:
-    """Return one stream of the rows of all sources, each in a column of its own, and the time of the micro-batch."""
+def _wide_rows(sources: Mapping[str, DataFrame], most: int) -> DataFrame:
+    """Return one stream of the first rows of all sources, at most so many of each, and the time of the micro-batch.
+
+    The rows of each source are in a column of their own.
+    """
     from pyspark.sql import functions as F
 
     wide: DataFrame | None = None
     for number, df in enumerate(sources.values()):
-        rows = df.select(F.struct(*(F.col(quote(name)) for name in df.columns)).alias(f"s{number}"))
+        rows = df.select(F.struct(*(F.col(quote(name)) for name in df.columns)).alias(f"s{number}")).limit(most)
         wide = rows if wide is None else wide.unionByName(rows, allowMissingColumns=True)
     assert wide is not None, "a query has a source"
     return wide.withColumn(BATCH, F.current_timestamp())
@@ -105,16 +109,33 @@ def _wait(query: StreamingQuery, bar: ProgressBar, rows: int, seconds: float) ->
         query.awaitTermination()
 
 
-def _micro_batches(table: pa.Table, names: list[str]) -> Iterator[dict[str, pa.Table]]:
-    """Yield the micro-batches of a recording in order."""
+def _micro_batches(table: pa.Table, names: list[str], most: int) -> Iterator[dict[str, pa.Table]]:
+    """Yield the micro-batches of a recording in order, with the first rows of each source, at most so many in all."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    columns = [f"s{number}" for number in range(len(names))]
+    missing = equal_parts([len(table) - table.column(column).null_count for column in columns], most)
     for at in pc.unique(table.column(BATCH)).sort():
         batch = table.filter(pc.equal(table.column(BATCH), at))
         parts = {}
-        for number, name in enumerate(names):
-            column = batch.column(f"s{number}").combine_chunks().drop_null()
-            if len(column):
-                parts[name] = pa.Table.from_struct_array(column)
-        yield parts
+        for number, (name, column) in enumerate(zip(names, columns, strict=True)):
+            rows = batch.column(column).combine_chunks().drop_null()[: missing[number]]
+            missing[number] -= len(rows)
+            if len(rows):
+                parts[name] = pa.Table.from_struct_array(rows)
+        if parts:
+            yield parts
+
+
+def equal_parts(counts: Sequence[int], most: int) -> list[int]:
+    """Return how many of so many things to take in all, an equal part of each kind, of which there are ``counts``.
+
+    >>> equal_parts([1000, 10, 200], 150)
+    [70, 10, 70]
+    """
+    parts = [0] * len(counts)
+    by_count = sorted(range(len(counts)), key=lambda kind: counts[kind])
+    for place, kind in enumerate(by_count):
+        parts[kind] = min(counts[kind], (most - sum(parts)) // (len(counts) - place))
+    return parts

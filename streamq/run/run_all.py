@@ -28,9 +28,9 @@ def result(
 ) -> ResultRequest:
     """Return a result for :func:`run_all` to write: a query, its sink, and the form of its output.
 
-    ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`, except that "memory", "console" and formats without a path
-    are not allowed as sinks. Raises PlanError for an object that is not a stream, an illegal sink, and an output that the query
-    cannot have.
+    ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`, except that "memory", "console" and formats other than
+    those of files with a path are not allowed as sinks: a function writes a table such as Delta's. Raises PlanError for an object
+    that is not a stream, an illegal sink, and an output that the query cannot have.
     """
     if not isinstance(query, Verbs):
         not_a_stream("result", query)

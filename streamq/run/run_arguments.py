@@ -61,9 +61,10 @@ def split_sink(argument: SinkArgument, verb: str) -> Sink:
     sink = sink_of(argument, verb)
     if not sink.takes_micro_batches:
         wrong = (
-            "a late sink, results of run_all and the trigger 'adaptive' need a folder, a function or 'noop' as the sink"
+            "a late sink, results of run_all and the trigger 'adaptive' need a folder of files, a function or 'noop' as the "
+            "sink"
         )
-        hint = "Write the rows in a function of (DataFrame, batch id)."
+        hint = "Write the rows in a function of (DataFrame, batch id), as into a table: df.write.format(...).save(...)."
         raise PlanError(sentence(verb, wrong, f"found {argument!r}", hint))
     return sink
 
@@ -141,6 +142,11 @@ class RunArguments:
     def is_split(self) -> bool:
         """True if streamq writes micro-batches: their rows may go into more than one sink, or it pauses after them."""
         return self.late_sink is not None or self.together or self.trigger == ADAPTIVE
+
+    @property
+    def calls_python(self) -> bool:
+        """True if a function of Python's writes the micro-batches: the user's, or streamq's own."""
+        return self.is_split or any(sink.calls_python for sink in self.sinks)
 
     @property
     def plans(self) -> list[Node]:

@@ -89,9 +89,8 @@ class RunVerbs(Verbs):
         are the same. The next run on the checkpoint may use another level.
 
         early: a changelog, and upserts, contain a window as soon as it has a member, and any other row as soon as it exists, and
-        not only once the watermark reaches its end. After each micro-batch they give the batch answer over the rows so far,
-        except for rows that wait until ends that are read no longer move. Allowed at "middle" and ``sq.weak(m)``, which do not
-        hold rows.
+        not only once the watermark reaches its end. After each micro-batch they give the batch answer over the rows so far.
+        Allowed at "middle" and ``sq.weak(m)``, which do not hold rows.
 
         ctis: a changelog also has rows of kind "cti", at most one in each micro-batch: nothing before their start changes any
         more. One task then writes each micro-batch in order of sync time, the CTI last; at the strong level the whole

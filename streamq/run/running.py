@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 from streamq import html
@@ -20,7 +21,7 @@ from streamq.run.backlog import Backlog
 from streamq.run.checkpoint import Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import START_AGAIN, why
-from streamq.run.failure import REPORT, spark_errors, translated
+from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
 from streamq.run.metrics import metrics, progress_line, progress_record
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
     from streamq.run.recording import Recorded
 
+T = TypeVar("T")
+
 
 class Run:
     """A running query; also a context manager that stops it."""
@@ -49,7 +52,7 @@ class Run:
         self.checkpoint = launch.checkpoint.path
         self._launch = launch
         self._program, self._spark = launch.prepared.program, launch.prepared.spark
-        self._over = ""
+        self._over, self._is_second_start = "", False
         self._watcher = Watcher(
             program=self._program,
             checkpoint=launch.checkpoint,
@@ -59,10 +62,34 @@ class Run:
             log=LOGGER.info if launch.arguments.progress_log else None,
         )
         self._began_at = dt.datetime.now(dt.UTC)
-        self.query: StreamingQuery = launch.start()
+        self.query: StreamingQuery = self._start()
         self._log = ProgressLog(self._spark, self._look) if launch.arguments.progress_log else None
         self._idle = self._idle_watch()
         self._backlog = Backlog(self.checkpoint)
+
+    def _start(self) -> StreamingQuery:
+        """Start the query; once more if Spark's Python process does not connect in time, as nothing has been read yet."""
+        try:
+            return self._launch.start()
+        except Exception as error:
+            if not is_slow_worker(error):
+                raise
+            return self._launch.start()
+
+    def _wait(self, wait: Callable[[StreamingQuery], T]) -> T:
+        """Return what waiting for the query returns; raise the error that it failed with.
+
+        If that is Spark's Python process, which has not connected in time, and no micro-batch has been processed since the start,
+        the query is started once more.
+        """
+        try:
+            return wait(self.query)
+        except Exception as error:
+            if self._is_second_start or self.query.lastProgress is not None or not is_slow_worker(error):
+                raise
+            self._is_second_start = True
+            self.query = self._launch.start()
+        return wait(self.query)
 
     def _earlier_runs(self, claim: Claim) -> EarlierRuns | None:
         """Return the counts of earlier runs: none on a new checkpoint; None if they are to be read only when asked for."""
@@ -90,7 +117,7 @@ class Run:
             if is_finishing:
                 self._look()
                 self._send(END_OF_INPUT)
-                self.query = self._launch.start()
+                self.query = self._start()
                 self._await_end(bar)
         if is_finishing or claim.is_ending:
             self._mark_ended()
@@ -101,6 +128,8 @@ class Run:
         while bar.is_live and not self.await_termination(1):
             bar.update(*self._backlog.work(self._look()))
         self.await_termination()
+        if bar.is_live:
+            bar.update(*self._backlog.work(self._look()))
 
     @spark_errors("finish")
     def finish(self, until: int | dt.datetime | None = None) -> None:
@@ -155,8 +184,8 @@ class Run:
     def await_termination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends, for ``timeout`` seconds at most; return True if it has. Raises the error it failed with."""
         if timeout is not None:
-            return bool(self.query.awaitTermination(timeout))
-        self.query.awaitTermination()
+            return self._wait(lambda query: bool(query.awaitTermination(timeout)))
+        self._wait(lambda query: query.awaitTermination())
         return True
 
     @spark_errors("query")
@@ -165,7 +194,7 @@ class Run:
         pacer = self._launch.pacer
         with nullcontext() if pacer is None else pacer.suspended():
             if not (self._program.clock_policies and self._await_silence()):
-                self.query.processAllAvailable()
+                self._wait(lambda query: query.processAllAvailable())
 
     def _await_silence(self) -> bool:
         """Wait for a micro-batch that begins from now on and brings no rows of the sources; return False if the query ends first.
@@ -274,9 +303,9 @@ class Run:
 
         A micro-batch has a ``pyarrow.Table`` for each source that has rows in it, by the source's name, the first one also the
         static tables of at most ``rows`` rows; :meth:`Stream.trace` takes them. The recording ends after ``rows`` rows of all
-        sources, or ``seconds`` seconds; of a run that is over, also when all that is there has been read. It begins where a new
-        run would: files are read again from the first one, while a source that counts from now on has other rows. The run goes
-        on. Raises PlanError for a limit that is not positive.
+        sources, of which each has an equal part if it has so many, or ``seconds`` seconds; of a run that is over, also when all
+        that is there has been read. It begins where a new run would: files are read again from the first one, while a source that
+        counts from now on has other rows. The run goes on. Raises PlanError for a limit that is not positive.
 
         ::
 

@@ -9,7 +9,9 @@ from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.run.checkpoint import Checkpoint, Claim
 from streamq.run.control import END_OF_INPUT, ControlFolder
 from streamq.run.failure import spark_errors
+from streamq.run.foreign_session import check_sink_functions
 from streamq.run.launch import Launch
+from streamq.run.masters import master_of
 from streamq.run.pacing import Pacer, hops_of
 from streamq.run.prepared_stream import StreamRequest, prepare
 from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
@@ -58,6 +60,13 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
         checkpoint=path,
     )
     prepared = prepare(request)
+    if trigger.adaptive and master_of(prepared.spark).startswith("sc://"):
+        wrong, reason = "trigger='adaptive' does not go through Spark Connect", "the server runs the micro-batches"
+        raise PlanError(
+            sentence(arguments.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
+        )
+    if arguments.calls_python:
+        check_sink_functions(prepared.spark, arguments.verb)
     checkpoint = Checkpoint(prepared.spark, path)
     stored = prepared.stored
     forms = arguments.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)

@@ -28,6 +28,9 @@ AGENDA = "agenda"
 COUNTS = "counts"
 """The basket of the numbers of candidates by group: see :class:`CandidateCounts`."""
 
+TIME_BINS = " bins"
+"""The text behind a basket's name, in the name of the value that describes its bins of time."""
+
 ENDS = "ends"
 """The basket of endpoints that bound the windows of lifetimes without an end."""
 
@@ -239,6 +242,12 @@ class KernelBaskets:
     def drop(self, basket: str, bin: str) -> None:
         """Remove a bin."""
         self.baskets.drop(f"{self.prefix}.{basket}", bin)
+
+    def drop_basket(self, basket: str) -> None:
+        """Remove all bins of a basket, of time or not."""
+        for bin in self.bins(basket):
+            self.drop(basket, bin)
+        self.values.pop(f"{basket}{TIME_BINS}", None)
 
     def replace(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
         """Replace the rows of a bin; ``live`` of them are live, by default all."""

@@ -152,21 +152,35 @@ def group(table: pa.Table, by: Sequence[str], aggregates: Mapping[str, tuple[str
             # Arrow's sums overflow 38 digits silently
             if kind.precision + len(str(table.num_rows)) > 38:
                 table = with_column(table, column, table.column(column).cast(pa.decimal256(76, kind.scale)))
-    pairs = [
-        (column, function, options[function]) if options[function] is not None else (column, function)
-        for column, function in aggregates.values()
-    ]
+    values = {f"v{i}": column for i, (column, _) in enumerate(aggregates.values())}
+    pairs = [(f"v{i}", function, options[function]) for i, (_, function) in enumerate(aggregates.values())]
     if all(bytes_tell(table.column(name)) for name in by):
-        grouped = table.group_by(list(by), use_threads=False).aggregate(pairs)
-        columns = {name: grouped.column(name) for name in by}
+        keys = {f"k{i}": table.column(name) for i, name in enumerate(by)}
+        grouped = _grouped(table, keys, values, pairs)
+        columns = {name: grouped.column(key) for name, key in zip(by, keys, strict=True)}
     else:
         number, first = codes(table, by)
-        grouped = with_column(table, NUMBER, number).group_by(NUMBER, use_threads=False).aggregate(pairs)
+        grouped = _grouped(table, {NUMBER: pa.array(number)}, values, pairs)
         columns = {name: table.column(name).take(pa.array(first[ints(grouped, NUMBER)])) for name in by}
-    for name, (column, function) in aggregates.items():
-        values = grouped.column(f"{column}_{function}")
-        columns[name] = _narrow_if_all_fit(values, wide[name]) if name in wide else values
+    for value, (name, (_, function)) in zip(values, aggregates.items(), strict=True):
+        merged = grouped.column(f"{value}_{function}")
+        columns[name] = _narrow_if_all_fit(merged, wide[name]) if name in wide else merged
     return pa.table(columns)
+
+
+def _grouped(table: pa.Table, keys: Mapping[str, Any], values: Mapping[str, str], pairs: Sequence[Any]) -> pa.Table:
+    """Return Arrow's groups of ``keys``, columns by name; ``values`` are names of the table's columns, by those in ``pairs``.
+
+    Arrow reads a name that begins with a dot as a path, so it sees names of our own only.
+    """
+    columns = {**keys, **{own: table.column(name) for own, name in values.items()}}
+    return pa.table(columns).group_by(list(keys), use_threads=False).aggregate(pairs)
+
+
+def sort(table: pa.Table, by: Sequence[str]) -> pa.Table:
+    """Return the rows in ascending order of the columns ``by``, whatever their names; NULLs last."""
+    keys = pa.table({f"k{i}": table.column(name) for i, name in enumerate(by)})
+    return table.take(pc.sort_indices(keys, sort_keys=[(key, "ascending") for key in keys.column_names]))
 
 
 def _may_overflow(table: pa.Table, column: str) -> bool:

@@ -98,7 +98,7 @@ def bound_at_end(state: KernelBaskets, clock: Clock, bound: Bound, grid: Grid | 
 
     It is ``clock.until``, if the call that ended the input gave that. On a ``grid`` it is the number of the last such window.
     Unless ``bound`` is NONE, the endpoints that the map side has announced are added to ``state``, except, on a grid, those of
-    lifetimes that the source drops as late; those that the input has passed are removed.
+    lifetimes that the source drops as late; those that the input has passed are removed, and all once the input has ended.
     """
 
     def place(instant: int) -> int:
@@ -114,7 +114,10 @@ def bound_at_end(state: KernelBaskets, clock: Clock, bound: Bound, grid: Grid | 
             first = grid.first_ending_after(note.judge.late.acts_from(note.promised))
         announced += [endpoint for endpoint in note.endpoints if endpoint.first >= first]
     endpoints.add(announced, reach)
-    return endpoints.limit(bound, reach, until)
+    before = endpoints.limit(bound, reach, until)
+    if clock.c == INFINITY:
+        state.drop_basket(ENDS)
+    return before
 
 
 class Endpoints:

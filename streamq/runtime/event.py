@@ -28,6 +28,10 @@ NEW_END: Final = "__new"
 OPENS: Final = "__opens"
 """True for the start row of an edge event, False for its end row; NULL for a row that is neither, and so is invalid."""
 
+NOW: Final = "__now"
+"""The time of the row's micro-batch, the instant at which it was begun with, in microseconds since 1970."""
+_BESIDE: Final = "__beside_"
+
 INSERT, RETRACT, CTI = "insert", "retract", "cti"
 
 NO_START = "null start"
@@ -44,3 +48,19 @@ def start_reasons(le: Any, last: int = INFINITY - 1) -> pa.Array:
     late = pc.if_else(pc.fill_null(pc.greater(le, last), False), TOO_LATE, pa.scalar(None, pa.string()))
     early = pc.if_else(pc.fill_null(pc.equal(le, MINUS_INFINITY), False), TOO_EARLY, late)
     return pc.if_else(pc.is_null(le), NO_START, early)
+
+
+def beside_column(name: str) -> str:
+    """Return the name that items have for a column beside their event; it is a plain word, whatever ``name`` is."""
+    return f"{_BESIDE}{name.encode().hex()}"
+
+
+def beside_names(items: pa.Table) -> dict[str, str]:
+    """Return the columns of items beside their events, each with its name in the source's table."""
+    columns = [column for column in items.column_names if column.startswith(_BESIDE)]
+    return {column: bytes.fromhex(column.removeprefix(_BESIDE)).decode() for column in columns}
+
+
+def without_beside(items: pa.Table) -> pa.Table:
+    """Return items without the columns beside their events."""
+    return items.drop_columns([*beside_names(items)])

@@ -17,7 +17,7 @@ from streamq.grid import Grid
 from streamq.plan.partial import Partial
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.bins import ENDLESS, bin_starts, in_bins
-from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
+from streamq.runtime.columnar import concat, group, ints, net_deltas, sort, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH
@@ -153,7 +153,7 @@ class PartialsBasket:
     def _packed(self, table: pa.Table) -> pa.Table:
         """Return the table to store: sorted, to compress well, and without the first window if the last determines it."""
         flat = [k for k in self.keys if not pa.types.is_nested(table.schema.field(k).type)]
-        table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in flat)])
+        table = sort(table, [HI, *flat])
         return table.drop_columns([LO]) if self.low_is_known else table
 
     def _unpacked(self, table: pa.Table) -> pa.Table:

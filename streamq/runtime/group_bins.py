@@ -246,8 +246,7 @@ class GroupBins:
     def drop(self, baskets: Iterable[str]) -> None:
         """Forget all rows of these baskets and the agenda, and all bins."""
         for basket in (*baskets, AGENDA):
-            for bin in self.state.bins(basket):
-                self.state.drop(basket, bin)
+            self.state.drop_basket(basket)
         self.state.values.pop("leaves", None)
 
     # inside

@@ -22,6 +22,9 @@ FORM_CHANGED = "form changed"
 FINAL, OPEN, EARLY = "final", "changelog", "early"
 """The forms in which kernels send rows: once they are final, when the watermark reaches them, or at once."""
 
+OF_RESULT, OF_CTIS = "final", "ctis"
+"""The kinds of operators behind a result, with which their names begin: it waits until it is final, or is sent with its CTIs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleCode:
@@ -54,14 +57,28 @@ class OperatorState:
     modules: tuple[ModuleCode, ...] = ()
     held: str = ""
 
+    @property
+    def kind(self) -> str:
+        """The kind of the operator, with which its name begins."""
+        return self.name.partition(":")[0]
+
+    @property
+    def holds_result(self) -> bool:
+        """True if it holds back the rows of a result: until they are final, or to send them in order of time."""
+        return self.kind in (OF_RESULT, OF_CTIS) and self.form == FINAL
+
 
 @dataclass(frozen=True, kw_only=True)
 class ResultState:
-    """A result: the form of its output, whether it has CTIs, and the names of all operators with state that it depends on."""
+    """A result: the form of its output, whether it has CTIs, and the names of all operators with state that it depends on.
+
+    query: a text that is equal for results of one query.
+    """
 
     output: str
     ctis: bool
     operators: tuple[str, ...]
+    query: str = ""
 
     @property
     def is_final(self) -> bool:

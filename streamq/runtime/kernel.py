@@ -143,6 +143,9 @@ class Output:
     backlog: tuple[int, int] = (0, INFINITY)
     """The number of rows that the kernel itself holds back in order of time, and the least of their sync times."""
 
+    m: int = MINUS_INFINITY
+    """The least watermark of the kernels that read its rows, beside that of the starts and of its CTI."""
+
     evaluated: int | None = None
     """The rows that the kernel has computed with; None: those that came, and those that it has read from its state."""
 

@@ -19,7 +19,7 @@ from streamq.plan.own_names import shown_group
 from streamq.plan.partial import COUNT
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.deltas import with_ends, with_weights
-from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE
+from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, beside_names
 from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask
@@ -58,21 +58,19 @@ for rows of a source these three are NULL.
 def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
     """Return a source's rows as rows of the late output; all but kind and lifetime goes into ``payload`` as JSON.
 
-    ``c`` is the CTI that rows are behind, by as much as the difference to their starts; None for rows that are not late. Then
-    ``late_by`` is NULL, as it is for an infinite ``c`` and, in all rows, if one start is missing. The columns of windows and
-    groups are NULL.
+    So do columns beside the events. ``c`` is the CTI that rows are behind, by as much as the difference to their starts; None for
+    rows that are not late. Then ``late_by`` is NULL, as it is for an infinite ``c`` and, in all rows, if one start is missing.
+    The columns of windows and groups are NULL.
     """
     n = table.num_rows
     start = table.column(LE).cast(pa.int64()) if LE in table.column_names else pa.nulls(n, pa.int64())
     by: Any = pa.nulls(n, pa.int64())
     if c is not None and c not in (INFINITY, MINUS_INFINITY) and start.null_count == 0:
         by = pa.array(c - ints(table, LE))
-    names = [name for name in table.column_names if not name.startswith("__")]
-    payload = (
-        [json.dumps(row, default=_plain, sort_keys=True) for row in python_rows(table.select(names))]
-        if names
-        else ["{}"] * n
-    )
+    beside = beside_names(table)
+    names = [name for name in table.column_names if not name.startswith("__") or name in beside]
+    named = table.select(names).rename_columns([beside.get(name, name) for name in names])
+    payload = [json.dumps(row, default=_plain, sort_keys=True) for row in python_rows(named)] if names else ["{}"] * n
     lifetime = [_kinds(table), start, _ends(table, RE), _ends(table, NEW_END), by]
     own = [pa.array([source] * n), pa.array([reason] * n), *lifetime, pa.array(payload, pa.string())]
     where = [pa.nulls(n, LATE_SCHEMA.field(name).type) for name in (WINDOW_START, WINDOW_END, GROUP)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from streamq.runtime.bucket import buckets_of
 from streamq.runtime.columnar import concat, encode, split_by, with_column
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.envelope import LATE, PROGRESS, Envelope
-from streamq.runtime.event import BAD, KEEP, LAST_POINT, LE, start_reasons
+from streamq.runtime.event import BAD, KEEP, LAST_POINT, LE, NOW, start_reasons
 from streamq.runtime.hosted_kernel import Channel
 from streamq.runtime.items import Items
 from streamq.runtime.kernel import Kernel, refuse_invalid
@@ -29,17 +28,13 @@ from streamq.runtime.tick_arithmetic import INTEGERS
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """A source as the map side knows it: its items, its progress policy, and its policy for invalid rows.
-
-    ``streaming``: rows whose starts are too far ahead of the clock are invalid.
-    """
+    """A source as the map side knows it: its items, its progress policy, and its policy for invalid rows."""
 
     relation: str
     name: str
     items: Items
     progress: ProgressPolicy
     invalid: Invalid
-    streaming: bool
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,7 @@ class Packer:
             if pc.any(is_bad).as_py():
                 late += self._refused(batch.filter(is_bad), message)
                 batch = batch.filter(pc.invert(is_bad))
-            batch = batch.drop_columns([n for n in batch.column_names if n == BAD])
+            batch = batch.drop_columns([n for n in batch.column_names if n in (BAD, NOW)])
             if batch.num_rows:
                 self._read_progress(batch, message)
                 message.starts = merge_summaries(
@@ -116,13 +111,13 @@ class Packer:
     def _checked(self, batch: pa.Table) -> tuple[pa.Table, Any]:
         """Return source rows with the reasons ``__bad``, and the mask of those that are no events.
 
-        In a stream, a start too far ahead of the clock is a reason, too, if the source's progress bounds that.
+        A start too far ahead of the micro-batch's time, if rows have that and the source's progress bounds it, is a reason, too.
         """
         assert self.source is not None
         if BAD not in batch.column_names:
             batch = with_column(batch, BAD, start_reasons(batch.column(LE), LAST_POINT))
         is_bad = pc.is_valid(batch.column(BAD))
-        last = self.source.progress.latest_start(time.time_ns() // 1_000) if self.source.streaming else None
+        last = self.source.progress.latest_start(batch.column(NOW)[0].as_py()) if NOW in batch.column_names else None
         return (batch, is_bad) if last is None else _too_far(batch, is_bad, last)
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:

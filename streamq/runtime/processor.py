@@ -7,8 +7,8 @@ The runtime is pickled by value: no function of it may import streamq when calle
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -113,18 +113,23 @@ def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.Data
     """Return the function that runs a stage in Spark on one bucket's envelopes; raises CheckpointError for unfit state."""
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        """Run the stage on a bucket's envelopes; yield those that it sends on as one frame, or nothing."""
+        """Run the stage on a bucket's envelopes; yield those that it sends on as one frame, or nothing.
+
+        The rows have the time of the micro-batch, in milliseconds since 1970, before the channel and the body.
+        """
         import pandas as pd
 
+        frames = iter(rows)
+        first = next(frames)
         envelopes: Iterable[Envelope] = (
             (bucket, int(channel), bytes(body))
-            for frame in rows
+            for frame in chain([first], frames)
             # by position: some versions of PySpark rename columns that begin with an underscore
             for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
         )
         baskets = Baskets(MapStateStore(state))
         check_state(baskets, identity)
-        out = stage.run(bucket, baskets, envelopes, int(time.time() * 1000))
+        out = stage.run(bucket, baskets, envelopes, int(first.iloc[0, -3]))
         if out:
             buckets, channels, bodies = zip(*out, strict=True)
             yield pd.DataFrame(

@@ -70,8 +70,13 @@ class ProgressPolicy(ABC):
         return self.cti_of_now(0) is not None
 
     def latest_start(self, now: int) -> int | None:
-        """Return the greatest start allowed at a time of day, in microseconds since 1970; None: any start is."""
+        """Return the greatest start allowed in a micro-batch of this time, in microseconds since 1970; None: any start is."""
         return None
+
+    @property
+    def bounds_starts(self) -> bool:
+        """True if the time of a micro-batch bounds the starts in it."""
+        return self.latest_start(0) is not None
 
     # state
 

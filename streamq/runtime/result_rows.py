@@ -101,12 +101,15 @@ def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def folding(
-    rows: Callable[[pa.Table], pa.Table],
+    rows: Callable[[pa.Table], pa.Table], names: Sequence[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that applies ``rows`` to all rows of a task together, for ``mapInArrow``; no rows give no batch."""
+    """Return the function that applies ``rows`` to all rows of a task together, for ``mapInArrow``; no rows give no batch.
+
+    ``names``: those of the columns that come, in their order.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+        tables = [pa.Table.from_batches([batch.rename_columns(list(names))]) for batch in batches if batch.num_rows]
         if tables:
             yield from rows(concat(tables)).combine_chunks().to_batches(BATCH_ROWS)
 

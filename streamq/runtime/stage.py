@@ -16,10 +16,11 @@ import pyarrow as pa
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.basket import Baskets, KernelBaskets, Work
 from streamq.runtime.bucket_run import BucketRun
-from streamq.runtime.columnar import concat, decode, encode
+from streamq.runtime.columnar import concat, decode, encode, ints, net_deltas
 from streamq.runtime.consistency import HeldRows, progress_at_level
-from streamq.runtime.deltas import unit_weights
+from streamq.runtime.deltas import unit_weights, with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
+from streamq.runtime.event import WEIGHT
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.identity import FORM_CHANGED
 from streamq.runtime.inner_path import UNWATCHED, StageWatcher
@@ -94,7 +95,7 @@ class Stage:
 
         These are the kernels' deltas and progress, envelopes for later stages, late rows if there is a late output, totals since
         the checkpoint began (none if all are 0), and readings. The readings are also stored in ``baskets``, and its state is
-        written. ``wall`` is the time of day in milliseconds since 1970. ``watcher`` receives the rows inside the stage.
+        written. ``wall`` is the micro-batch's time in milliseconds since 1970. ``watcher`` receives the rows inside the stage.
         """
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
@@ -214,7 +215,7 @@ class Stage:
         run.count(totals)
         run.count(output.totals)
         deltas = unit_weights(output.table) if output.table is not None and output.table.num_rows else None
-        message = Message(hosted.name, output.c, w, run.bucket, until=clock.until, reach=clock.reach)
+        message = Message(hosted.name, output.c, max(w, output.m), run.bucket, until=clock.until, reach=clock.reach)
         if deltas is not None:
             watcher.kernel_sends(hosted.number, deltas)
         self._hand_on(message, deltas, run, watcher)
@@ -253,24 +254,31 @@ class Stage:
                 table = weighted_events(arrival, totals)
             held = hosted.aligns.held_rows(run.baskets.scoped(hosted.held_scope(channel)))
             c, w = (map_progress(progress, channel.progress_maps) for progress in (now.c, now.w))
-            table = self._hold_back(hosted, held, table, c, w)
+            table = self._hold_back(hosted, held, table, c, w, channel.port)
             judge = None
         if table is None:
             return None
         return Arrival(channel.port, table, judge, *_progress_along(channel, before))
 
     def _hold_back(
-        self, hosted: HostedKernel, held: HeldRows, table: pa.Table | None, c: int, w: int
+        self, hosted: HostedKernel, held: HeldRows, table: pa.Table | None, c: int, w: int, port: int | None = None
     ) -> pa.Table | None:
         """Hold back judged events that are not due at a kernel's level; return the due ones, earlier ones included.
 
-        ``c`` and ``w`` are the CTI and the watermark at that level. If the level does not block, nothing is held back, and what
-        an earlier run has held back is returned, too. None, or an empty table, if no event is due.
+        ``c`` and ``w`` are the CTI and the watermark at that level. ``port``: the port of the kernel to which the events go; None
+        if they are the kernel's output. If the level does not block, nothing is held back, and what an earlier run has held back
+        is returned, too. None, or an empty table, if no event is due.
         """
-        if self.level.block == 0:
-            # an earlier run, at another level, may have held rows back
-            return held.release(table, INFINITY, w) if held else table
-        return held.release(table, c, w)
+        if self.level.block != 0:
+            return held.release(table, c, w)
+        released = held.release(None, INFINITY, w)
+        if released is None:
+            return table
+        if port is not None:
+            # rows are held back one by one; at a level that does not block, the map side has combined those that came
+            released = with_weights(hosted.kernel.combine(port, unit_weights(released)))
+        rows = released if table is None else concat([released, table])
+        return net_deltas(rows) if (ints(rows, WEIGHT) < 0).any() else rows
 
     # readings
 

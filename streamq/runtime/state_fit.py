@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
@@ -11,6 +12,7 @@ from streamq.runtime.hosted_kernel import scope_owner
 from streamq.runtime.identity import (
     FORM_CHANGED,
     IDENTITY,
+    OF_RESULT,
     Identity,
     ModuleCode,
     OperatorState,
@@ -23,6 +25,9 @@ from streamq.runtime.readings import TALLIES
 
 MIGRATE = "sq.migrate(query, checkpoint, to=...) computes its state anew from the sources, up to where this one stands"
 """The way on for a query that does not fit."""
+
+ANEW = "Go on with the output of before, or begin anew with a new checkpoint and a new sink"
+"""The way on for a result whose rows wait for an operator that its new form does not have; a migration would lose them, too."""
 
 SOURCE = "source:"
 """The prefix of the names of sources' relations, before the table."""
@@ -94,8 +99,9 @@ def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
         *_bucket_misfits(stored, own),
         *_operator_misfits(stored, own),
     ]
-    if misfits:
-        return Fit(tuple(misfits), f"{MIGRATE}.")
+    waiting = _waiting_rows(stored, own)
+    if misfits or waiting:
+        return Fit((*misfits, *waiting), f"{ANEW if waiting or ends_final_rows(stored, own) else MIGRATE}.")
     return Fit(new_results=_beginning(stored.results, own.results))
 
 
@@ -128,18 +134,63 @@ def _bucket_misfits(stored: Identity, own: Identity) -> list[str]:
 def _operator_misfits(stored: Identity, own: Identity) -> list[str]:
     """Return the reasons why operators do not find their state, or cannot go on from it.
 
-    Operators of a result that begins may begin with it. But if another result ends, that one may be the same result, changed:
-    then its new operators would lack the rows so far.
+    Operators of a result that begins may begin with it, but one that holds final rows back only together with those below it.
+    And if another result ends, that one may be the same result, changed: then its new operators would lack the rows so far.
     """
     before = {operator.name: operator for operator in stored.operators}
     gone = [operator for operator in stored.operators if operator.name not in own.names]
-    misfits = []
-    if _beginning(own.results, stored.results):
-        misfits += [_missing(o, gone) for o in own.operators if o.name not in before]
+    now = {operator.name: operator for operator in own.operators}
+    new = {operator.name for operator in own.operators if operator.name not in before}
+    if not _beginning(own.results, stored.results):
+        new = {
+            holder
+            for result in own.results
+            for holder in new & {*result.operators}
+            if now[holder].kind == OF_RESULT
+            # rows that may be taken back have gone on before, and do not go on anew
+            and all(n in before and before[n].form == now[n].form for n in result.operators if n != holder)
+        }
+    misfits = [_missing(operator, gone) for operator in own.operators if operator.name in new]
     for operator in own.operators:
         if (old := before.get(operator.name)) is not None:
             misfits += _changes(old, operator, stored.blocks or own.blocks)
     return misfits
+
+
+def _waiting_rows(stored: Identity, own: Identity) -> list[str]:
+    """Return the operators, as reasons, in which rows of results wait that go on in another form, without these operators.
+
+    A result that begins may be one that has ended, in another form, if all else that it depends on is the same.
+    """
+
+    def form(result: ResultState) -> tuple[Any, ...]:
+        return result.query, result.operators, result.is_final
+
+    ended, begun = list(stored.results), list[set[str]]()
+    for result in own.results:
+        same = next((one for one in ended if form(one) == form(result)), None)
+        if same is None:
+            begun.append({*result.operators})
+        else:
+            ended.remove(same)
+    holders = {operator.name: operator.title for operator in stored.operators if operator.holds_result}
+    waiting = [
+        holders[name]
+        for result in ended
+        for name in result.operators
+        if name in holders and {*result.operators} - {*holders} in begun
+    ]
+    return [f"rows of a result wait in ({title}), and its new form would lose them" for title in dict.fromkeys(waiting)]
+
+
+def ends_final_rows(stored: Identity, own: Identity) -> bool:
+    """Return True if a result of which only final rows are written may go on as one of which all rows are."""
+    finals, others = (
+        sum(result.is_final == is_final for result in own.results)
+        - sum(result.is_final == is_final for result in stored.results)
+        for is_final in (True, False)
+    )
+    return finals < 0 < others
 
 
 def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tuple[int, ...]:
@@ -156,8 +207,7 @@ def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tup
 
 def _missing(operator: OperatorState, gone: Sequence[OperatorState]) -> str:
     """Return the reason why an operator finds no state: a change in what the most similar one gone reads."""
-    kind = operator.name.partition(":")[0]
-    alike = [other for other in gone if other.name.partition(":")[0] == kind]
+    alike = [other for other in gone if other.kind == operator.kind]
     if not alike:
         return f"{operator.title} has no state there: it is new, and has not seen the rows so far"
     nearest = max(alike, key=lambda other: len({*other.parts} & {*operator.parts}))

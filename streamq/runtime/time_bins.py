@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import COMPACT_AT, KernelBaskets, TimeBinSizes
+from streamq.runtime.basket import COMPACT_AT, TIME_BINS, KernelBaskets, TimeBinSizes
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.values import Ints, Mask
@@ -59,7 +59,7 @@ class TimeBins:
         self.state, self.basket = state, basket
         self.by, self.then, self.valued = by, then, valued
         self.sizes = state.baskets.time_bins
-        self.values = state.values.get(f"{basket} bins", {"next": 0, "bins": []})
+        self.values = state.values.get(f"{basket}{TIME_BINS}", {"next": 0, "bins": []})
         self.bins = [
             _Bin(number, (start, then), (least, n), (value, m), most)
             for number, (start, then), (least, n), (value, m), most in self.values["bins"]
@@ -223,7 +223,7 @@ class TimeBins:
 
     def _store(self) -> None:
         """Store what the bins hold in the values of the state."""
-        self.state.values[f"{self.basket} bins"] = {**self.values, "bins": [bin.values for bin in self.bins]}
+        self.state.values[f"{self.basket}{TIME_BINS}"] = {**self.values, "bins": [bin.values for bin in self.bins]}
 
 
 def _first_place(at: Ints, then: Ints) -> tuple[int, int]:

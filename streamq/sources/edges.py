@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch, column_names, sentence
 from streamq.keywords import check_keywords
+from streamq.operators.edge_source import EdgeSource
 from streamq.operators.input_table import input_table, source_name
-from streamq.operators.operator import BatchRun
-from streamq.operators.source import (
-    AS_KIND,
-    AS_START,
-    GENERATED,
-    Ingress,
-    Source,
-    axis_of,
-    source_schema,
-    without_refused,
-)
+from streamq.operators.source import AS_KIND, AS_START, axis_of, shown_columns
+from streamq.operators.source_arguments import beside_columns, order_columns
 from streamq.operators.source_items import ItemColumn, ItemRule, RowRefusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.footprint import Footprint
 from streamq.plan.inference import types
-from streamq.plan.keys import check_key
-from streamq.plan.lowering import orderable
-from streamq.plan.node import Traits, node
-from streamq.plan.schema import EDGE, Field, Schema, quote
+from streamq.plan.node import ADDED, node
+from streamq.plan.schema import Field, Schema
 from streamq.plan.spark_types import comparable
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.consistency import AlignAt
-from streamq.runtime.event import LE, OPENS, RE
-from streamq.runtime.items import Items, Mark
-from streamq.runtime.kernels.edges import EdgesKernel
+from streamq.runtime.event import LE, OPENS
 from streamq.stream import Stream
-from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,10 +31,11 @@ if TYPE_CHECKING:
 
 
 @node
-class Edges(Source):
+class Edges(EdgeSource):
     """Reads the edges in ``table``: column ``edge`` holds ``open`` or ``close``; rows with equal ``key`` columns form a chain.
 
-    ``payload_from`` is "start" or "end": the row whose other columns a closed event carries.
+    ``payload_from`` is "start" or "end": the row whose other columns a closed event carries. ``order_by``: the columns by which
+    edges of one key and instant act.
     """
 
     table: str
@@ -61,29 +48,21 @@ class Edges(Source):
     payload_from: str = "start"
     policy: SourcePolicy = SourcePolicy()
 
+    order_by: tuple[str, ...] = field(default=(), metadata=ADDED)
+    beside: tuple[str, ...] = field(default=(), metadata=ADDED)
+
     title = "edges"
+    mover = "start"
+    unmatched = "an end without an open start"
 
     @property
-    def footprint(self) -> Footprint:
-        return Footprint(
-            cti=f"{GENERATED}; where the payload comes with the end, the least open start, at most c",
-            final="closed events that are settled",
-            keeps="a key's open start, or its last edge if late ones may be adjusted, and edges at or after c",
-            opens="parts, the keys that new edges have, and those with an edge that is due",
-            cost="a sort of the keys that a micro-batch touches",
-            for_good="the last edge of each key, as a late one may be adjusted" if self.policy.late.adjusts else "",
-        )
-
-    @property
-    def consumed(self) -> dict[str, str]:
+    def roles(self) -> dict[str, str]:
         return {self.time: AS_START, self.edge: AS_KIND}
 
     def _schema(self) -> Schema:
         """Return the payload's schema; raise if a column is missing or ``open`` or ``close`` cannot be compared with edges."""
         raw = Schema(self.columns, "integer")
         raw.require(self.edge, "edges")
-        for name in self.key:
-            check_key(raw.require(name, "edges"), name, "edges", "match")
         for name, value in (("open", self.open), ("close", self.close)):
             kind, marked = types(value, raw, "edges")[value.digest], raw.type_of(self.edge)
             if kind is not None and not comparable(kind, marked):
@@ -95,15 +74,13 @@ class Edges(Source):
                         "Say what the column holds: open=..., close=...",
                     )
                 )
-        return source_schema(self, axis_of(self.columns, (self.time,), "edges"), EDGE, "edges")
-
-    def _traits(self) -> Traits:
-        return Traits(retracts=True, moves_ends=True, infinite=True)
+        return super()._schema()
 
     def detail(self) -> str:
         marks = f"edge={self.edge} ({self.open!r}/{self.close!r})"
-        keys = ", ".join(self.key)
-        return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
+        columns = shown_columns("key", self.key) + shown_columns("order_by", self.order_by)
+        aside = shown_columns("beside", self.beside)
+        return f"{self.shown_name()}, time={self.time}, {marks}{columns}, payload={self.payload_from}{aside}"
 
     def define_items(self) -> Iterable[ItemRule]:
         """Add ``__le``, the instant, and ``__opens``, true for a start and false for an end; refuse rows that are neither."""
@@ -112,52 +89,8 @@ class Edges(Source):
             TickColumn(LE, self.time),
             ItemColumn(OPENS, Case((opens, Lit(True), closes, Lit(False), Lit(None)))),
             *refused_starts(),
-            RowRefusal(Col(OPENS).is_null(), "neither a start nor an end"),
+            RowRefusal(Col(OPENS).is_null(), Lit("neither a start nor an end")),
         )
-
-    @property
-    def items(self) -> Items:
-        return Items(starts=Mark(OPENS, True), mover="start")
-
-    @property
-    def ingress(self) -> Ingress:
-        """The kernel that pairs the edges of a key; events are held back where they close if their payload comes from there."""
-        kernel, title = EdgesKernel(self.key, self.payload_from == "end"), f"edges by {', '.join(self.key)}"
-        if kernel.from_end:
-            return Ingress(kernel, (OPENS,), self.key, title, AlignAt.EDGE_CLOSE)
-        return Ingress(kernel, (OPENS,), self.key, title, AlignAt.EDGE_OPEN)
-
-    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Return an event for each start: it lives until the key's next edge, by time and ends before starts, or without an end.
-
-        Equal edges count once. An end without an open start before it is refused, and so are different starts of a key at one
-        instant, but for the least by payload. If the payload is from the end, an event that no end closes keeps its own.
-        """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
-        df = self.good_items(run)
-        rest = [f.name for f in self.payload if f.name not in self.key]
-        # two starts of a key at one instant are errors of the source; ordering by payload makes the kept one deterministic
-        compared = [orderable(F.col(quote(f.name)), f.type) for f in self.payload if f.name in rest]
-        chain = Window.partitionBy(*(quote(k) for k in self.key)).orderBy(LE, OPENS, *compared)
-        # an edge that is delivered again is next to the one it repeats
-        row = F.struct(F.col(LE), F.col(OPENS), *(c.alias(f"_{i}") for i, c in enumerate(compared)))
-        df = df.withColumn("__again", row.eqNullSafe(F.lag(row).over(chain))).where(~F.col("__again")).drop("__again")
-        whole = F.struct(F.col(LE), F.col(OPENS), *(F.col(quote(name)) for name in rest))
-        df = df.withColumn("__prev", F.lag(whole).over(chain))
-        open_before = F.coalesce(F.col("__prev")[OPENS] & (F.col("__prev")[LE] < F.col(LE)), F.lit(False))
-        tie = F.coalesce(F.col(OPENS) & F.col("__prev")[OPENS] & (F.col("__prev")[LE] == F.col(LE)), F.lit(False))
-        reason = F.when(~F.col(OPENS) & ~open_before, F.lit("an end without an open start")).when(
-            tie, F.lit("two starts of one key at one instant")
-        )
-        df = without_refused(df, reason, self).withColumn("__next", F.lead(whole).over(chain))
-        df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))
-        payload: Any = {name: F.col(quote(name)) for name in (f.name for f in self.payload)}
-        if self.payload_from == "end":
-            closed = F.coalesce(~F.col("__next")[OPENS], F.lit(False))
-            payload |= {name: F.when(closed, F.col("__next")[name]).otherwise(F.col(quote(name))) for name in rest}
-        return df.select(LE, RE, *(payload[f.name].alias(f.name) for f in self.payload))
 
 
 @check_keywords
@@ -170,6 +103,8 @@ def edges(
     open: Any = "start",
     close: Any = "end",
     payload: str = "start",
+    order_by: str | Sequence[str] = (),
+    beside: str | Sequence[str] = (),
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -182,9 +117,14 @@ def edges(
     is still open. An end without an open start before it is no event: see ``invalid``. ``time`` and ``edge`` are consumed.
     The other arguments and the errors are those of :func:`points`.
 
-    A source that may deliver a row more than once needs no ``id``: key, instant and edge identify the row. A row equal in
-    all columns to an earlier one is a duplicate, dropped and counted (``run.late``), as for :func:`points`; a different one
-    is no event.
+    Edges of one key and instant act in the order of ``order_by``, a column or several, NULLs first: the last one decides, and
+    of an event that ends where it starts nothing is left. The columns stay in the payload unless they are ``beside`` it. Edges
+    that are equal in these, or without them all edges of an instant, are an end before a start; two starts that differ, or two
+    ends, are no events, neither of them.
+
+    A source that may deliver a row more than once needs no ``id``: key, instant, ``order_by`` and edge identify the row. A row
+    equal in all columns to another, but for those in ``beside``, is a duplicate, dropped and counted (``run.late``), as for
+    :func:`points`.
 
     Tasks, in rows (at, what, task, host) where ``what`` is "start" or "end"::
 
@@ -200,6 +140,7 @@ def edges(
         raise PlanError(sentence("edges", "the key needs columns other than time and edge", f"found {list(keys)}"))
     if edge_literal(open).digest == edge_literal(close).digest:
         raise PlanError(sentence("edges", "open and close are the same value", f"found {open!r}"))
+    aside = beside_columns(beside, table.columns, (time, edge, *keys), "edges")
     source = Edges(
         source_name(name),
         table.columns,
@@ -210,6 +151,8 @@ def edges(
         close=edge_literal(close),
         payload_from=payload,
         policy=policy,
+        order_by=order_columns(order_by, table.columns, (time, edge), "edges"),
+        beside=aside,
     )
     return Stream(source, {source.table: table.rows})
 

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING
 from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
-from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_END,
     AS_START,
     InsertSource,
     axis_of,
-    deduplicate,
     source_schema,
 )
-from streamq.operators.source_arguments import id_columns
+from streamq.operators.source_arguments import beside_columns, id_columns
 from streamq.operators.source_items import ItemRule, RowRefusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
-from streamq.plan.expr import Col
+from streamq.plan.expr import Col, Lit
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema
 from streamq.progress.argument import ProgressArgument
@@ -47,11 +45,12 @@ class Intervals(InsertSource):
     end: str
     policy: SourcePolicy = SourcePolicy()
     ids: tuple[str, ...] = field(default=(), metadata=ADDED)
+    beside: tuple[str, ...] = field(default=(), metadata=ADDED)
 
     title = "intervals"
 
     @property
-    def consumed(self) -> dict[str, str]:
+    def roles(self) -> dict[str, str]:
         return {self.start: AS_START, self.end: AS_END}
 
     def _schema(self) -> Schema:
@@ -79,12 +78,8 @@ class Intervals(InsertSource):
             TickColumn(LE, self.start),
             TickColumn(RE, self.end, INFINITY),
             *refused_starts(),
-            RowRefusal(Col(RE) <= Col(LE), "end not after start"),
+            RowRefusal(Col(RE) <= Col(LE), Lit("end not after start")),
         )
-
-    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Return the table's events; with ids, each once."""
-        return deduplicate(self, self.good_items(run))
 
 
 @check_keywords
@@ -94,6 +89,7 @@ def intervals(
     end: str,
     *,
     id: str | Sequence[str] | None = None,
+    beside: str | Sequence[str] = (),
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -112,5 +108,6 @@ def intervals(
     table = input_table(df, "intervals")
     policy = source_policy("intervals", axis_of(table.columns, (start, end), "intervals"), progress, late, invalid)
     ids = id_columns(id, table.columns, (start, end), "intervals")
-    source = Intervals(source_name(name), table.columns, start, end, policy, ids)
+    aside = beside_columns(beside, table.columns, (start, end, *ids), "intervals")
+    source = Intervals(source_name(name), table.columns, start, end, policy, ids, aside)
     return Stream(source, {source.table: table.rows})

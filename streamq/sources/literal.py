@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import SourceError, sentence
 from streamq.keywords import check_keywords
-from streamq.operators.input_table import source_name, table_fields
+from streamq.operators.input_table import source_name, table_fields, with_spark_types
 from streamq.operators.source import axis_of
 from streamq.operators.source_policy import source_policy
 from streamq.plan.schema import check_names
@@ -18,7 +18,7 @@ from streamq.progress.argument import ProgressArgument
 from streamq.sources.intervals import Intervals
 from streamq.sources.physical import Physical
 from streamq.stream import Stream
-from streamq.time import INFINITY, MINUS_INFINITY, plain_integer
+from streamq.time import INFINITY, MINUS_INFINITY, check_microseconds, plain_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,11 +37,13 @@ class Item:
     payload: tuple[tuple[str, Any], ...] = ()
 
 
+@check_keywords
 def insert(start: Time, end: Time = None, /, **payload: Any) -> Item:
     """Return an item that inserts an event on ``[start, end)``; with end None the event is still alive."""
     return Item("insert", start, end, None, tuple(payload.items()))
 
 
+@check_keywords
 def retract(start: Time, end: Time, new_end: Time, /, **payload: Any) -> Item:
     """Return an item that moves the end of the event ``[start, end)`` with this payload to ``new_end``.
 
@@ -68,15 +70,16 @@ def events(
 ) -> Stream:
     """Make a literal stream of ``(start, end, payload)`` tuples, or of items from ``sq.insert``, ``sq.retract`` and ``sq.cti``.
 
-    Starts and ends are all integers or all datetimes (naive ones are UTC); an event with end None is still alive. Items are
-    in arrival order. A column has one type: whole numbers are bigint, and a payload without the column has NULL; ``schema``
-    sets types that the values do not determine, as ``{"v": "double"}``. No column may be called start, end, kind or new_end.
-    Such a stream runs in-process, without Spark, by ``show()`` and ``to_pandas()``, and on Spark by ``to_df()`` and
-    ``run()``. As a stream it makes progress only by its ``sq.cti`` items, unless ``progress`` is ``sq.generate(delay)``.
+    Starts and ends are all integers or all datetimes (naive ones are UTC); an event with end None, or pandas' NaT, is still
+    alive. Items are in arrival order. A column has one type: whole numbers are bigint, and a payload without the column has
+    NULL; ``schema`` sets types that the values do not determine, as ``{"v": "double"}``. No column may be called start, end,
+    kind or new_end. Such a stream runs in-process, without Spark, by ``show()`` and ``to_pandas()``, and on Spark by
+    ``to_df()`` and ``run()``. As a stream it makes progress only by its ``sq.cti`` items, unless ``progress`` is
+    ``sq.generate(delay)``.
 
-    Raises SourceError, TypeMismatch. A row that is no event (its end not after its start, no start, a retraction that
-    matches nothing) raises InvalidEvent when the query is answered, unless ``invalid="drop"``; ``run`` drops and counts it,
-    unless ``invalid="fail"``.
+    Raises SourceError, TypeMismatch, and TimeError for a time that is finer than a microsecond. A row that is no event (its end
+    not after its start, no start, a retraction that matches nothing) raises InvalidEvent when the query is answered, unless
+    ``invalid="drop"``; ``run`` drops and counts it, unless ``invalid="fail"``.
 
     >>> import streamq as sq
     >>> sq.events([sq.insert(1, None, v=3), sq.retract(1, None, 10, v=3), sq.cti(20)]).show()
@@ -124,7 +127,7 @@ def _literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
     check_names(names, "events")
     for name in names:
         columns[name] = _payload_column(name, [payload.get(name) for payload in payloads], types.get(name))
-    return pa.table(columns), is_physical
+    return with_spark_types(pa.table(columns), "events"), is_physical
 
 
 def _item(row: Any) -> Item:
@@ -142,8 +145,18 @@ def _item(row: Any) -> Item:
                 "sq.insert(...), sq.retract(...) or sq.cti(...)."
             )
             raise SourceError(sentence("events", "not an event", f"found {row!r}", hint))
-    ends = {name: plain_integer(getattr(item, name)) for name in ("start", "end", "new_end")}
-    return replace(item, **ends)
+    return replace(item, **{name: _instant(getattr(item, name)) for name in ("start", "end", "new_end")})
+
+
+def _instant(value: Any) -> Any:
+    """Return a start or an end with Python integers; pandas' NaT, as None, is no instant.
+
+    Raises TimeError for one finer than a microsecond.
+    """
+    if isinstance(value, dt.datetime) and value != value:
+        return None
+    check_microseconds(value, "events")
+    return plain_integer(value)
 
 
 def _time_type(items: Sequence[Item]) -> pa.DataType:
@@ -172,6 +185,17 @@ def _time_column(times: list[Time], axis: pa.DataType) -> pa.Array:
     return pa.array(zoned, axis)
 
 
+def _check_precision(value: Any) -> None:
+    """Raise TimeError for a payload value, or a part of it, that is finer than a microsecond: Arrow would cut it off."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            _check_precision(part)
+    elif isinstance(value, dt.datetime | dt.timedelta):
+        check_microseconds(value, "events")
+
+
 def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.Array:
     """Return the values of a payload column as an array of ``spark_type``; None: of the type that follows from the values.
 
@@ -182,6 +206,8 @@ def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.
 
     from streamq.runtime.arrow_types import arrow_type
 
+    for value in values:
+        _check_precision(value)
     try:
         column = pa.array(values, None if spark_type is None else arrow_type(parse_type(spark_type)))
     except OverflowError as error:

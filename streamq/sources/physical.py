@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from streamq.choices import Invalid
@@ -19,17 +20,19 @@ from streamq.operators.source import (
     Source,
     axis_of,
     check_starts,
+    shown_columns,
     source_schema,
     without_bad,
     without_refused,
 )
+from streamq.operators.source_arguments import beside_columns
 from streamq.operators.source_items import ItemColumn, ItemRule, RowRefusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
-from streamq.plan.expr import Call, Col
+from streamq.plan.expr import Call, Col, Lit
 from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import orderable
-from streamq.plan.node import Traits, node
+from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.explicit import ExplicitCtis
@@ -59,6 +62,7 @@ class Physical(Source):
     new_end: str
     id: str | None = None
     policy: SourcePolicy = SourcePolicy(progress=ExplicitCtis())
+    beside: tuple[str, ...] = field(default=(), metadata=ADDED)
 
     title = "physical"
 
@@ -77,7 +81,7 @@ class Physical(Source):
         )
 
     @property
-    def consumed(self) -> dict[str, str]:
+    def roles(self) -> dict[str, str]:
         return {self.kind: AS_KIND, self.start: AS_START, self.end: AS_END, self.new_end: AS_END}
 
     def _schema(self) -> Schema:
@@ -104,9 +108,9 @@ class Physical(Source):
         return Traits(retracts=True, moves_ends=True, infinite=True)
 
     def detail(self) -> str:
-        return f"{self.shown_name()}, kind={self.kind}, start={self.start}, end={self.end}, new_end={self.new_end}" + (
-            f", id={self.id}" if self.id else ""
-        )
+        times = f"start={self.start}, end={self.end}, new_end={self.new_end}"
+        id = f", id={self.id}" if self.id else ""
+        return f"{self.shown_name()}, kind={self.kind}, {times}{id}{shown_columns('beside', self.beside)}"
 
     def define_items(self) -> Iterable[ItemRule]:
         """Add ``__kind`` in lower case, ``__le``, ``__re`` and ``__new``; refuse other kinds, and times in the wrong order."""
@@ -116,11 +120,13 @@ class Physical(Source):
             TickColumn(LE, self.start),
             TickColumn(RE, self.end, INFINITY),
             TickColumn(NEW_END, self.new_end, INFINITY),
-            RowRefusal(~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), "a kind that is not insert, retract or cti"),
-            RowRefusal(Col(LE).is_null(), NO_START),
+            RowRefusal(
+                ~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), Lit("a kind that is not insert, retract or cti")
+            ),
+            RowRefusal(Col(LE).is_null(), Lit(NO_START)),
             *refused_starts(among=has_lifetime),
-            RowRefusal(has_lifetime & (Col(RE) <= Col(LE)), "end not after start"),
-            RowRefusal((kind == RETRACT) & (Col(NEW_END) < Col(LE)), "new end before start"),
+            RowRefusal(has_lifetime & (Col(RE) <= Col(LE)), Lit("end not after start")),
+            RowRefusal((kind == RETRACT) & (Col(NEW_END) < Col(LE)), Lit("new end before start")),
         )
 
     @property
@@ -172,6 +178,7 @@ def physical(
     end: str = "end",
     new_end: str = "new_end",
     id: str | None = None,
+    beside: str | Sequence[str] = (),
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -182,8 +189,8 @@ def physical(
     ``kind`` holds "insert", "retract" or "cti". An insert is an event on ``[start, end)``; a retraction moves the end of an
     event to ``new_end``, or deletes the event if that equals ``start``; a CTI has its instant in ``start``. A retraction
     matches an event of the same ``id`` and end, if the stream has ids, else of the same start, end and payload; one without a
-    match is no event: see ``invalid``. ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are
-    those of :func:`points`.
+    match is no event: see ``invalid``. Items of one instant need no order: a retraction names the end that it moves.
+    ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are those of :func:`points`.
 
     With ``id``, a column whose values identify events, rows may be delivered more than once. A second insert of an id, alive
     or deleted, is a duplicate, dropped and counted (``run.late``); if its start, end or payload differ, it is no event. A
@@ -204,7 +211,9 @@ def physical(
     policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
     if not (id is None or isinstance(id, str)):
         raise PlanError(sentence("physical", "id is the name of one column", f"found {id!r}"))
-    source = Physical(source_name(name), table.columns, kind, start, end, new_end, id=id, policy=policy)
+    taken = (kind, start, end, new_end, *((id,) if id else ()))
+    aside = beside_columns(beside, table.columns, taken, "physical")
+    source = Physical(source_name(name), table.columns, kind, start, end, new_end, id=id, policy=policy, beside=aside)
     return Stream(source, {source.table: table.rows})
 
 

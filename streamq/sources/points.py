@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
-from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_START,
     InsertSource,
     axis_of,
-    deduplicate,
     source_schema,
 )
-from streamq.operators.source_arguments import id_columns
+from streamq.operators.source_arguments import beside_columns, id_columns
 from streamq.operators.source_items import ItemRule, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.node import ADDED, Traits, node
@@ -39,11 +37,12 @@ class Points(InsertSource):
     time: str
     policy: SourcePolicy = SourcePolicy()
     ids: tuple[str, ...] = field(default=(), metadata=ADDED)
+    beside: tuple[str, ...] = field(default=(), metadata=ADDED)
 
     title = "points"
 
     @property
-    def consumed(self) -> dict[str, str]:
+    def roles(self) -> dict[str, str]:
         return {self.time: AS_START}
 
     def _schema(self) -> Schema:
@@ -66,10 +65,6 @@ class Points(InsertSource):
             return {LE: columns[LE]}
         return columns | {RE: columns[LE] + 1}
 
-    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Return the table's events; with ids, each once."""
-        return deduplicate(self, self.good_items(run))
-
 
 @check_keywords
 def points(
@@ -77,6 +72,7 @@ def points(
     time: str,
     *,
     id: str | Sequence[str] | None = None,
+    beside: str | Sequence[str] = (),
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -99,6 +95,10 @@ def points(
     NULLs are equal, as are NaNs, both zeros, and maps of equal entries. The id stays in the payload. Without ``id`` each of
     several equal rows is an event.
 
+    ``beside``, for what the transport adds to a row, such as its partition and offset, is a column, or several, outside of the
+    payload: rows that differ in these alone are equal, so a producer's repetition stays a duplicate, and no expression reads
+    them. They are at hand for ``per`` of ``sq.generate``, and in the late output they stand in ``payload``.
+
     Readings, up to ten minutes out of order::
 
         readings = sq.points(df, time="taken_at", progress=sq.generate("10 minutes"))
@@ -113,5 +113,6 @@ def points(
     table = input_table(df, "points")
     policy = source_policy("points", axis_of(table.columns, (time,), "points"), progress, late, invalid)
     ids = id_columns(id, table.columns, (time,), "points")
-    source = Points(source_name(name), table.columns, time, policy, ids)
+    aside = beside_columns(beside, table.columns, (time, *ids), "points")
+    source = Points(source_name(name), table.columns, time, policy, ids, aside)
     return Stream(source, {source.table: table.rows})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
 from streamq.operators.source import axis_of
-from streamq.operators.source_arguments import id_columns, key_columns
+from streamq.operators.source_arguments import beside_columns, id_columns, key_columns, order_columns
 from streamq.operators.source_policy import source_policy
 from streamq.progress.argument import ProgressArgument
 from streamq.sources.points import Points
@@ -25,7 +25,9 @@ def signal(
     time: str,
     key: str | Sequence[str],
     *,
+    order_by: str | Sequence[str] = (),
     id: str | Sequence[str] | None = None,
+    beside: str | Sequence[str] = (),
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -34,9 +36,9 @@ def signal(
     """Read samples of a signal: each sample lives until the next strictly later sample of its ``key``.
 
     ``key`` is one column or several, NULLs being equal; ``()`` makes all rows one signal. The last sample of a key is still
-    alive; samples of one key and instant all live, side by side. Equal values are not merged. It is the same as
-    ``sq.points(df, time).to_signal(key)``: ``time`` is consumed, and the other arguments and the errors are those of
-    :func:`points`. (docs/concepts.md, "Signals".)
+    alive; samples of one key and instant all live, side by side, unless ``order_by``, a column or several, puts them in order:
+    then the last one lives. Equal values are not merged. It is the same as ``sq.points(df, time).to_signal(key, order_by)``:
+    ``time`` is consumed, and the other arguments and the errors are those of :func:`points`. (docs/concepts.md, "Signals".)
 
     Temperatures, in rows (at, sensor, degrees)::
 
@@ -50,5 +52,7 @@ def signal(
     policy = source_policy("signal", axis_of(table.columns, (time,), "signal"), progress, late, invalid)
     keys = key_columns(key, table.columns, (time,), "signal")
     ids = id_columns(id, table.columns, (time,), "signal")
-    source = Points(source_name(name), table.columns, time, policy, ids)
-    return Stream(source, {source.table: table.rows}).to_signal(keys)
+    aside = beside_columns(beside, table.columns, (time, *keys, *ids), "signal")
+    order = order_columns(order_by, table.columns, (time, *aside), "signal")
+    source = Points(source_name(name), table.columns, time, policy, ids, aside)
+    return Stream(source, {source.table: table.rows}).to_signal(keys, order_by=order)

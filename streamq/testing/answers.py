@@ -1,7 +1,8 @@
-"""Convert answers, as users get them, to Arrow tables, and their instants to ticks."""
+"""Convert answers, as users get them, to Arrow tables, and their instants to ticks; put those of several queries together."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamq.errors import SourceError, sentence
@@ -48,4 +49,35 @@ def ticks_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.int64())
 
 
-__all__ = ["answer_table", "ticks_of"]
+RESULT = "result"
+"""The column of a table of several histories with the number of a row's result, from 1."""
+
+
+def side_by_side(histories: Sequence[pa.Table]) -> pa.Table:
+    """Return the histories of several results as one table, one history as it is.
+
+    A row has NULL in the columns of other results; the names of columns begin with the result's number.
+    """
+    import pyarrow as pa
+
+    if len(histories) == 1:
+        return histories[0]
+    tables = []
+    for number, rows in enumerate(histories, start=1):
+        names = [name if name in ("start", "end") else f"{number}.{name}" for name in rows.column_names]
+        numbers = pa.array([number] * rows.num_rows, pa.int64())
+        tables.append(rows.rename_columns(names).append_column(RESULT, numbers))
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def result_of(histories: pa.Table, number: int) -> pa.Table:
+    """Return the history of one result from the table that :func:`side_by_side` made of several."""
+    import pyarrow.compute as pc
+
+    prefix = f"{number}."
+    names = [name for name in histories.column_names if name in ("start", "end") or name.startswith(prefix)]
+    rows = histories.filter(pc.equal(histories.column(RESULT), number)).select(names)
+    return rows.rename_columns([name.removeprefix(prefix) for name in names])
+
+
+__all__ = ["answer_table", "result_of", "side_by_side", "ticks_of"]

@@ -29,7 +29,7 @@ class Item:
     """One arriving item: an event, a retraction, a CTI or an edge. Times are ticks; an end of None is infinity.
 
     ``kind`` is insert, retract or cti; at a source of edges it is open or close. A start of None stands for NULL. A row without
-    a start, or with an end at or before its start, is not an event.
+    a start, or with an end at or before its start, is not an event. ``beside``: the row's columns beside the payload.
     """
 
     kind: str
@@ -37,6 +37,12 @@ class Item:
     end: int | None = None
     new_end: int | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of the row that are not times or kinds: the payload, and those beside it."""
+        return {**self.payload, **self.beside}
 
     @property
     def sync(self) -> int:

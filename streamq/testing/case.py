@@ -11,10 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamq.compiler.results import Results
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
+from streamq.testing.answers import side_by_side
 from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, is_event
 from streamq.testing.oracle import FalseClaim, SumOverflow, oracle
 from streamq.testing.program import program
@@ -42,8 +44,9 @@ class Meant:
 
 @dataclass(frozen=True)
 class Case:
-    """A query and its input: ``arrival`` holds (source, item) in order, ``cut`` the number of items in each micro-batch.
+    """A query, or several, and the input: ``arrival`` holds (source, item) in order, ``cut`` the items in each micro-batch.
 
+    The plan of several queries that run side by side is the root over theirs (:class:`streamq.compiler.results.Results`).
     ``static`` holds the tables that the query looks up, by name. ``until`` bounds the windows of lifetimes without an end, in
     ticks. ``meant`` is the plan that the query's verbs mean if that is not ``plan``; the oracle then answers by it. ``clock``
     holds, for each micro-batch in turn and then from its first entry again, how many ticks the time of day is beyond the
@@ -63,6 +66,11 @@ class Case:
     def axis(self) -> str:
         """The time axis of the query."""
         return self.plan.schema.axis
+
+    @property
+    def plans(self) -> tuple[Node, ...]:
+        """The plan of each query, mostly one."""
+        return self.plan.inputs if isinstance(self.plan, Results) else (self.plan,)
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -190,8 +198,13 @@ class Case:
 
     @property
     def query(self) -> Stream:
-        """The query over its rows, given as literal tables."""
-        return Stream(self.plan, self.tables)
+        """The query over its rows, given as literal tables; the first one if there are several."""
+        return self.queries[0]
+
+    @property
+    def queries(self) -> tuple[Stream, ...]:
+        """The queries over their rows, given as literal tables."""
+        return tuple(Stream(plan, self.tables) for plan in self.plans)
 
     def answer(
         self,
@@ -202,12 +215,15 @@ class Case:
     ) -> pa.Table:
         """Return the oracle's answer as a history; for the arguments see :func:`streamq.testing.oracle.oracle`.
 
+        The answers to several queries are in one table (:func:`streamq.testing.answers.side_by_side`).
         Raises FalseClaim if the verbs name a source that their plan does not read.
         """
         if self._unread:
             raise FalseClaim(f"the verbs name {', '.join(self._unread)}, which the plan that they built does not read")
-        plan = self.plan if self.meant is None else self.meant.plan
-        return oracle(plan, self.tables, self.until, expressions, ctis, set_aside, overflow)
+        plans = self.plans if self.meant is None else (self.meant.plan,)
+        return side_by_side(
+            [oracle(plan, self.tables, self.until, expressions, ctis, set_aside, overflow) for plan in plans]
+        )
 
     @property
     def _unread(self) -> list[str]:
@@ -228,11 +244,24 @@ class Case:
         names = iter([name for name, _ in self.arrival])
         batches = " | ".join(" ".join(itertools.islice(names, n)) for n in self.cut)
         until = "" if self.until is None else f"until={instant(self.until, self.axis)}"
+        if len(self.plans) > 1:
+            return self._side_by_side(until) + f"# micro-batches: {batches}\n"
         text = program(self.plan, self.tables) if self.meant is None else self._as_called(self.meant, until)
         text = text.rstrip("\n")
         if until and self.axis == TIMESTAMP:
             text = text if IMPORT in text else f"{IMPORT}\n\n{text}"
         return f"{text}\nprint(q.to_pandas({until}))\n# micro-batches: {batches}\n"
+
+    def _side_by_side(self, until: str) -> str:
+        """Return a program that prints the answer of each query by itself, and names them as they run side by side."""
+        parts = [
+            program(plan, self.tables, f"q{number}", f"print(q{number}.to_pandas({until}))\n")
+            for number, plan in enumerate(self.plans, start=1)
+        ]
+        text = "\n".join(parts)
+        names = ", ".join(f"q{number}" for number in range(1, len(parts) + 1))
+        text = f"{IMPORT}\n\n{text}" if until and self.axis == TIMESTAMP and IMPORT not in text else text
+        return f"{text}# side by side: t.verify([{names}])\n"
 
     def _as_called(self, meant: Meant, until: str) -> str:
         """Return a program that prints the answer of the meant plan and then calls the verbs, whose query it names ``q``.
@@ -309,7 +338,7 @@ def shown(item: Item, axis: str = INTEGER) -> str:
     start = "NULL" if item.start is None else show_instant(item.start, axis)
     spans = item.kind in (INSERT, RETRACT)
     moved = f" -> {new}" if item.kind == RETRACT else ""
-    payload = ", ".join(f"{name}={value!r}" for name, value in item.payload.items())
+    payload = ", ".join(f"{name}={value!r}" for name, value in item.columns.items())
     return f"{item.kind} {f'[{start}, {end})' if spans else start}{moved} {payload}".rstrip()
 
 

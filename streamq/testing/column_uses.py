@@ -30,11 +30,13 @@ class Uses:
 
     The generators avoid the extreme values of a type in such columns: computing with them overflows or rounds, so that several
     answers are right. ``sees_bits``: the plan may give different results for equal values, such as 0.0 and -0.0.
+    ``may_overflow``: a sum may be one that does not fit.
     """
 
     computed: frozenset[str]
     summed: frozenset[str]
     sees_bits: bool = False
+    may_overflow: bool = False
 
 
 def uses(plan: Node) -> Uses:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +13,13 @@ from pyspark.sql import types as t
 from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate
+from streamq.plan.inference import types
 from streamq.plan.own_names import shown_name
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import States
 from streamq.runtime.user_code.code_values import instants_of
-from streamq.testing.module_forms import Checked, Rows
+from streamq.testing.module_forms import Checked, Rows, Select, with_copies
 from streamq.user_code.module import time_bound
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
@@ -34,7 +35,7 @@ def decorated(subject: Any) -> tuple[WindowModule, tuple[str, ...]] | None:
     """Return a decorated module and the names of its arguments, empty if it does not declare them; None for any other object.
 
     An operator may be applied to columns, which then give the names. An aggregate applied to columns is not a module here: it
-    is checked as built-in aggregates are.
+    is checked as built-in aggregates are, and by :func:`checked_applied`.
     """
     if isinstance(subject, WindowModule):
         return subject, subject.columns
@@ -60,6 +61,62 @@ def checked_decorated(
     argument names of a time-sensitive module are unknown or do not match the types, if ``filters_on`` names no argument, and
     without types, unless the module reads lifetimes alone.
     """
+
+    def form_of(code: Any) -> Checked:
+        own = replace(module, code=code)
+        return _form(own, names, kinds, axis, reference, order_insensitive=order_insensitive)
+
+    return with_copies(module.code, module.name, form_of)
+
+
+def checked_applied(
+    aggregate: Aggregate,
+    module: WindowModule,
+    select: Select,
+    axis: t.DataType,
+    reference: Callable[..., Any] | None,
+    *,
+    order_insensitive: bool,
+) -> Checked:
+    """Return the module of an applied aggregate in the form whose laws are checked, with the options of the call.
+
+    Its events have a lifetime and the columns of ``select``, over which the arguments are computed; the call's filter does not
+    count. The other arguments are those of :func:`checked_decorated`.
+    """
+    kinds = [kind for arg in aggregate.args if (kind := types(arg, select.payload, "check_module")[arg.digest])]
+    names = tuple(map(str, aggregate.options))
+    own = checked_decorated(module, names, kinds, axis, reference, order_insensitive=order_insensitive)
+
+    def over_columns(form: Checked) -> Checked:
+        since = 0 if module.time_sensitive else 2
+        events = form.events
+        referred = form.reference
+
+        def arguments(rows: Rows) -> Rows:
+            return [row[since:] for row in select.arguments(aggregate, rows)]
+
+        return replace(
+            form,
+            fields=select.fields[1:],
+            events=lambda rows: events(arguments(rows)),
+            reference=None if referred is None else lambda rows: referred(arguments(rows)),
+        )
+
+    assert own.fresh is not None
+    fresh = own.fresh
+    return replace(over_columns(own), fresh=lambda: over_columns(fresh()))
+
+
+def _form(
+    module: WindowModule,
+    names: tuple[str, ...],
+    kinds: Sequence[DataType],
+    axis: t.DataType,
+    reference: Callable[..., Any] | None,
+    *,
+    order_insensitive: bool,
+) -> Checked:
+    """Return a module in the form whose laws are checked; the arguments are those of :func:`checked_decorated`."""
     if not kinds:
         # raises the error of a call without a column, unless the module reads lifetimes alone
         module()
@@ -120,4 +177,4 @@ def _calling_names(module: WindowModule, names: tuple[str, ...]) -> tuple[str, .
     return (str(module.default_stamp or Stamp.ALIGN), *names)
 
 
-__all__ = ["WINDOW", "checked_decorated", "decorated"]
+__all__ = ["WINDOW", "checked_applied", "checked_decorated", "decorated"]

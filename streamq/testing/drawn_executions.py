@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES
 from streamq.operators.batch_form import BatchForm
-from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Execution
+from streamq.testing.execution import BATCH, LITERAL, RUN, SPARK, STARTS, STREAM, Execution
 
 
 def subsets() -> st.SearchStrategy[tuple[str, ...] | None]:
@@ -61,9 +63,19 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     )
 
 
-def in_process() -> list[st.SearchStrategy[tuple[Execution, ...]]]:
-    """Return four strategies to use in turn: three run micro-batches, as final rows and as a changelog, one runs all at once."""
-    cut = st.tuples(executions(OutputForm.FINAL), executions(OutputForm.CHANGELOG))
+def mixed(drawn: st.SearchStrategy[Execution]) -> st.SearchStrategy[Execution]:
+    """Draw an execution of several queries, of which every second one may have another output."""
+    forms = st.sampled_from([None, OutputForm.FINAL, OutputForm.CHANGELOG])
+    return st.builds(lambda how, others: replace(how, others=others), drawn, forms)
+
+
+def in_process(*, several: bool = False) -> list[st.SearchStrategy[tuple[Execution, ...]]]:
+    """Return four strategies to use in turn: three run micro-batches, as final rows and as a changelog, one runs all at once.
+
+    ``several``: of several queries, whose outputs may differ.
+    """
+    ways = [executions(OutputForm.FINAL), executions(OutputForm.CHANGELOG)]
+    cut = st.tuples(*(mixed(way) if several else way for way in ways))
     whole = st.tuples(subsets().map(lambda rules: Execution(LITERAL, rules=rules)))
     return [cut, cut, whole, cut]
 
@@ -72,8 +84,11 @@ ZONES = ("", "", "Asia/Tokyo", "America/New_York")
 """Time zones of foreign sessions; "", drawn for half of the cases, is a session that streamq starts."""
 
 
-def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
-    """Draw a tuple of one execution by ``backend``, BATCH or SPARK; a streaming one applies all rules, as users' queries do."""
+def on_spark(backend: str, *, several: bool = False) -> st.SearchStrategy[tuple[Execution, ...]]:
+    """Draw a tuple of one execution by ``backend``, BATCH or SPARK; a streaming one applies all rules, as users' queries do.
+
+    ``several``: of several queries, which ``run_all`` runs as one stream.
+    """
     if backend == BATCH:
         rules = st.one_of(st.none(), subsets())
         forms = st.one_of(st.none(), st.sampled_from(list(BatchForm)))
@@ -83,26 +98,26 @@ def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
                 *(rules, st.sampled_from(ZONES), forms),
             )
         )
-    return st.tuples(
-        st.builds(
-            lambda output, restart, started, zone, silent, early: Execution(
-                SPARK,
-                output,
-                buckets=2,
-                restart=restart,
-                started=started,
-                zone=zone,
-                silent=silent,
-                early=early and output == OutputForm.CHANGELOG,
-            ),
-            st.sampled_from([OutputForm.FINAL, OutputForm.CHANGELOG]),
-            st.booleans(),
-            st.sampled_from(STARTS),
-            st.sampled_from(ZONES),
-            st.booleans(),
-            st.booleans(),
-        )
+    starts = (RUN,) if several else STARTS
+    streamed = st.builds(
+        lambda output, restart, started, zone, silent, early: Execution(
+            SPARK,
+            output,
+            buckets=2,
+            restart=restart,
+            started=started,
+            zone=zone,
+            silent=silent,
+            early=early and output == OutputForm.CHANGELOG,
+        ),
+        st.sampled_from([OutputForm.FINAL, OutputForm.CHANGELOG]),
+        st.booleans(),
+        st.sampled_from(starts),
+        st.sampled_from(ZONES),
+        st.booleans(),
+        st.booleans(),
     )
+    return st.tuples(mixed(streamed) if several else streamed)
 
 
 __all__ = ["executions", "in_process", "on_spark", "subsets"]

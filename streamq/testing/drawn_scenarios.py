@@ -38,10 +38,13 @@ from streamq.time import INTEGER, TIMESTAMP
 
 
 @check_keywords
-def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.SearchStrategy[Case]:
+def concrete(
+    scenario: Scenario | Stream, intent: Intent = ANYTHING, *, may_fail: bool = False
+) -> st.SearchStrategy[Case]:
     """Return a strategy for the concrete trees of a scenario: queries with nothing left out, and their data.
 
-    Raises PlanError for arguments of other types.
+    ``may_fail``: some cases have values whose sums overflow, so that the query fails. Raises PlanError for arguments of other
+    types.
     """
     for value, kind, wrong, hint in (
         (scenario, (Scenario, Stream), "not a scenario and not a stream", "Begin with t.stream(...)."),
@@ -49,7 +52,7 @@ def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.Searc
     ):
         if not isinstance(value, kind):
             raise PlanError(sentence("concrete", wrong, f"found {type(value).__name__}", hint))
-    return _cases(scenario, intent)
+    return _cases(scenario, intent, may_fail=may_fail)
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,10 @@ class Filled:
 
 
 @st.composite
-def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
+def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent, *, may_fail: bool) -> Case:
     """Draw a scenario with nothing left out, then data for its sources, and return both as a case."""
     one = draw(filled(scenario))
-    return draw(cases_of(one.query.plan, intent, one.query.tables, one.intents, one.meant))
+    return draw(cases_of(one.query.plan, intent, one.query.tables, one.intents, one.meant, may_fail=may_fail))
 
 
 @st.composite

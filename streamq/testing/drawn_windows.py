@@ -159,4 +159,6 @@ def aggregate(
     if choices is None:
         return Aggregate(COUNT, (), where)
     args = tuple(draw(choices) for _ in range(drawing.arguments))
-    return Aggregate(function, args, where, draw(st.sampled_from(drawing.options)))
+    options = draw(st.sampled_from(drawing.options))
+    more = draw(st.integers(0, drawing.more_arguments)) if drawing.more_arguments else 0
+    return Aggregate(function, (*args, *(draw(choices) for _ in range(more))), where, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.arrow_types import arrow_type
-from streamq.testing.module_forms import Checked, Rows
+from streamq.testing.module_forms import Checked, Rows, with_copies
 from streamq.time import INTEGER
 from streamq.user_code.udf import UserFunction
 
@@ -41,6 +42,8 @@ def checked_function(
     values. An event is a row of values without a lifetime; a column that is named twice counts once. Raises PlanError if the
     number of types is not the number of columns, and if ``order_insensitive``.
     """
+    function = subject if isinstance(subject, UserFunction) else subject.function
+    assert isinstance(function, UserFunction)
     call = subject if isinstance(subject, Call) else subject(*(f"x{i}" for i in range(len(kinds))))
     names = tuple(dict.fromkeys(part.name for part in expression_nodes(call) if isinstance(part, Col)))
     if order_insensitive:
@@ -56,22 +59,27 @@ def checked_function(
         by_name = zip(names, columns, kinds, strict=True)
         return pa.table({n: pa.array(list(column), arrow_type(kind), from_pandas=False) for n, column, kind in by_name})
 
-    def result(table: pa.Table) -> list[Any]:
-        arrays = {name: table.column(name).combine_chunks() for name in names}
-        return list(evaluate(call, schema, arrays, arrays.__getitem__, table.num_rows).to_pylist())
+    def form_of(code: Any) -> Checked:
+        applied = Call(replace(function, code=code), call.args)
 
-    return Checked(
-        name=call.function.name,
-        initial=lambda: events(()),
-        add=lambda _, table: table,
-        result=result,
-        in_parts=False,
-        any_order=False,
-        by_event=True,
-        fields=names,
-        events=events,
-        reference=None if reference is None else lambda rows: [reference(*row) for row in rows],
-    )
+        def result(table: pa.Table) -> list[Any]:
+            arrays = {name: table.column(name).combine_chunks() for name in names}
+            return list(evaluate(applied, schema, arrays, arrays.__getitem__, table.num_rows).to_pylist())
+
+        return Checked(
+            name=call.function.name,
+            initial=lambda: events(()),
+            add=lambda _, table: table,
+            result=result,
+            in_parts=False,
+            any_order=False,
+            by_event=True,
+            fields=names,
+            events=events,
+            reference=None if reference is None else lambda rows: [reference(*row) for row in rows],
+        )
+
+    return with_copies(function.code, function.name, form_of)
 
 
 __all__ = ["checked_function", "event_function"]

@@ -39,6 +39,7 @@ STARTS: tuple[Started, ...] = (RUN, WRITTEN, CONTROLLED)
 class Execution:
     """One way to run a case: by a ``backend``, with an ``output`` of final rows or a changelog if it is a stream.
 
+    - ``others``: the output of every second query, if there are several (None: as of the first)
     - ``rules``: names of the rewrite rules to apply (None: all)
     - ``buckets``: the number of parts into which the rows of an operator are divided by their keys
     - ``restart``: the query restarts from its state after every micro-batch
@@ -75,6 +76,11 @@ class Execution:
     batch_form: BatchForm | None = None
     late_output: bool = False
     ends_with_rows: bool = False
+    others: OutputForm | None = None
+
+    def outputs(self, count: int) -> list[OutputForm]:
+        """The outputs of ``count`` queries that run side by side."""
+        return [self.output if number % 2 == 0 else self.others or self.output for number in range(count)]
 
     def in_units(self, unit: int) -> Execution:
         """Return the execution with its durations multiplied by ``unit``, except those of one tick or less."""
@@ -107,6 +113,7 @@ class Execution:
     def shown(self, axis: str) -> str:
         """Return the execution as text: backend, a stream's output, and options other than the default, durations by the axis."""
         parts: list[str] = [self.backend] if self.whole else [self.backend, f"{self.output} output"]
+        parts += [f"{self.others} output of every second query"] * (self.others is not None)
         if self.rules is not None:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")
         parts += [f"windows {self.batch_form}"] * (self.batch_form is not None)

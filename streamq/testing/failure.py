@@ -16,19 +16,36 @@ if TYPE_CHECKING:
     from streamq.tracing.trace import Trace
 
 
+MAY_FAIL = (
+    "If it may fail over such values, say so: may_fail=True. If there are none, leave them out: t.Intent(payload=...)."
+)
+"""The advice where a query fails by its own rules."""
+
+
 class VerificationFailed(AssertionError):
     """Raised when a query's answer differs from the oracle's.
 
     ``case`` is the smallest failing case, ``how`` the execution, ``difference`` the difference of the histories, or None if the
-    query failed with ``error``. ``saved`` is the file that holds the case, if any. ``first`` is the failure from which shrinking
-    started (this one, if no smaller was found), ``number`` the number of its trial. ``shrinking`` is the time in seconds after
-    which shrinking was stopped, None if it ran to its end. ``is_steady`` is False if the oracle's answer differs when it is asked
-    again, which only user modules can cause.
+    query failed with ``error``. ``result``: of several queries the number of the wrong one, from 1. ``is_legal``: the query
+    fails by its own rules, as it does in the oracle. ``saved`` is the file that holds the case, if any. ``first`` is the failure
+    from which shrinking started (this one, if no smaller was found), ``number`` the number of its trial. ``shrinking`` is the
+    time in seconds after which shrinking was stopped, None if it ran to its end. ``is_steady`` is False if the oracle's answer
+    differs when it is asked again, which only user modules can cause.
     """
 
-    def __init__(self, case: Case, how: Execution, difference: Difference | None, error: Exception | None = None):
+    def __init__(
+        self,
+        case: Case,
+        how: Execution,
+        difference: Difference | None,
+        error: Exception | None = None,
+        *,
+        result: int | None = None,
+        is_legal: bool = False,
+    ):
         super().__init__(case, how, difference, error)
         self.case, self.how, self.difference, self.error = case, how, difference, error
+        self.result, self.is_legal = result, is_legal
         self.saved: Path | None = None
         self.first, self.number = self, 0
         self.is_steady = True
@@ -38,7 +55,10 @@ class VerificationFailed(AssertionError):
     def says(self) -> str:
         """The difference or the error, without the case."""
         wrong = str(self.difference) if self.difference is not None else f"{type(self.error).__name__}: {self.error}"
-        return f"not the oracle's history ({self.how.shown(self.case.axis)})\n{self.suspects}{wrong}"
+        if self.is_legal:
+            return f"the query fails by its own rules ({self.how.shown(self.case.axis)})\n{self.suspects}{wrong}\n{MAY_FAIL}"
+        of_result = f" of query {self.result}" if self.result is not None else ""
+        return f"not the oracle's history{of_result} ({self.how.shown(self.case.axis)})\n{self.suspects}{wrong}"
 
     @property
     def suspects(self) -> str:
@@ -53,9 +73,10 @@ class VerificationFailed(AssertionError):
     def trace(self) -> Trace:
         """Return the flow of the case's events through the query, in its micro-batches; raise the query's error if it fails.
 
-        The query runs in-process; what fails on Spark alone is right here.
+        The query runs in-process, of several the wrong one alone; what fails on Spark or side by side alone is right here.
         """
-        return self.case.query.trace(self.case.batches, until=self.case.instant)
+        query = self.case.queries[(self.result or 1) - 1]
+        return query.trace(self.case.batches, until=self.case.instant)
 
     def _repr_html_(self) -> str:
         """The difference, or the error, above the page of the trace, as a notebook shows them."""

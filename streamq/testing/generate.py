@@ -29,7 +29,7 @@ from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, late_intents, manners, with_invalid, with_policy
 from streamq.testing.meetings import meeting_intents
 from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
-from streamq.testing.payload_values import in_one_form, numbered_value, twin
+from streamq.testing.payload_values import growing_value, in_one_form, numbered_value, twin
 from streamq.testing.payloads import palettes
 from streamq.testing.progress.room import room_of as progress_room_of
 from streamq.testing.queries import queries
@@ -90,6 +90,11 @@ def arriving(
     items = draw(room.arriving(source, how))
     if late:
         items = draw(with_invalid(source, items, payloads, intent, scale, number=number, manner=manner))
+    kinds = {f.name: f.type for f in source.columns if f.name in source.beside}
+    items = [
+        replace(item, beside={name: growing_value(kind, i // 2) for name, kind in kinds.items()} | item.beside)
+        for i, item in enumerate(items)
+    ]
     return draw(with_policy(source, in_turn(items), intent, scale, manner, is_explicit))
 
 
@@ -169,11 +174,14 @@ def cases_of(
     tables: Mapping[str, Any] | None = None,
     intents: Mapping[str, Intent] | None = None,
     meant: Meant | None = None,
+    *,
+    may_fail: bool = False,
 ) -> Case:
     """Draw a case of a given query, with input as an intent describes it; ``tables`` are those that it looks up.
 
     ``intents`` are the intents of single sources; ``intent`` completes what they leave open. ``meant`` is the plan that the
-    query's verbs mean, if they built another one.
+    query's verbs mean, if they built another one. ``may_fail``: some cases have values whose sums overflow. The plan may be the
+    root over several queries.
 
     The query's sources get policies, and an intent with speculation or duplicates adds operators above the sources; nothing
     else of the query changes.
@@ -184,7 +192,7 @@ def cases_of(
     query_scale = scale(plan)
     if intent.unit is not None:
         query_scale = query_scale.with_unit(ticks(intent.unit, plan.schema.axis, "Intent"))
-    compared, used = near(plan), uses(plan)
+    compared, used = near(plan), replace(uses(plan), may_overflow=may_fail)
     close = draw(meeting_intents(plan, intent, query_scale, compared))
     intent_of = {**close, **{n: i.completed(close.get(n, intent)) for n, i in (intents or {}).items()}}
     # a retraction changes any of several equal events: if the query sees the bits in which they differ, several answers are right

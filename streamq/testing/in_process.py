@@ -32,6 +32,7 @@ from streamq.run.source_status import tables_of
 from streamq.runtime.basket import TimeBinSizes
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.readings import Readings
+from streamq.testing.answers import side_by_side
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, apply_upserts, as_history, sum_deltas
@@ -44,7 +45,7 @@ from streamq.testing.source_progress import limits, micro_batches, source_reache
 from streamq.testing.sources.model import Reach
 from streamq.testing.timeline import interval, shown
 from streamq.testing.watch import SMALL_BINS, ProgressViolation, changes_before, watch_kernels
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.user_code.repository import called_modules, modules
 
 
@@ -55,13 +56,14 @@ def execute(case: Case, how: Execution, expected: Expectation | None = None) -> 
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     if how.backend == LITERAL:
-        answer = local_history(read_back(case.plan), case.tables, how.chosen, case.until)
-        return as_history(answer.drop_columns([WEIGHT]))
-    out = play(case, how, expected)
-    answer = sum_deltas(out, how.output, case.axis)
-    if how.output == OutputForm.CHANGELOG:
-        _check_upserts(case, out, answer)
-    return answer
+        answers = [local_history(read_back(plan), case.tables, how.chosen, case.until) for plan in case.plans]
+        return side_by_side([as_history(answer.drop_columns([WEIGHT])) for answer in answers])
+    histories = []
+    for plan, output, out in zip(case.plans, how.outputs(len(case.plans)), play(case, how, expected), strict=True):
+        histories.append(sum_deltas(out, output, case.axis))
+        if output == OutputForm.CHANGELOG:
+            _check_upserts(plan, out, histories[-1])
+    return side_by_side(histories)
 
 
 def read_back(plan: Node) -> Node:
@@ -79,18 +81,18 @@ def read_back(plan: Node) -> Node:
     return plan_from_json(json.loads(document))
 
 
-def _check_upserts(case: Case, out: Sequence[pa.Table], answer: pa.Table) -> None:
+def _check_upserts(plan: Node, out: Sequence[pa.Table], answer: pa.Table) -> None:
     """Raise WrongOutput if a plan allows upserts and they leave another history than ``answer``, that of its changelog.
 
     Also raised for a tombstone without its row; a plan that allows no upserts passes.
     """
     try:
-        key = choose_egress(case.plan, OutputForm.UPSERT, verb="verify").columns
+        key = choose_egress(plan, OutputForm.UPSERT, verb="verify").columns
     except PlanError:
         return
     difference = same_history(apply_upserts(out, key), answer)
     if difference is not None:
-        difference = replace(difference, axis=case.axis)
+        difference = replace(difference, axis=plan.schema.axis)
         raise WrongOutput(f"its upserts by {', '.join((*key, 'start'))} leave another history\n{difference}")
 
 
@@ -99,13 +101,16 @@ def answer_before_end(case: Case, how: Execution) -> pa.Table:
 
     Of ``how``, only ``output`` and ``early`` count.
     """
-    *out, last = play(case, Execution(STREAM, how.output, early=how.early))
-    # the empty slice gives the columns if there are no micro-batches
-    return sum_deltas([last.slice(0, 0), *out], how.output, case.axis)
+    how = Execution(STREAM, how.output, early=how.early, others=how.others)
+    histories = []
+    for output, (*out, last) in zip(how.outputs(len(case.plans)), play(case, how), strict=True):
+        # the empty slice gives the columns if there are no micro-batches
+        histories.append(sum_deltas([last.slice(0, 0), *out], output, case.axis))
+    return side_by_side(histories)
 
 
-def play(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
-    """Run a case and return the deltas of each micro-batch and of the end of the stream; ``expected`` as in :func:`execute`.
+def play(case: Case, how: Execution, expected: Expectation | None = None) -> list[list[pa.Table]]:
+    """Run a case and return, for each query, the deltas of each micro-batch and of the end; ``expected`` as in :func:`execute`.
 
     The end has none of its own if it comes with the last rows.
 
@@ -113,15 +118,22 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     """
     if expected is None:
         expected = expectation(case, how)
-    plan = rewritten(Results((case.plan,)), how.chosen)
+    written = Results(case.plans)
+    plan = rewritten(written, how.chosen)
     levels = how.levels[: len(case.cut) + 1] if how.restart else how.levels[:1]
-    compiled = [compile_stages(plan, _options(case, how, level)) for level in levels]
+    compiled = [compile_stages(plan, _options(case, how, level), written) for level in levels]
     time_bins = TimeBinSizes()
     if how.watch or how.slack:
         compiled, time_bins = [watch_kernels(program, how.watch) for program in compiled], SMALL_BINS
     programs = itertools.cycle(compiled)
     run = LocalRun(next(programs), static=case.static, time_bins=time_bins)
-    out = []
+    out: list[list[pa.Table]] = [[] for _ in case.plans]
+
+    def advance(step: Callable[[], Any]) -> None:
+        """Make a step and add the deltas of each query to ``out``."""
+        for deltas, of_query in zip(_checked(run, case.axis, step), out, strict=True):
+            of_query.append(deltas)
+
     promised, times = heard_ctis(case, how), case.times
     listener, history = Listener(compiled[0], since=min(times, default=0) // 1_000), RunHistory()
     reaches = source_reaches(case, list(micro_batches(case)), promised, [None])
@@ -132,7 +144,8 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
         idle_before = {message.table: message.idle_before for message in messages if message.table}
         end, until = ([(None, INFINITY)], case.until) if number == last else ([], None)
         step = partial(run.batch, batch, [*ctis, *end], until, now=now, idle_before=idle_before)
-        out.append(_checked(run, case.axis, step))
+        advance(step)
+        _check_repeated(run, [*ctis, *end], until)
         if end:
             break
         history = RunHistory(readings=run.readings or history.readings)
@@ -140,12 +153,15 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
         if how.restart:
             run = run.go_on(next(programs))
     else:
-        out.append(_checked(run, case.axis, partial(run.finish, case.until)))
-    if how.ctis and run.cti != INFINITY:
-        raise ProgressViolation(f"the result does not end with its inputs: its CTI is {shown(run.cti, case.axis)}")
-    check_so_far(case, how, compiled[0], promised, out[:-1])
-    if how.output == OutputForm.CHANGELOG and how.blocks != (0,) and not how.ctis:
-        _check_blocked(case, how, promised, out[:-1], expected)
+        advance(partial(run.finish, case.until))
+        _check_repeated(run, [(None, INFINITY)], case.until)
+    for cti in run.ctis.values():
+        if cti != INFINITY:
+            raise ProgressViolation(f"the result does not end with its inputs: its CTI is {shown(cti, case.axis)}")
+    before_end = [deltas[:-1] for deltas in out]
+    check_so_far(case, how, compiled[0], promised, before_end)
+    if how.output == OutputForm.CHANGELOG and how.blocks != (0,) and not how.ctis and len(case.plans) == 1:
+        _check_blocked(case, how, promised, before_end[0], expected)
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
         counted.update(totals)
@@ -154,17 +170,34 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
 
 
 def _options(case: Case, how: Execution, level: Level) -> Options:
-    egresses = (Egress(how.output, ctis=how.ctis),)
+    outputs = how.outputs(len(case.plans))
+    egresses = tuple(Egress(output, ctis=how.ctis and output == OutputForm.CHANGELOG) for output in outputs)
     return Options(egresses=egresses, late_output=how.late_output, buckets=how.buckets, level=level, early=how.early)
 
 
-def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table:
-    """Return a step's deltas; raise ProgressViolation if they change an instant before the CTI after the previous step."""
-    before = run.cti
-    deltas = step()
-    if changed := changes_before(before, [deltas], axis):
-        raise ProgressViolation(f"the result changes before its CTI {shown(before, axis)}: {changed}")
-    return deltas
+def _checked(run: LocalRun, axis: str, step: Callable[[], Any]) -> list[pa.Table]:
+    """Return a step's deltas of each query; raise ProgressViolation if they change an instant before the CTI before the step."""
+    ctis = dict(run.ctis)
+    step()
+    for number, deltas in enumerate(run.deltas):
+        before = ctis.get(number, MINUS_INFINITY)
+        if changed := changes_before(before, [deltas], axis):
+            raise ProgressViolation(f"the result changes before its CTI {shown(before, axis)}: {changed}")
+    return run.deltas
+
+
+def _check_repeated(run: LocalRun, ctis: Sequence[tuple[str | None, int]], until: int | None) -> None:
+    """Send CTIs from outside once more; raise WrongOutput if that changes the result, a count or the late output.
+
+    A change of the state shows later, as the run goes on from it.
+    """
+    if not ctis:
+        return
+    totals, late = dict(run.totals), len(run.late)
+    run.batch({}, ctis, until)
+    changes = [row for deltas in run.deltas for row in deltas.to_pylist()]
+    if changes or run.totals != totals or len(run.late) != late:
+        raise WrongOutput(f"CTIs that are heard twice, {ctis}, change {changes or 'counts of late items'}")
 
 
 def _check_sources(case: Case, program: StagedPlan, readings: Readings, reaches: Mapping[str, Reach]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from streamq.errors import PlanError, nearest, sentence
 from streamq.runtime.late_policies import LATE_POLICIES
@@ -23,6 +23,7 @@ DURATIONS: Final = ("point", "short", "long", "infinite")
 OVERLAPS: Final = ("none", "low", "medium", "high", "back_to_back", "off_by_one", "boundary")
 DISORDERS: Final = ("in_order", "slight", "out_of_order", "high")
 LIVELINESS: Final = ("none", "lazy", "eager")
+MOSTLY: Final = "mostly"
 LATE: Final = ("none", *LATE_POLICIES)
 
 
@@ -46,7 +47,8 @@ class Intent:
     ``speculation`` True: sources have retractions, as the query's inputs go through :func:`make_speculative`
     ``duplicates`` True: equal events occur, in the data and by :func:`inject_duplicates` above the inputs, and rows are
                    delivered again that the source can recognize (edges, rows with ids)
-    ``nulls`` ``nan`` ``infinities`` ``unicode`` True: such values occur in the payload
+    ``nulls`` ``nan`` ``infinities`` ``unicode`` True: such values occur in the payload; ``nulls="mostly"``: some columns have
+                   so many NULLs that windows have nothing else
     ``skew``       True: one value of each column is much more frequent than the others
     ``pattern``    a function ``(random, number of events) -> [(start, end or None), ...]`` that returns lifetimes, in
                    ticks; all of them are used
@@ -72,7 +74,7 @@ class Intent:
     invalid: bool | None = None
     speculation: bool | None = None
     duplicates: bool | None = None
-    nulls: bool | None = None
+    nulls: bool | Literal["mostly"] | None = None
     nan: bool | None = None
     infinities: bool | None = None
     unicode: bool | None = None
@@ -88,8 +90,8 @@ class Intent:
             self._check_words(name, legal)
         for name in FLAGS:
             flag = getattr(self, name)
-            if flag is not None and not isinstance(flag, bool):
-                hint = "Give True or False, or leave it out."
+            if flag is not None and not isinstance(flag, bool) and (name, flag) != ("nulls", MOSTLY):
+                hint = f"Give True or False{f', or {MOSTLY!r}' * (name == 'nulls')}, or leave it out."
                 raise PlanError(sentence("Intent", f"{name} is not a boolean", f"found {flag!r}", hint))
         pattern: Any = self.pattern
         if not (pattern is None or callable(pattern)):
@@ -178,4 +180,4 @@ EVENTS = ("events", Intent.events)
 ANYTHING = Intent()
 """The intent that leaves every part open."""
 
-__all__ = ["ANYTHING", "Intent"]
+__all__ = ["ANYTHING", "MOSTLY", "Intent"]

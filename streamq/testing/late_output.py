@@ -136,7 +136,7 @@ def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[SetAsi
             items.setdefault((reason, one.item.start), []).append(one.item)
     for row in rows:
         payload = json.loads(row["payload"])
-        if not any(_agrees(payload, item.payload) for item in items.get((_reason(row), row["start"]), ())):
+        if not any(_agrees(payload, item.columns) for item in items.get((_reason(row), row["start"]), ())):
             raise WrongOutput(
                 f"the late output has {payload}, counted as {row['reason']}, which did not arrive at {source.table}"
             )

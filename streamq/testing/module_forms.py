@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.cloudpickle import CloudPickler
 
 import streamq as sq
 from streamq.errors import PlanError, sentence
@@ -30,6 +33,7 @@ from streamq.runtime.groups import number_groups
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
+from streamq.runtime.shipping import ship_module_of
 from streamq.runtime.user_code.calls import States
 from streamq.runtime.user_code.event_readers import series
 from streamq.testing.oracle import oracle
@@ -60,6 +64,8 @@ class Checked(States):
     - ``time_bound``: the module promises ``sq.time_bound``
     - ``filters_on``: the columns for which the module promises ``sq.filters_on``
     - ``by_event``: the result is a list with a value for each event
+    - ``sent``: the part of a result that a query sends
+    - ``fresh``: makes the same form of a copy of the code that has not been called, if it is user code
     """
 
     fields: tuple[str, ...]
@@ -69,6 +75,8 @@ class Checked(States):
     time_bound: bool = False
     filters_on: tuple[str, ...] = ()
     by_event: bool = False
+    sent: Callable[[Any], Any] = lambda result: result
+    fresh: Callable[[], Checked] | None = None
 
     def has(self, need: str) -> bool:
         """True if the module has the property that a law needs, or if the law needs none."""
@@ -81,6 +89,47 @@ class Checked(States):
     def answer(self, rows: Rows) -> Any:
         """Return the result after adding all rows at once."""
         return self.result(self.state(rows))
+
+
+# copies of code
+
+
+def with_copies(code: Any, name: str, form_of: Callable[[Any], Checked]) -> Checked:
+    """Return the form that ``form_of`` makes of user code, whose ``fresh`` makes it of a copy as the code is now.
+
+    A copy has its own globals, captured variables and classes, as in a worker that has just started; only installed code is
+    shared. Raises PlanError, about ``name``, for code that cannot be copied, and so cannot be sent to a worker.
+    """
+    ship_module_of(code, "")
+    try:
+        with io.BytesIO() as file:
+            _CopyPickler(file).dump(code)
+            body = file.getvalue()
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise PlanError(
+            sentence("check_module", f"what {name} holds cannot be pickled", why, "Make it within the code.")
+        ) from error
+    return replace(form_of(code), fresh=lambda: form_of(pickle.loads(body)))
+
+
+class _CopyPickler(CloudPickler):
+    """A pickler whose classes are new where they are loaded; cloudpickle's own are recognized by the process that has them."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)
+        if not isinstance(obj, type) or not isinstance(reduced, tuple) or len(reduced) < _OF_A_CLASS:
+            # not a class, or one that is imported
+            return reduced
+        make, (*arguments, _, extra), *rest = reduced
+        return make, (*arguments, None, extra), *rest
+
+
+_OF_A_CLASS = 6
+"""The number of parts of cloudpickle's reduction of a class by value; the last but one of its arguments identifies the class."""
+
+
+# modules
 
 
 def checked_module(
@@ -97,19 +146,22 @@ def checked_module(
         methods = "initial(), add(state, values), result(state)"
         hint = f"Give an aggregate, a function of Series, or what has {methods}, or zero, reduce, merge and finish."
         raise PlanError(sentence("check_module", "not a module", f"found {code!r}", hint))
-    form = window_form("check_module", name_of(code, None), code)
-    form.check()
-    module = form.states({}, order_insensitive=order_insensitive)
+    name = name_of(code, None)
+    window_form("check_module", name, code).check()
 
     def columns(rows: Rows) -> list[pa.Array]:
         return [pa.array([row[i] for row in rows], arrow_type(kind), from_pandas=False) for i, kind in enumerate(kinds)]
 
-    return Checked(
-        **{f.name: getattr(module, f.name) for f in fields(States)},
-        fields=tuple(f"x{i}" if i else "x" for i in range(len(kinds))),
-        events=lambda rows: module.read({f"x{i}": column for i, column in enumerate(columns(rows))}),
-        reference=None if reference is None else lambda rows: reference(*map(series, columns(rows))),
-    )
+    def form_of(code: Any) -> Checked:
+        module = window_form("check_module", name, code).states({}, order_insensitive=order_insensitive)
+        return Checked(
+            **{f.name: getattr(module, f.name) for f in fields(States)},
+            fields=tuple(f"x{i}" if i else "x" for i in range(len(kinds))),
+            events=lambda rows: module.read({f"x{i}": column for i, column in enumerate(columns(rows))}),
+            reference=None if reference is None else lambda rows: reference(*map(series, columns(rows))),
+        )
+
+    return with_copies(code, name, form_of)
 
 
 # aggregates
@@ -169,10 +221,29 @@ class Select:
         It has no weights, so that all rows are inserts.
         """
         columns = self.columns(rows)
-        le, re = columns["start"], columns["end"]
-        instants = {"start": le, "end": re, "duration": pa.array(re.to_numpy() - le.to_numpy())}
-        arguments = _evaluate_all(self.evaluation.inputs[0].columns, self.payload, columns, instants)
-        return pa.table({**arguments, LE: le, RE: re})
+        arguments = self._evaluated(self.evaluation.inputs[0].columns, columns)
+        return pa.table({**arguments, LE: columns["start"], RE: columns["end"]})
+
+    def arguments(self, aggregate: Aggregate, rows: Rows) -> list[tuple[Any, ...]]:
+        """Return start, end and the values of an aggregate's arguments for rows that have no group."""
+        columns = self.columns([(None, *row) for row in rows])
+        named = [(str(place), argument) for place, argument in enumerate(aggregate.args)]
+        values = [column.to_pylist() for column in self._evaluated(named, columns).values()]
+        return list(zip(columns["start"].to_pylist(), columns["end"].to_pylist(), *values, strict=True))
+
+    @property
+    def modules(self) -> list[tuple[Aggregate, WindowModule]]:
+        """The aggregates that are user code, each with its module."""
+        functions = [(aggregate, aggregate.function) for _, aggregate in self.plan.aggregates]
+        return [(aggregate, function) for aggregate, function in functions if isinstance(function, WindowModule)]
+
+    def _evaluated(
+        self, expressions: Iterable[tuple[str, Expr]], columns: Mapping[str, pa.Array]
+    ) -> dict[str, pa.Array]:
+        """Return the values of expressions over the columns and lifetimes of events."""
+        start, end = columns["start"], columns["end"]
+        instants = {"start": start, "end": end, "duration": pa.array(end.to_numpy() - start.to_numpy())}
+        return _evaluate_all(expressions, self.payload, columns, instants)
 
     def results(self, windows: pa.Table) -> dict[str, Any]:
         """Compute the final values from a table with partial results and a lifetime for each group and window."""

@@ -204,6 +204,15 @@ def _deterministic(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
         yield f"{claim} (merge, result)", *twice(lambda: m.result(merge(copy.deepcopy(state), copy.deepcopy(other))))
 
 
+def _first_call(m: Checked, events: Rows) -> Iterator[Claim]:
+    """The first call of the code gives the result of later ones, whatever these were called with before."""
+    assert m.fresh is not None
+    fresh = m.fresh()
+    claim = "the first call of the code gives the same result as later ones"
+    # states are not compared, as they may be of classes of the code, of which the copy has its own
+    yield claim, outcome(lambda: m.sent(m.answer(events))), outcome(lambda: fresh.sent(fresh.answer(events)))
+
+
 def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
     """No method changes its arguments, and calls share no state; without parts, only that the values do not change."""
     values, before = m.events(events), plain(m.events(events))
@@ -345,6 +354,7 @@ def _reference(m: Checked, events: Rows) -> Iterator[Claim]:
 LAWS = (
     Law(ANSWERS, "", {"events": "a"}, _answers),
     Law("deterministic", "foreign", {"events": "a", "others": "b"}, _deterministic, exact=True),
+    Law("deterministic", "fresh", {"events": "a"}, _first_call, exact=True),
     Law("pure", "foreign", {"events": "a", "others": "b"}, _pure, exact=True),
     Law("zero", "in_parts", {"events": "a"}, _zero),
     Law("add", "in_parts", {"first": "a", "then": "b"}, _add),

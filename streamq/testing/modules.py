@@ -23,7 +23,7 @@ from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.spark_types import parse_type
-from streamq.testing.decorated_modules import WINDOW, checked_decorated, decorated
+from streamq.testing.decorated_modules import WINDOW, checked_applied, checked_decorated, decorated
 from streamq.testing.event_functions import checked_function, event_function
 from streamq.testing.module_forms import (
     HOP,
@@ -75,7 +75,8 @@ def check_module(
     - an object in the shape of Spark's Aggregator: ``zero()``, ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``;
       the value is a tuple if there are several arguments. ``reduce`` and ``merge`` may change and return their first buffer;
     - a function of all values of a window, with a Series for each argument;
-    - an aggregate, such as ``sq.sum("v")``, or a list of aggregates, as in one ``select``: checked in every way it is computed.
+    - an aggregate, such as ``sq.sum("v")``, or a list of aggregates, as in one ``select``: checked in every way it is computed;
+      one of a module with its parameters, ``Ewm("v", tau=6.0)``, by the laws of the module, too.
 
     ``types`` are the types of the arguments in SQL, ``"double, string"``; for aggregates the types of the columns in the order in
     which they are named, or one type for all; ``""`` for a module that reads no column.
@@ -83,7 +84,8 @@ def check_module(
     The laws:
 
     - *answers*: no method raises over one or more events; *deterministic*: equal calls on copies of a state give exactly equal
-      results; *pure*: no method changes its arguments;
+      results, and the first call of a copy of the code, as in a new worker, gives those of later calls; *pure*: no method
+      changes its arguments;
     - *zero*: adding no events, or merging with ``initial()``, changes nothing; *add*: adding events in parts equals adding them
       at once; *order*: events in any order give the same result (for a function only if declared ``order_insensitive``);
     - *remove*: adding events and removing them changes nothing. It forbids subtracting floats from a running sum;
@@ -91,7 +93,7 @@ def check_module(
     - *time_bound*, for an operator that promises it: events that start at an instant or later change no row before it;
     - *filters_on*, for an operator that promises it: rows with one value of the columns depend only on events with that value;
     - *apart*, for a function of one event's values: the result for an event depends on that event alone;
-    - *reference*: the result is that of ``reference``, a function of Series; for an aggregate, that of the oracle.
+    - *reference*: the result is that of ``reference``, a function of Series; for an aggregate, that of the oracle, too.
 
     Each law is tried on about ``examples`` small bags of events, with NULLs, NaN, infinities, -0.0, duplicates, great numbers
     and characters of every width. ``values`` replaces the values of one event (a tuple for several arguments), for a module
@@ -99,8 +101,9 @@ def check_module(
     with floats whose sums depend on their order breaks *add* and *merge*. Floats are equal within ``tolerance`` times the
     greater of them and 1. ``seed`` selects other examples; without it every run tries the same.
 
-    Returns the names of the laws that were checked. Raises PlanError for an object that is not a module, for illegal values, and
-    for a class whose constructor takes arguments; TypeMismatch for a type that does not exist or does not fit.
+    Returns the names of the laws that were checked. Raises PlanError for an object that is not a module, for illegal values, for
+    a class whose constructor takes arguments, and for code that cannot be pickled; TypeMismatch for a type that does not exist or
+    does not fit.
 
     >>> import streamq as sq
     >>> from streamq.testing.modules import check_module
@@ -130,37 +133,48 @@ def check_module(
     check_word(axis, (INTEGER, TIMESTAMP), "axis", VERB)
     window_module, walked, function = decorated(module), stateful(module), event_function(module)
     instants = TimestampType() if axis == TIMESTAMP else LongType()
+    form: Checked
     if function is not None:
-        forms = [checked_function(function, kinds, reference, order_insensitive=order_insensitive)]
-        bags = _Bags(kinds, values)
+        form = checked_function(function, kinds, reference, order_insensitive=order_insensitive)
+        searches = [(form, _Search(_Bags(kinds, values), tried, seed, tolerance))]
     elif walked is not None:
         asks = reference is not None or order_insensitive
         kinds = [] if walked[1] == 0 else kinds
-        forms = [checked_stateful(*walked, kinds, instants, aggregates=asks)]
+        form = checked_stateful(*walked, kinds, instants, aggregates=asks)
         bags = _Bags(kinds, values, follows=walked[0].time_sensitive)
+        searches = [(form, _Search(bags, tried, seed, tolerance))]
     elif window_module is not None:
         kinds = [] if isinstance(module, Aggregate) and not module.args else kinds
-        forms = [checked_decorated(*window_module, kinds, instants, reference, order_insensitive=order_insensitive)]
-        bags = _Bags(kinds, values, timed=window_module[0].time_sensitive)
+        form = checked_decorated(*window_module, kinds, instants, reference, order_insensitive=order_insensitive)
+        searches = [
+            (form, _Search(_Bags(kinds, values, timed=window_module[0].time_sensitive), tried, seed, tolerance))
+        ]
     elif (aggregates := listed_aggregates(module)) is not None:
         select = in_one_select(aggregates, kinds)
-        forms = aggregate_forms(select)
-        bags = _Bags([f.type for f in select.payload.fields[1:]], values, GROUPS)
-        tried = settings(tried, max_examples=max(1, examples // GROUPS))
+        kinds = [f.type for f in select.payload.fields[1:]]
+        alone = _Search(_Bags(kinds, values, timed=True), tried, seed, tolerance)
+        searches = [
+            (checked_applied(*call, select, instants, reference, order_insensitive=order_insensitive), alone)
+            for call in select.modules
+        ]
+        fewer = settings(tried, max_examples=max(1, examples // GROUPS))
+        grouped = _Search(_Bags(kinds, values, GROUPS), fewer, seed, tolerance)
+        searches += [(form, grouped) for form in aggregate_forms(select)]
     else:
         _check_constructor(module)
         if not kinds:
             raise PlanError(
                 sentence(VERB, "no types", "it is called with a Series for each argument", 'Give "double".')
             )
-        forms = [checked_module(module, kinds, order_insensitive, reference)]
-        bags = _Bags(kinds, values)
-    for form in forms:
-        broken = _Search(bags, tried, seed, tolerance).broken(form)
+        form = checked_module(module, kinds, order_insensitive, reference)
+        searches = [(form, _Search(_Bags(kinds, values), tried, seed, tolerance))]
+    for form, search in searches:
+        broken = search.broken(form)
         if broken is not None:
             # drop Hypothesis' notes on its own calls
             broken.__notes__ = []
             raise broken.with_traceback(None) from broken.__cause__
+    forms = [form for form, _ in searches]
     return tuple(dict.fromkeys(law.name for law in LAWS if any(form.has(law.need) for form in forms)))
 
 

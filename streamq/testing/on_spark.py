@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,12 @@ from streamq.run.control import CONTROL_DDL, ControlFolder
 from streamq.run.masters import master_of
 from streamq.run.prepared_stream import StreamRequest, streaming_rows
 from streamq.run.query import batch_frames
+from streamq.run.run_all import run_all
 from streamq.run.run_arguments import ResultRequest
 from streamq.run.spark_session import REQUIRED, TUNED, session
 from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.stream import Stream
+from streamq.testing.answers import side_by_side
 from streamq.testing.case import Case
 from streamq.testing.deltas import check_ends, from_changelog, net
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution
@@ -34,6 +36,8 @@ from streamq.time import INFINITY, instant_ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from streamq.run.running import Run
 
 CLOCK, CLOCK_ROWS = "clock of the test", pa.schema([("now", pa.int64())])
 """The folder of a clock that a test sets, and the columns of its rows."""
@@ -106,9 +110,13 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
             frames = {name: frame(session, table) for name, table in case.tables.items()}
-            rows = batch_frames(case.plan, frames, case.instant, how.chosen, form=how.batch_form).rows.toArrow()
-            check_ends(rows)
-            return history(rows)
+            answers = [
+                batch_frames(plan, frames, case.instant, how.chosen, form=how.batch_form).rows.toArrow()
+                for plan in case.plans
+            ]
+            for rows in answers:
+                check_ends(rows)
+            return side_by_side([history(rows) for rows in answers])
         with tempfile.TemporaryDirectory(prefix="streamq-verify-", ignore_cleanup_errors=True) as folder:
             return _streamed(case, how, session, Path(folder), expected or expectation(case, how))
 
@@ -122,11 +130,12 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
 
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)
     tables = {name: stream(spark, folder / name, batches[0][name].schema) for name in names}
-    query = Stream(case.plan, {**tables, **{name: frame(spark, table) for name, table in case.static.items()}})
-    # rename columns that the output form would add itself; the suffix is longer than any other name
-    long = "_" * max(len(name) for name in (*query.columns, ""))
-    own = {name: name + long for name in query.columns if name.lower() in ADDED[how.output]}
-    query = query.rename(own) if own else query
+    tables |= {name: frame(spark, table) for name, table in case.static.items()}
+    outputs = how.outputs(len(case.plans))
+    results = [
+        _Result(Stream(plan, tables), output, folder / f"out {number}")
+        for number, (plan, output) in enumerate(zip(case.plans, outputs, strict=True))
+    ]
 
     def arrive(instalment: Sequence[dict[str, pa.Table]], first: int) -> None:
         """Write the files of some micro-batches, and of the test's clock; ``first`` is the number of the first micro-batch."""
@@ -146,17 +155,40 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
     first_batches = len(batches) // 2 if how.restart else 0
     if first_batches:
         arrive(batches[:first_batches], 0)
-        start(query, how, folder)
+        start(results, how, folder)
     arrive(batches[first_batches:], first_batches)
-    counted = start(query, how, folder, [case.instant])
+    counted = start(results, how, folder, [case.instant])
     if counted is not None:
         check_set_aside(case, counted, _late_rows(spark, folder) if how.late_output else None, expected)
-    out = spark.read.parquet(str(folder / "out")).drop(MICRO_BATCH).toArrow()
-    check_ends(out)
-    answer = history(out) if how.output == OutputForm.FINAL else net([from_changelog(out)], case.axis)
-    return answer.rename_columns(
-        [name.removesuffix(long) if name in own.values() else name for name in answer.column_names]
-    )
+    return side_by_side([result.answer(spark, case.axis) for result in results])
+
+
+@dataclass(frozen=True)
+class _Result:
+    """A query of a run with its output and the folder of its rows."""
+
+    query: Stream
+    output: OutputForm
+    folder: Path
+
+    @property
+    def renamed(self) -> Stream:
+        """The query with other names for columns that the output would add itself."""
+        return self.query.rename(self._others) if self._others else self.query
+
+    @property
+    def _others(self) -> dict[str, str]:
+        """The names of columns that the output would add itself, with longer ones than any column has."""
+        long = "_" * max(len(name) for name in (*self.query.columns, ""))
+        return {name: name + long for name in self.query.columns if name.lower() in ADDED[self.output]}
+
+    def answer(self, spark: SparkSession, axis: str) -> pa.Table:
+        """Return the history of the rows in the folder; raise WrongOutput if they are not one, or an end is infinite."""
+        out = spark.read.parquet(str(self.folder)).drop(MICRO_BATCH).toArrow()
+        check_ends(out)
+        answer = history(out) if self.output == OutputForm.FINAL else net([from_changelog(out)], axis)
+        own = {other: name for name, other in self._others.items()}
+        return answer.rename_columns([own.get(name, name) for name in answer.column_names])
 
 
 def _late_rows(spark: SparkSession, folder: Path) -> list[pa.Table]:
@@ -170,28 +202,40 @@ def _late_rows(spark: SparkSession, folder: Path) -> list[pa.Table]:
 
 
 def _run(
-    query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()
+    results: Sequence[_Result], how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()
 ) -> dict[str, int] | None:
-    """Run one instalment by ``run``, and return its counts if it is the last, else None.
+    """Run one instalment by ``run``, of several queries by ``run_all``, and return its counts if it is the last, else None.
 
     The last instalment ends the stream; ``last`` then holds the bound of its windows (None: no bound), and is empty before.
     """
-    where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "sink": str(folder / "out")}
+    where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "early": how.early}
     where |= {"late_sink": str(folder / "late")} if how.late_output else {}
+
+    def start(**more: Any) -> Run:
+        if len(results) > 1:
+            requests = [ResultRequest(query=r.renamed, output=r.output, sink=str(r.folder)) for r in results]
+            return run_all(requests, **where, **more)
+        (one,) = results
+        return one.renamed.run(sink=str(one.folder), output=one.output, **where, **more)
+
     if not last:
-        query.run(**where, output=how.output, buckets=how.buckets, early=how.early, trigger="available_now")
+        start(buckets=how.buckets, trigger="available_now")
         return None
     (until,) = last
-    with query.run(**where, output=how.output, buckets=how.buckets, early=how.early) as run:
+    with start(buckets=how.buckets) as run:
         run.finish(until)
     return run.late
 
 
-def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()) -> None:
+def _write(
+    results: Sequence[_Result], how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()
+) -> None:
     """Run one instalment by a writeStream; the last one ends the stream by a row in the control folder, if there is one.
 
-    ``last`` as in :func:`_run`. Counts are not returned.
+    There is one result, as a writeStream has no more. ``last`` as in :func:`_run`. Counts are not returned.
     """
+    (result,) = results
+    query = result.renamed
     control = str(folder / "control") if how.started == CONTROLLED else None
     request = StreamRequest(
         verb="to_stream",
@@ -206,7 +250,7 @@ def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.
     def start() -> None:
         """Run the query over all files that have landed, to its end."""
         rows = streaming_rows(request)
-        writer = rows.writeStream.format("parquet").option("path", str(folder / "out"))
+        writer = rows.writeStream.format("parquet").option("path", str(result.folder))
         writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
         writer.start().awaitTermination()
 

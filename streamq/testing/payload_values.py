@@ -59,6 +59,25 @@ def numbered_value(kind: t.DataType, n: int) -> Any:
     return n
 
 
+def growing_value(kind: t.DataType, n: int) -> Any:
+    """Return a value of a type that is greater for a greater ``n``, from 0; NULL for n = 0, and for types without such values."""
+    if n == 0:
+        return None
+    match kind:
+        case t.StringType():
+            return f"{n:06}"
+        case t.IntegerType() | t.LongType() | t.FloatType() | t.DoubleType() | t.DateType():
+            return numbered_value(kind, 6 * n)
+        case t.TimestampType() | t.TimestampNTZType():
+            return numbered_value(kind, 6 * n)
+    return None
+
+
+def grows(kind: t.DataType) -> bool:
+    """True if :func:`growing_value` tells the values of a type apart."""
+    return growing_value(kind, 1) is not None
+
+
 def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list[Any]:
     """Return the plain values of a type that an intent allows, none of them NULL, with those of its type in ``compared``.
 
@@ -177,9 +196,9 @@ def _greatest(kind: t.DecimalType) -> Decimal:
     return Decimal((0, (9,) * kind.precision, -kind.scale))
 
 
-def half(value: int | Decimal) -> int | Decimal:
-    """Return half of a whole number or of a decimal, as a whole number."""
-    return Context(prec=MOST_DIGITS).divide_int(value, Decimal(2)) if isinstance(value, Decimal) else value // 2
+def part(value: int | Decimal, count: int) -> int | Decimal:
+    """Return one of ``count`` equal parts of a whole number or of a decimal, as a whole number."""
+    return Context(prec=MOST_DIGITS).divide_int(value, Decimal(count)) if isinstance(value, Decimal) else value // count
 
 
 def twin(value: Any) -> Any:
@@ -220,4 +239,16 @@ def in_one_form(value: Any) -> Any:
     return value
 
 
-__all__ = ["EPOCH", "FAR", "distinct", "half", "in_one_form", "numbered_value", "odd", "pool", "twin"]
+__all__ = [
+    "EPOCH",
+    "FAR",
+    "distinct",
+    "growing_value",
+    "grows",
+    "in_one_form",
+    "numbered_value",
+    "odd",
+    "part",
+    "pool",
+    "twin",
+]

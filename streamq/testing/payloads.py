@@ -7,12 +7,19 @@ from itertools import islice
 from typing import Any
 
 from hypothesis import strategies as st
+from pyspark.sql import types as t
 
 from streamq.plan.schema import Field
 from streamq.testing.column_uses import NO_USES, Uses
-from streamq.testing.intent import Intent
+from streamq.testing.intent import MOSTLY, Intent
 from streamq.testing.payload_types import Draw, is_exact
-from streamq.testing.payload_values import distinct, half, odd, pool
+from streamq.testing.payload_values import distinct, odd, part, pool
+
+COPIES = 512
+"""The number of copies of a great value whose sum fits: joins, unions and overlapping windows add an event several times."""
+
+WIDENED = 28
+"""The greatest precision of decimals whose sums have ten digits more."""
 
 FEW = 3
 """A type with at most this many values is never reduced to fewer."""
@@ -54,9 +61,9 @@ def palettes(
 
     The few are the first values of the type, so that two sources have some in common, one other, and NaN if the type has it, of
     columns that the query computes with or sums in half of the draws. Edge cases may be added; a column that the query
-    computes with has none. A column that it sums has one at most, in the first event only, mostly halved, so that the sum is as
-    great and fits; or it has the least and the greatest value in the first events, which overflow together with others, and not
-    all together.
+    computes with has none. A column that it sums has a part of one at most, in the first event only, so small that the sums of
+    its copies fit; if they may overflow, half of one or, seldom, the least and the greatest value in the first events, which
+    overflow together with others, and not all together.
     """
     chosen: dict[str, list[Any] | st.SearchStrategy[Any]] = {}
     first: dict[str, list[Any]] = {}
@@ -70,9 +77,11 @@ def palettes(
         ends = [] if f.name in used.computed else odd(f.type, intent)
         if f.name in used.summed:
             if ends and is_exact(f.type):
-                great = [[half(end)] for end in ends] * 4
-                overflowing = [*([end] for end in ends), [*ends, *ends], ends[::-1]]
-                first[f.name] = draw(st.sampled_from([[]] * 8 + great + overflowing))
+                great = [[part(end, 2 if used.may_overflow else _parts(f.type))] for end in ends]
+                overflowing = [*([end] for end in ends), [*ends, *ends], ends[::-1]] if used.may_overflow else great
+                # one case in twenty overflows
+                choices: list[list[list[Any]]] = [*[[[]]] * 10, *[great] * 9, overflowing]
+                first[f.name] = draw(st.sampled_from(draw(st.sampled_from(choices))))
             ends = []
         few = draw(st.sampled_from([None, 1, 2])) if len(values) > FEW else None
         others = draw(st.lists(st.sampled_from(ends), max_size=2, unique_by=repr)) if ends else []
@@ -82,12 +91,22 @@ def palettes(
             nan = [v for v in values[few:] if v != v and (not added or draw(st.booleans()))]
             values = [*values[:few], *nan, *(others[:1] or [draw(st.sampled_from(values[few:]))])]
         values = distinct([*values, *others])
-        if intent.nulls is not False and (few is None or draw(st.sampled_from([True, True, False]))):
+        if intent.nulls == MOSTLY:
+            # windows and groups have nothing but NULLs, in all columns or in one
+            values = draw(st.sampled_from([[None], [*values[:1], *[None] * 4], values]))
+        elif intent.nulls is not False and (few is None or draw(st.sampled_from([True, True, False]))):
             # now and then half of the values are NULL, so that some windows and groups have nothing else
             many = draw(st.sampled_from([1, 1, 1, len(values)]))
             values = [*values[:2], *[None] * many, *values[2:]]
         chosen[f.name] = _skewed(values, intent)
     return _with(_payloads(chosen), first)
+
+
+def _parts(kind: t.DataType) -> int:
+    """Return into how many parts the greatest value of a type is divided, so that sums of copies of one fit their type."""
+    is_widened = isinstance(kind, t.ByteType | t.ShortType | t.IntegerType)
+    is_widened |= isinstance(kind, t.DecimalType) and kind.precision <= WIDENED
+    return 1 if is_widened else COPIES
 
 
 def _with(

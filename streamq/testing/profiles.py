@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, sentence
+from streamq.keywords import check_keywords
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ def profile(name: str) -> Profile:
     return PROFILES[name]
 
 
+@check_keywords
 def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
     """Set the default profile of :func:`verify` to a profile or the one of that name, with changes, and return it.
 

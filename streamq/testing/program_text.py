@@ -264,6 +264,11 @@ def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
     return f"sq.{name}({', '.join([*shown, *map(value, options), *where])})"
 
 
+def column_lists(**lists: Sequence[str]) -> list[str]:
+    """Return lists of columns as keyword arguments, without those that are empty."""
+    return [f"{name}={one_or_more(columns)}" for name, columns in lists.items() if columns]
+
+
 def one_or_more(names: Iterable[str]) -> str:
     """Return one name as a string, several names as a list of strings."""
     texts = [string(n) for n in names]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from streamq.compiler.constants_json import decoded, encoded, plain_hooks
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
+from streamq.compiler.results import Results
 from streamq.compiler.rules import RULES
 from streamq.errors import PlanError, SourceError, StreamqError, nearest, sentence
 from streamq.keywords import check_keywords
@@ -40,15 +41,16 @@ FORMAT = 1
 AGAIN = "Delete it, or save the case again."
 
 
-def case_to_json(case: Case, how: Execution, says: str = "", expressions: str = EVALUATED) -> str:
+def case_to_json(
+    case: Case, how: Execution, says: str = "", expressions: str = EVALUATED, *, may_fail: bool = True
+) -> str:
     """Return a case and its execution as JSON text; equal cases give equal texts.
 
     ``says`` describes the failure for readers. ``expressions``: the oracle's way to take expressions when the case is run again,
-    see :func:`streamq.testing.oracle.oracle`.
+    see :func:`streamq.testing.oracle.oracle`. ``may_fail``: the query may then fail by Spark's rules.
     """
     items = [
-        [name, item.kind, item.start, item.end, item.new_end, _encoded(dict(item.payload))]
-        for name, item in case.arrival
+        [name, item.kind, item.start, item.end, item.new_end, _encoded(item.columns)] for name, item in case.arrival
     ]
     static = {
         name: {
@@ -69,7 +71,10 @@ def case_to_json(case: Case, how: Execution, says: str = "", expressions: str = 
     lines = ",\n  ".join(json.dumps(item, ensure_ascii=False) for item in items)
     parts.append(f'"arrival": [\n  {lines}\n]' if items else '"arrival": []')
     parts.append(f'"static": {json.dumps(static, ensure_ascii=False)}')
-    parts.append(f'"plan": {json.dumps(plan_to_json(case.plan), ensure_ascii=False)}')
+    plans = [plan_to_json(plan) for plan in case.plans]
+    parts.append(f'"plan": {json.dumps(plans if len(plans) > 1 else plans[0], ensure_ascii=False)}')
+    if not may_fail:
+        parts.append('"may_fail": false')
     if case.follows_clock:
         parts.append(f'"clock": {json.dumps(case.clock)}')
     if case.meant is not None:
@@ -83,6 +88,12 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
 
     Every part is checked. Raises PlanError for illegal text, which names the part, the fault, and the ``file``.
     """
+    case, document = _read(text, file)
+    return case, document.how, document.expressions
+
+
+def _read(text: str, file: str) -> tuple[Case, _Document]:
+    """Return the case in a text, and all parts of the text; raises as :func:`case_from_json`."""
     try:
         document = _document(text)
         plan = _plan("plan", document.plan)
@@ -92,39 +103,50 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
         where = f"not a case in {file!r}" if file else "not a case"
         raise PlanError(sentence("replay", where, str(error), AGAIN)) from error.__cause__
     cut, until, clock = document.cut, document.until, document.clock
-    return Case(plan, arrival, cut, until, static, meant, clock), document.how, document.expressions
+    return Case(plan, arrival, cut, until, static, meant, clock), document
 
 
 @check_keywords
 def replay(path: str | Path) -> None:
     """Run a saved case again the way it was run; raise VerificationFailed if it still fails.
 
-    It passes, too, if the query now fails by Spark's rules in the oracle as well, so that there is no answer to compare.
+    It passes, too, if the query now fails by Spark's rules in the oracle as well, so that there is no answer to compare, unless
+    it was verified that it does not fail.
     Raises SourceError if the file does not exist, and PlanError if it does not hold a case, which names the part at fault.
 
     ::
 
         t.replay("tests/replays/late_left_piece.streamq.json")
     """
-    case, how, expressions = case_from_json(_text(path), str(path))
-    if expressions is not None:
-        check(case, [how], expressions=expressions)
+    case, document = _read(_text(path), str(path))
+    how, may_fail = document.how, document.may_fail
+    if document.expressions is not None:
+        check(case, [how], expressions=document.expressions, may_fail=may_fail)
         return
     try:
-        check(case, [how])
+        check(case, [how], may_fail=may_fail)
     except PlanError:
         # the oracle cannot translate some function to SQL, so let streamq evaluate it, as verify does
-        check(case, [how], expressions=EVALUATED)
+        check(case, [how], expressions=EVALUATED, may_fail=may_fail)
 
 
-def save(case: Case, how: Execution, says: str, folder: str | Path, name: str, expressions: str = EVALUATED) -> Path:
+def save(
+    case: Case,
+    how: Execution,
+    says: str,
+    folder: str | Path,
+    name: str,
+    expressions: str = EVALUATED,
+    *,
+    may_fail: bool = True,
+) -> Path:
     """Write a case to a file in a folder, which is created if need be, and return its path; overwrite any that exists.
 
     The file's name is ``name``, with other characters than letters, digits, ``_``, ``.`` and ``-`` replaced, and SUFFIX.
     """
     path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-')}{SUFFIX}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(case_to_json(case, how, says, expressions), encoding="utf-8")
+    path.write_text(case_to_json(case, how, says, expressions, may_fail=may_fail), encoding="utf-8")
     return path
 
 
@@ -183,6 +205,7 @@ class _Document:
     expressions: Literal["translated", "evaluated"] | None = None
     meant: _WrittenMeaning | None = None
     clock: tuple[int, ...] = Case.clock
+    may_fail: bool = True
 
 
 class _Wrong(Exception):
@@ -242,7 +265,9 @@ _TYPES = dacite.Config(type_hooks={**plain_hooks(), **dict.fromkeys(_TUPLES, _tu
 
 
 def _plan(name: str, part: Any) -> Node:
-    """Return the plan in the part ``name`` of a file; raise _Wrong if it is not one."""
+    """Return the plan in the part ``name`` of a file, of a list the root over its plans; raise _Wrong if it is not one."""
+    if isinstance(part, list) and len(part) > 1:
+        return Results(tuple(_plan(name, one) for one in part))
     try:
         return plan_from_json(part)
     except StreamqError as error:
@@ -283,7 +308,9 @@ def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, It
         table_of(source, [row(source, item)])
     except (PlanError, pa.ArrowException, OverflowError) as error:
         _wrong(part, _brief(error), error)
-    return name, item
+    beside = {name: value for name, value in item.payload.items() if name in source.beside}
+    payload = {name: value for name, value in item.payload.items() if name not in beside}
+    return name, replace(item, payload=payload, beside=beside)
 
 
 def _listed(names: Any) -> str:

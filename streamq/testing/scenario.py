@@ -125,6 +125,7 @@ STREAM_ITSELF, STREAM, OPERATOR, COMPOSITION, CALL = "stream itself", "stream", 
 """The ``verb`` of nodes that are not calls of a stream's verbs."""
 
 
+@check_keywords
 def stream(
     name: str | None = None,
     *,

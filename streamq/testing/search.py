@@ -48,7 +48,8 @@ class Search:
     """A search for the smallest failing trial within the time of a profile; it counts the trials in a report.
 
     ``misread``: what the query is built of and means something else, with which every trial fails; None if there is nothing.
-    ``claims``: the claims of expressions that have been tried. ``each`` is called before each trial.
+    ``claims``: the claims of expressions that have been tried. ``may_fail``: cases over which the query fails by Spark's rules
+    are set aside; else they fail. ``each`` is called before each trial.
     ``failures`` holds the failures by their trials' texts, the first one first; ``number`` counts the trials until it, and
     ``searches`` the runs of Hypothesis. ``redraws``: how often an empty answer may still be replaced. ``give_up``: the monotonic
     time after which no smaller trial is run, which the first failure sets.
@@ -62,11 +63,13 @@ class Search:
         expressions: str = TRANSLATED,
         misread: str | None = None,
         each: Callable[[], None] = lambda: None,
+        *,
+        may_fail: bool = True,
     ):
         """Begin with no failure; ``begun`` is the monotonic time at which it all began, ``expressions`` as for the oracle."""
         self.profile, self.report = profile, report
         self.begun, self.expressions, self.each = begun, expressions, each
-        self.misread, self.claims = misread or wrong_notation(), Claims()
+        self.misread, self.claims, self.may_fail = misread or wrong_notation(), Claims(), may_fail
         self.failures: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
         self.give_up = float("inf")
@@ -169,6 +172,8 @@ class Search:
         except QueryFailed as error:
             reason = FAILS
             check_failure(case, answers, error)
+            if not self.may_fail:
+                raise VerificationFailed(case, ways[0], None, error, is_legal=True) from error
             self.report.first_failure = self.report.first_failure or str(error).splitlines()[0]
         if reason:
             self.report.set_aside[reason] += is_counted
@@ -177,7 +182,7 @@ class Search:
             self.number -= 1
             self.redraws -= 1
             return
-        reasons = check_answers(case, ways, answers, spark)
+        reasons = check_answers(case, ways, answers, spark, may_fail=self.may_fail)
         compared = [how for how, reason in zip(ways, reasons, strict=True) if not reason]
         if not is_counted:
             return

@@ -21,9 +21,9 @@ from streamq.operators import WindowAggregate
 from streamq.operators.step import Step
 from streamq.plan.node import Node, expanded, nodes
 from streamq.runtime.event import INSERT, LE, RE, RETRACT
-from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.progress_rule import Cti
 from streamq.runtime.release import Release
+from streamq.testing.answers import result_of
 from streamq.testing.arrival import OPEN, Item
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, sum_deltas
@@ -42,34 +42,39 @@ MOST = 4
 
 
 def check_so_far(
-    case: Case, how: Execution, program: StagedPlan, promised: Sequence[Any], out: Sequence[pa.Table]
+    case: Case, how: Execution, program: StagedPlan, promised: Sequence[Any], out: Sequence[Sequence[pa.Table]]
 ) -> None:
     """Raise WrongOutput if the output up to a micro-batch is not the oracle's answer over the rows up to it.
 
-    ``promised`` are the CTIs that no row has brought, by micro-batch, ``out`` the deltas of each, or of the first ones. At most
-    MOST micro-batches, spread evenly, are looked at. Nothing is compared where the rows so far cannot be predicted, or where the
-    oracle fails over them.
+    ``promised`` are the CTIs that no row has brought, by micro-batch, ``out`` the deltas of each query in each of them, or in the
+    first ones. At most MOST micro-batches, spread evenly, are looked at. Nothing is compared where the rows so far cannot be
+    predicted, or where the oracle fails over them.
     """
     release = _release(program, how)
     if release is None:
         return
     remember = [level.remember for level in (how.levels if how.restart else how.levels[:1])]
     reaches = source_reaches(case, list(micro_batches(case)), promised, remember)
-    count = len(case.cut)
-    for number in sorted({count * part // MOST for part in range(1, MOST + 1)} & set(range(1, len(out) + 1))):
+    count, outputs = len(case.cut), how.outputs(len(case.plans))
+    for number in sorted({count * part // MOST for part in range(1, MOST + 1)} & set(range(1, len(out[0]) + 1))):
         try:
             answer = _answer_so_far(case, how, promised, number)
         except (InvalidEvent, QueryFailed, TooMuch):
             # a later item may make an item an event, or end it
             continue
         watermark = max((max(source.c, source.w) for source in reaches[number].values()), default=MINUS_INFINITY)
-        answer = answer.filter(pa.array(release.lets_go(answer.rename_columns(_ticks(answer)), watermark)))
-        # great values that cancel out leave their rounding errors, hence the tolerance
-        difference = same_history(sum_deltas(out[:number], how.output, case.axis), answer, tolerance=1e-6)
-        if difference is not None:
-            difference = replace(difference, axis=case.plan.schema.axis)
-            wrong = f"the output up to micro-batch {number} is not the answer over the rows up to it"
-            raise WrongOutput(f"{wrong}\n{difference}")
+        for place, (form, deltas) in enumerate(zip(outputs, out, strict=True), start=1):
+            if form != OutputForm.CHANGELOG:
+                continue
+            expected = answer if len(outputs) == 1 else result_of(answer, place)
+            expected = expected.filter(pa.array(release.lets_go(expected.rename_columns(_ticks(expected)), watermark)))
+            # great values that cancel out leave their rounding errors, hence the tolerance
+            difference = same_history(sum_deltas(deltas[:number], form, case.axis), expected, tolerance=1e-6)
+            if difference is not None:
+                difference = replace(difference, axis=case.plan.schema.axis)
+                of_query = f" of query {place}" * (len(outputs) > 1)
+                wrong = f"the output{of_query} up to micro-batch {number} is not the answer over the rows up to it"
+                raise WrongOutput(f"{wrong}\n{difference}")
 
 
 def fails_on_the_way(case: Case, how: Execution) -> bool:
@@ -110,7 +115,8 @@ def _events(case: Case) -> Iterator[tuple[str, Item]]:
 def _fails_over_a_prefix(case: Case, how: Execution) -> bool:
     """True if the query fails by Spark's rules over some of the first micro-batches of a case, late rows counted or not."""
     promised = heard_ctis(case, how)
-    waits = how.output == OutputForm.FINAL and _holds_sums_back(expanded(case.plan))
+    all_final = set(how.outputs(len(case.plans))) == {OutputForm.FINAL}
+    waits = all_final and all(_holds_sums_back(expanded(plan)) for plan in case.plans)
     overflow = SumOverflow.NONE if waits else SumOverflow.TOTAL
     for number in range(1, len(case.cut) + 1):
         arrived = _first_micro_batches(case, number)
@@ -175,21 +181,28 @@ def _ticks(answer: pa.Table) -> list[str]:
 def _release(program: StagedPlan, how: Execution) -> Release | None:
     """Return the rule by which a result's rows are released before they are final; None if the rows so far cannot be predicted.
 
-    They cannot if rows wait before an operator until they are settled. If rows are released by the watermark, they cannot if
-    there are several sources, if a step changes the watermark, if several operators hold rows, or if some rows of the result pass
-    by the one that does.
+    If rows are released by the watermark, they cannot if there are several sources or queries, if a step changes the watermark,
+    if several operators hold rows, or if some rows of the result pass by the one that does.
     """
     hosted_kernels = [hosted for stage in program.stages for hosted in stage.hosted]
     kernels = [h.kernel.kernel if isinstance(h.kernel, Crowded) else h.kernel for h in hosted_kernels]
     rules = [kernel.progress_rule for kernel in kernels]
     holding = [rule for rule in rules if rule.holds and not rule.sorts]
-    if how.output != OutputForm.CHANGELOG or how.ctis or any(isinstance(k, SettleKernel) for k in kernels):
+    if OutputForm.CHANGELOG not in how.outputs(len(program.results)) or how.ctis:
         return None
     if how.early:
         return Release.AT_ONCE
     changes_progress = any(feed.path.progress_maps for feed in program.feeds)
-    changes_progress |= any(rule.cti is not Cti.INPUT for rule in rules if not rule.holds or rule.sorts)
-    if len(holding) != 1 or len(program.sources) != 1 or changes_progress or how.blocks != (0,):
+    changes_progress |= any(
+        rule.cti not in (Cti.INPUT, Cti.UNSETTLED) for rule in rules if not rule.holds or rule.sorts
+    )
+    if (
+        len(holding) != 1
+        or len(program.sources) != 1
+        or len(program.results) != 1
+        or changes_progress
+        or how.blocks != (0,)
+    ):
         return None
     held = {hosted.name for hosted in hosted_kernels if hosted.kernel.progress_rule in holding}
     for hosted in hosted_kernels:

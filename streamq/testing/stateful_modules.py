@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from streamq.errors import PlanError, sentence
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import pickled
 from streamq.runtime.user_code.code_values import instant_of, short_text
-from streamq.testing.module_forms import Checked, Rows
+from streamq.testing.module_forms import Checked, Rows, with_copies
 from streamq.user_code.udso import StatefulCall, StatefulOperator
 
 if TYPE_CHECKING:
@@ -74,8 +74,16 @@ def checked_stateful(
     if count is not None and count != len(kinds):
         found = f"found {len(kinds)} types, {count} columns"
         raise PlanError(sentence("check_module", f"{operator.name} is applied to other columns", found))
-    calling, instants = operator.calling(len(kinds)), arrow_type(axis)
-    is_timed = operator.time_sensitive
+
+    def form_of(code: Any) -> Checked:
+        return _form(replace(operator, code=code), kinds, arrow_type(axis))
+
+    return with_copies(operator.code, operator.name, form_of)
+
+
+def _form(operator: StatefulOperator, kinds: Sequence[DataType], instants: pa.DataType) -> Checked:
+    """Return an operator in the form whose laws are checked, over events of these types; ``instants`` is the type of starts."""
+    calling, is_timed = operator.calling(len(kinds)), operator.time_sensitive
 
     def events(rows: Rows) -> list[tuple[Any, ...]]:
         """Return rows with their values as the operator reads them, after the distance of the start if it reads starts."""
@@ -102,6 +110,7 @@ def checked_stateful(
         add=add,
         # the state is part of the result, because later rows depend on it
         result=lambda walk: {"rows": list(walk.rows), "state": Body(walk.state)},
+        sent=lambda result: result["rows"],
         any_order=False,
         fields=(*([LATER] if is_timed else []), *calling.names),
         events=events,

@@ -46,10 +46,10 @@ def _unchanged(c: int) -> int:
 
 def is_filtered(plan: Node, source: Source) -> bool:
     """True if a filter is on a path from a source to a first stateful operator, or comes there by the rewrite rules."""
-    moved = rewritten(Results((plan,))).inputs[0]
+    root = plan if isinstance(plan, Results) else Results((plan,))
     return any(
         isinstance(step, Where)
-        for query in (plan, moved)
+        for query in (root, rewritten(root))
         for node in nodes(query)
         if isinstance(node, Source) and node.table == source.table
         for steps, _ in _paths(query, node)
@@ -68,7 +68,8 @@ def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
         if node.digest == plan.digest:
             paths.append((steps, None))
         for parent in above:
-            if isinstance(parent, Step | Union):
+            # nothing happens to rows at the root over several queries
+            if isinstance(parent, Step | Union | Results):
                 follow(parent, [*steps, parent])
             else:
                 paths.append((steps, parent))

@@ -14,6 +14,7 @@ from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
 from streamq.plan.expected import NO_RATES
 from streamq.plan.node import nodes, number_sources
+from streamq.testing.answers import result_of
 from streamq.testing.arrival import count_contradictions
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
@@ -92,30 +93,34 @@ def check(
     ways: Sequence[Execution],
     spark: SparkSession | None = None,
     expressions: str = TRANSLATED,
+    *,
+    may_fail: bool = True,
 ) -> bool:
     """Run a case in several ways; return True if every answer is the oracle's, False if the query fails by Spark's rules.
 
     With False nothing has been run, as the oracle has no answer. A run without an answer to compare passes. ``expressions`` is
     the oracle's way to take expressions; those that it cannot translate are evaluated by streamq. Raises VerificationFailed if an
-    answer differs or a run fails.
+    answer differs or a run fails, also by Spark's rules unless it ``may_fail``.
     """
     answers = Answers(case, expressions)
     try:
         for how in ways:
             answers.answer(how)
-    except QueryFailed:
+    except QueryFailed as error:
+        if not may_fail:
+            raise VerificationFailed(case, ways[0], None, error, is_legal=True) from error
         return False
-    check_answers(case, ways, answers, spark)
+    check_answers(case, ways, answers, spark, may_fail=may_fail)
     return True
 
 
 def check_answers(
-    case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None
+    case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None, *, may_fail: bool = True
 ) -> list[str]:
     """Run a case in several ways; raise VerificationFailed at an answer that is not the oracle's, or a run that must not fail.
 
-    Returns for each execution the reason why it gave no answer to compare, "" if its answer is the oracle's. NeedsSpark is raised
-    as it is.
+    Returns for each execution the reason why it gave no answer to compare, "" if its answer is the oracle's. ``may_fail``: the
+    query may fail by Spark's rules. NeedsSpark is raised as it is.
     """
     reasons = []
     for how in ways:
@@ -148,16 +153,29 @@ def check_answers(
                 fails_in_another_order(case) if how.backend == BATCH else fails_on_the_way(case, how)
             ):
                 # Spark added values in another order, or rows are taken back
+                if not may_fail:
+                    raise VerificationFailed(case, how, None, error, is_legal=True) from error
                 reasons.append(FAILS)
                 continue
             raise VerificationFailed(case, how, None, error) from error
-        difference = same_history(answer, expected)
-        if difference is not None:
-            failed = VerificationFailed(case, how, replace(difference, axis=case.axis))
+        if same_history(answer, expected) is not None:
+            failed = _different(case, how, answer, expected)
             failed.is_steady = _is_steady(case, how, answers, expected)
             raise failed
         reasons.append("")
     return reasons
+
+
+def _different(case: Case, how: Execution, answer: pa.Table, expected: pa.Table) -> VerificationFailed:
+    """Return the failure for an answer that is not the expected one; of several queries it names the first that is wrong."""
+    number: int | None = None
+    difference = same_history(answer, expected)
+    if len(case.plans) > 1:
+        numbers = range(1, len(case.plans) + 1)
+        differences = ((n, same_history(result_of(answer, n), result_of(expected, n))) for n in numbers)
+        number, difference = next((n, one) for n, one in differences if one is not None)
+    assert difference is not None
+    return VerificationFailed(case, how, replace(difference, axis=case.axis), result=number)
 
 
 def _is_steady(case: Case, how: Execution, answers: Answers, expected: pa.Table) -> bool:

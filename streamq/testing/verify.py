@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from streamq.compiler.results import Results, without_policies
 from streamq.errors import NeedsSpark, PlanError, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable
-from streamq.plan.node import nodes, number_sources
+from streamq.plan.node import Node, nodes, number_sources
 from streamq.progress_bar import ProgressBar
 from streamq.stream import Stream
 from streamq.testing.case import Case
@@ -25,7 +27,7 @@ from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.execution import BATCH, SPARK
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.generate import cases_of
-from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.intent import ANYTHING, MOSTLY, Intent
 from streamq.testing.late_policies import fails
 from streamq.testing.lateness import ON_TIME
 from streamq.testing.on_spark import session_of
@@ -41,13 +43,14 @@ from streamq.testing.trial import adapt, with_late_sinks, with_possible_forms
 
 @check_keywords
 def verify(
-    query: Stream | Scenario,
+    query: Stream | Scenario | Sequence[Stream],
     intent: Intent = ANYTHING,
     *,
     profile: str | Profile | None = None,
     examples: int | None = None,
     seed: int | None = None,
     name: str | None = None,
+    may_fail: bool | None = None,
 ) -> Verified:
     """Compare a query's answers with the oracle's: in-process, in batch and as a stream, over sampled data.
 
@@ -59,13 +62,18 @@ def verify(
     and ``seed`` override its values. The same seed gives the same cases. ``name`` names the file into which a failing case is
     saved, if the profile, or the one loaded, has a folder for them.
 
-    A case without an answer to compare (the query fails over it, ``late="fail"`` refuses an item, a window is quarantined) is set
-    aside and not counted; others are drawn in its place, up to three for each case asked for.
+    A list of queries is run as :func:`streamq.run_all` runs them: side by side, as one stream, in some cases with an output of
+    their own. Each answer is compared with the oracle's for that query alone. On Spark they are DataFrames each by itself.
+
+    A query that fails over some case by its own rules (an overflow, a division by zero, a module that raises) is wrong, unless
+    it ``may_fail``; by default only a scenario may, whose arguments and types are random. Such a case is then set aside, as is
+    one in which ``late="fail"`` refuses an item or a window is quarantined: it is not counted, and others are drawn in its place,
+    up to three for each case asked for. Only with ``may_fail`` do some sums overflow because their values are extreme.
 
     Raises :class:`VerificationFailed` with the smallest case found, the difference drawn as a timeline, the case as a
     program, and the file it is saved in; :class:`streamq.errors.PlanError` for a query that cannot be generated or
-    translated, and if all cases are set aside; NeedsSpark if only Spark can run the query and the profile has no
-    cases there.
+    translated, for queries that cannot run as one stream, and if all cases are set aside; NeedsSpark if only Spark can run the
+    query and the profile has no cases there.
 
     >>> import streamq as sq
     >>> from streamq import testing as t
@@ -74,9 +82,13 @@ def verify(
     >>> report = t.verify(query, t.Intent(disorder="high"), profile="fast", examples=5)
     >>> report.cases
     5
+    >>> t.verify([query, s.where(sq.col("v") > 1)], profile="fast", examples=2).cases
+    2
     """
     begun = time.monotonic()
-    _check_arguments(query, intent)
+    queries = _checked_queries(query)
+    _check_arguments(intent, may_fail)
+    may_fail = isinstance(query, Scenario) if may_fail is None else may_fail
     chosen = _profile(profile)
     chosen = replace(chosen, examples=chosen.examples if examples is None else examples)
     chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
@@ -90,17 +102,23 @@ def verify(
         smaller = ", one fails: looking for a smaller one" if search.failures else ""
         bar.update(report.cases, planned, f"{report.cases:,} of {planned:,} cases{smaller}")
 
-    search = Search(chosen, report, begun, expressions, misread, show_cases)
+    search = Search(chosen, report, begun, expressions, misread, show_cases, may_fail=may_fail)
     # a job on Spark takes as long over many rows as over few, so cases there have more events
     words = [word for word in intent.choices("late") if not fails(word)]
     many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)
+    # modules often forget that a window may have nothing but NULLs
+    empty = intent.but(nulls=MOSTLY) if intent.nulls is None else intent
     if isinstance(query, Scenario):
-        cases, crowded = concrete(query, intent), concrete(query, many)
+        cases, nulls, crowded = (concrete(query, one, may_fail=may_fail) for one in (intent, empty, many))
     else:
-        plan, names = number_sources(query.plan)
-        tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
-        cases, crowded = cases_of(plan, intent, tables), cases_of(plan, many, tables)
-    local = [st.tuples(cases, ways).map(adapt) for ways in in_process()]
+        plan, names = _numbered(queries)
+        tables = {names[n]: _arrow(t) for q in queries for n, t in q.tables.items() if _static(plan, names.get(n, n))}
+        cases, nulls, crowded = (cases_of(plan, one, tables, may_fail=may_fail) for one in (intent, empty, many))
+    several = len(queries) > 1
+    ways_in_turn = in_process(several=several)
+    # every eighth case has columns of NULLs, the second one first
+    kinds = [cases, nulls, *[cases] * (2 * len(ways_in_turn) - 2)]
+    local = [st.tuples(kind, ways).map(adapt) for kind, ways in zip(kinds, ways_in_turn * 2, strict=True)]
 
     def without_spark(examples: int) -> None:
         """Run cases in-process; if they need Spark, empty the report, and note that in-process cases are left out."""
@@ -117,14 +135,18 @@ def verify(
         with bar:
             without_spark(min(chosen.examples, FIRST))
             if chosen.batch or chosen.streams:
-                spark = session_of({} if isinstance(query, Scenario) else query.tables)
-                several = st.lists(crowded, min_size=CANDIDATES, max_size=CANDIDATES)
-                richest = several.map(lambda candidates: max(candidates, key=Case.variety))
+                spark = session_of({name: table for one in queries for name, table in one.tables.items()})
+                candidates = st.lists(crowded, min_size=CANDIDATES, max_size=CANDIDATES)
+                richest = candidates.map(lambda drawn: max(drawn, key=Case.variety))
                 # a DataFrame is mostly computed without ``until``
                 open_ended = richest.map(lambda case: replace(case, until=None))
                 whole = [st.tuples(one, on_spark(BATCH)).map(with_possible_forms) for one in (open_ended, richest)]
                 search.run(whole, chosen.batch, spark)
-                streams = st.tuples(richest.map(Case.coarser), on_spark(SPARK)).map(with_late_sinks)
+                streamed = richest.map(Case.coarser)
+                if several:
+                    # run_all would wait for the next tick of the clock, which stands still at the end of a test
+                    streamed = streamed.filter(lambda case: not case.follows_clock)
+                streams = st.tuples(streamed, on_spark(SPARK, several=several)).map(with_late_sinks)
                 search.run([streams], chosen.streams, spark)
             without_spark(chosen.examples - min(chosen.examples, FIRST))
     except VerificationFailed as failed:
@@ -133,7 +155,9 @@ def verify(
         if folder is not None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             called = name or test or f"case-{failed.case.plan.digest}"
-            failed.saved = save(failed.case, failed.how, failed.says, folder, called, search.expressions)
+            failed.saved = save(
+                failed.case, failed.how, failed.says, folder, called, search.expressions, may_fail=may_fail
+            )
         # drop the frames of the search
         raise failed.with_traceback(None) from failed.error
     if not report.executions:
@@ -143,13 +167,43 @@ def verify(
     return report
 
 
-def _check_arguments(query: Any, intent: Any) -> None:
-    """Raise PlanError unless the arguments are a query or a scenario, and an intent."""
-    if not isinstance(query, Stream | Scenario):
-        hint = "Call it: t.verify(f(stream))." if callable(query) else "Give a query, or a scenario: t.stream(...)."
-        raise PlanError(sentence("verify", "not a query", f"found {kind_of(query)}", hint))
+def _checked_queries(query: Any) -> list[Stream]:
+    """Return the queries to verify, none for a scenario; raise PlanError for what is neither, nor a list of queries."""
+    if isinstance(query, Scenario):
+        return []
+    queries = list(query) if isinstance(query, list | tuple) else [query]
+    if not queries:
+        raise PlanError(sentence("verify", "no queries", "the list is empty", "Give some: t.verify([one, another])."))
+    for one in queries:
+        if isinstance(one, Scenario):
+            raise PlanError(
+                sentence("verify", "a scenario in a list of queries", "", "Give it by itself: t.verify(it).")
+            )
+        if not isinstance(one, Stream):
+            hint = "Call it: t.verify(f(stream))." if callable(one) else "Give a query, or a scenario: t.stream(...)."
+            raise PlanError(sentence("verify", "not a query", f"found {kind_of(one)}", hint))
+    return queries
+
+
+def _check_arguments(intent: Any, may_fail: Any) -> None:
+    """Raise PlanError unless the arguments are an intent, and True, False or None."""
     if not isinstance(intent, Intent):
         raise PlanError(sentence("verify", "not an intent", f"found {intent!r}", 'Write t.Intent(disorder="high").'))
+    if may_fail is not None and not isinstance(may_fail, bool):
+        raise PlanError(sentence("verify", "may_fail is neither True nor False", f"found {may_fail!r}"))
+
+
+def _numbered(queries: Sequence[Stream]) -> tuple[Node, dict[str, str]]:
+    """Return the plan of a query, or the root over several, with its sources numbered, and the new names of tables.
+
+    Raises PlanError for queries on different time axes, and for two sources with one name.
+    """
+    if len(queries) == 1:
+        return number_sources(queries[0].plan)
+    root = Results.from_plans([query.plan for query in queries], "verify")
+    # raises the error for two sources with one name
+    without_policies(root)
+    return number_sources(root)
 
 
 def _refuse(report: Verified) -> NoReturn:

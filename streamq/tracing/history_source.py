@@ -62,7 +62,7 @@ class HistorySource(Source):
         return "history"
 
     @property
-    def consumed(self) -> dict[str, str]:
+    def roles(self) -> dict[str, str]:
         return {EVENT_START: AS_START, EVENT_END: AS_END}
 
     def _schema(self) -> Schema:

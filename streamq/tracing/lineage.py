@@ -53,8 +53,9 @@ class Lineage:
     """The effects of each event of a recorded run on the histories of all operators at the end.
 
     An event is one that stands in the history of a source at the end, with all that later items did to it; ``events`` has its
-    source and its place in the history. Without it the query is run over the events that the sources gave, at once, in-process,
-    as far as the sources came in the recording, so that only the event itself is missing, not the progress that it made.
+    source and its place in the history. Those that are filtered out before all else have no effects, and are left out. Without an
+    event the query is run over the events that the sources gave, at once, in-process, as far as the sources came in the
+    recording, so that only the event itself is missing, not the progress that it made.
     """
 
     recording: Recording
@@ -63,8 +64,7 @@ class Lineage:
     @cached_property
     def events(self) -> list[tuple[int, int]]:
         """The events: the number of a source among the operators, and a place in its history."""
-        sources = self.recording.sources
-        return [(one.number, place) for one in sources for place in range(self.recording.history(one.number).num_rows)]
+        return [(one.number, place) for one in self.recording.sources for place in self.recording.events(one)]
 
     def effects(self, events: Collection[int]) -> Effects:
         """Return the effects of some events together, by their numbers in ``events``."""

@@ -63,12 +63,16 @@ class RecordedBatch:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded run: the operators of the plan, inputs first, and the micro-batches in order; ``static``: the static tables."""
+    """A recorded run: the operators of the plan, inputs first, and the micro-batches in order; ``static``: the static tables.
+
+    ``filtered``: the tables of sources of which a filter behind them keeps the events that the trace is about.
+    """
 
     operators: tuple[TracedOperator, ...]
     batches: tuple[RecordedBatch, ...]
     static: Mapping[str, pa.Table]
     until: int | None
+    filtered: frozenset[str] = frozenset()
     folded: dict[int, pa.Table] = field(default_factory=dict)
     changed: dict[int, pa.Table] = field(default_factory=dict)
 
@@ -81,6 +85,17 @@ class Recording:
     def sources(self) -> list[TracedOperator]:
         """The operators that are sources."""
         return [one for one in self.operators if isinstance(one.node, Source)]
+
+    def events(self, source: TracedOperator) -> list[int]:
+        """Return the places in a source's history of the events that the trace is about: all, or those that a filter keeps."""
+        history = self.history(source.number)
+        if getattr(source.node, "table", None) not in self.filtered:
+            return list(range(history.num_rows))
+        (reader,) = (one for one in self.operators if source.number in one.inputs)
+        chosen = self.history(reader.number).select(history.column_names)
+        numbers = row_identities(concat([history, chosen]))
+        is_chosen = np.isin(numbers[: history.num_rows], numbers[history.num_rows :])
+        return np.flatnonzero(is_chosen).tolist()
 
     @property
     def reach(self) -> Mapping[str, int]:
@@ -131,12 +146,17 @@ def row_identities(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def record_run(
-    plan: Node, static: Mapping[str, pa.Table], batches: Sequence[ArrivingRows], until: int | None
+    plan: Node,
+    static: Mapping[str, pa.Table],
+    batches: Sequence[ArrivingRows],
+    until: int | None,
+    filtered: frozenset[str] = frozenset(),
 ) -> Recording:
     """Run a plan in-process over micro-batches and to the end of its input, and record what every operator does.
 
     All operators are results of one program, which is not rewritten, so that each of them exists in it. ``static``: the static
-    tables by name. ``until``, in ticks, bounds windows over endless lifetimes. Raises the query's own errors.
+    tables by name. ``until``, in ticks, bounds windows over endless lifetimes. ``filtered`` is that of the recording. Raises the
+    query's own errors.
     """
     parts = nodes(plan)
     written = Results(tuple(parts))
@@ -171,7 +191,7 @@ def record_run(
         )
         for number, part in enumerate(parts)
     )
-    return Recording(operators, tuple(recorded), static, until)
+    return Recording(operators, tuple(recorded), static, until, filtered)
 
 
 @dataclass

@@ -6,18 +6,23 @@ import datetime as dt
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, reduce
 from numbers import Integral
+from operator import and_
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from streamq import html
-from streamq.errors import PlanError, counted, kind_of, nearest, sentence, warn
-from streamq.operators import Source
+from streamq.errors import MixedStreams, PlanError, UnknownColumn, counted, kind_of, nearest, sentence, warn
+from streamq.operators import Source, Where
 from streamq.pictures.panel_history import instant_label
+from streamq.plan.expr import Col, Expr
+from streamq.plan.folding import fold
+from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, number_sources
+from streamq.plan.resolve import resolve
 from streamq.progress_bar import ProgressBar
 from streamq.run.passed_batches import passed_batches
 from streamq.time import INFINITY, instant_ticks
@@ -44,8 +49,11 @@ Selector = Mapping[str, Any]
 """Columns of a row, ``start`` and ``end`` among them, with their values."""
 
 
-def trace_query(plan: Node, tables: Mapping[str, Any], rows: Any, until: int | dt.datetime | None) -> Trace:
+def trace_query(
+    plan: Node, tables: Mapping[str, Any], rows: Any, until: int | dt.datetime | None, where: Any = None
+) -> Trace:
     """Return the trace of a query over its tables; the arguments are those of ``Stream.trace``."""
+    plan, filtered = (plan, set[str]()) if where is None else with_filtered_sources(plan, where)
     plan, names = number_sources(plan)
     numbered = {names[name]: table for name, table in tables.items() if name in names}
     passed = passed_batches(plan, numbered, rows, verb="trace")
@@ -53,7 +61,43 @@ def trace_query(plan: Node, tables: Mapping[str, Any], rows: Any, until: int | d
         hint = "Pass fewer rows: q.trace(table.slice(0, 1000))."
         raise PlanError(sentence("trace", f"more than {MOST_ROWS:,} rows", f"found {passed.count:,}", hint))
     ticks = instant_ticks(until, plan.schema.axis, "trace")
-    return Trace(record_run(plan, passed.static, passed.batches, ticks))
+    numbered_tables = frozenset(names[table] for table in filtered)
+    return Trace(record_run(plan, passed.static, passed.batches, ticks, numbered_tables))
+
+
+def with_filtered_sources(plan: Node, where: Any) -> tuple[Node, set[str]]:
+    """Return a plan with a filter behind each source that has all columns of ``where``, and the tables of these sources.
+
+    ``where`` is that of ``Stream.trace``. Raises UnknownColumn or MixedStreams if no source has all its columns.
+    """
+    predicate = _has_all_values(where) if isinstance(where, Mapping) else where
+    filtered: set[str] = set()
+    others: list[PlanError] = []
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        node = node.with_children(inputs)
+        if not isinstance(node, Source):
+            return node
+        try:
+            kept = Where(node, resolve(predicate, node, "trace", of_events=True))
+        except (UnknownColumn, MixedStreams) as error:
+            others.append(error)
+            return node
+        filtered.add(node.table)
+        return kept
+
+    whole = fold(plan, visit)
+    if not filtered:
+        raise others[0]
+    return whole, filtered
+
+
+def _has_all_values(values: Selector) -> Expr:
+    """Return the condition that columns, ``start`` and ``end`` among them, have some values; raise PlanError for no columns."""
+    if not values:
+        raise PlanError(sentence("trace", "where names no column", "it is {}", "Leave it out to follow all events."))
+    columns = {name: Lifetime(name) if name in ("start", "end") else Col(name) for name in values}
+    return reduce(and_, (c.is_null() if values[n] is None else c == values[n] for n, c in columns.items()))
 
 
 class Trace:
@@ -173,7 +217,9 @@ class Trace:
         return TracedRows(listed_rows(rows, self._axis, {"effect": pa.array(kinds, pa.string())}))
 
     def prevented(self, row: Selector | None = None, operator: str | None = None) -> TracedRows:
-        """Return rows that an operator would give without one event, each with that event: why is this row missing?
+        """Return rows that an operator would give without one event, each after that event: why is this row missing?
+
+        ``event`` is the event's number in ``events()``, with its ``source`` and ``event_payload``; other columns are the row's.
 
         ``row`` and the errors are as in :meth:`causes`, but no row needs to have these values.
         """
@@ -189,7 +235,13 @@ class Trace:
             fitting = [row for row in shown if _has_values(row, wanted)]
             rows += fitting
             events += [event] * len(fitting)
-        return TracedRows(listed_rows(rows, self._axis, {"event": pa.array(events, pa.int64())}))
+        preventing = [self._shown_events[event] for event in events]
+        more = {
+            "event": pa.array(events, pa.int64()),
+            "source": pa.array([event.operator for event in preventing], pa.string()),
+            "event_payload": pa.array([event.text for event in preventing], pa.string()),
+        }
+        return TracedRows(listed_rows(rows, self._axis, more))
 
     # pages
 
@@ -235,7 +287,8 @@ class Trace:
         """The events of the sources, in the order of their numbers, as text."""
         rows: list[ShownRow] = []
         for one in self.recording.sources:
-            rows += shown_rows(one.name, self.recording.history(one.number), one.node.schema)
+            shown = shown_rows(one.name, self.recording.history(one.number), one.node.schema)
+            rows += [shown[place] for place in self.recording.events(one)]
         return rows
 
     def _operator(self, name: str | None, verb: str) -> TracedOperator:

@@ -50,8 +50,10 @@ class Calendar(Window):
     """Calendar windows: periods of ``n`` days, weeks, months or years by the clocks of a time zone.
 
     A window begins at midnight of its first day by those clocks: where they skip midnight, when it would have been; where they
-    show it twice, at the first. A day has 23 or 25 hours where clocks change; days that a zone skipped are none. Weeks begin on
-    Mondays. Windows are counted from 1970-01-01 (weeks: from the week of that day): three months are the quarters of a year.
+    show it twice, at the first. It lasts until the next window begins, so windows leave no gap and do not overlap: what clocks
+    show again after that first midnight is part of the new day, and a day that a zone skipped has no length and no window.
+    Weeks begin on Mondays. Windows are counted from 1970-01-01 (weeks: from the week of that day): three months are the quarters
+    of a year.
     """
 
     n: int
@@ -156,9 +158,12 @@ class CalendarVerbs(WindowKindVerbs[W]):
     def calendar_window(self, period: str, *, zone: str, clip_input: str = "full", stamp: str | None = None) -> W:
         """The days, weeks, months, quarters or years of a time zone, as ``"1 month"`` or ``"2 weeks"``, with its clock changes.
 
-        ``zone``: a name of the tz database. A window begins at midnight of its first day there, so a day has 23 or 25 hours where
-        clocks change; weeks begin on Mondays, and windows are counted from 1970. Where clocks skip midnight, a day begins
-        when it would have been. An event is a member of every window its lifetime overlaps. Raises TimeError.
+        ``zone``: a name of the tz database. A window begins at midnight of its first day there and lasts until the next one
+        begins, so a day has 23 or 25 hours where clocks change; weeks begin on Mondays, and windows are counted from 1970. Where
+        clocks skip midnight, a day begins when it would have been. Where they show midnight twice, it begins at the first, and
+        what they show again of the day before is part of the new day (America/St_Johns until 2010). A day that a zone repeats is
+        one window of up to 48 hours (America/Sitka, 1867); a day that it skips has none (Pacific/Apia, 30 December 2011).
+        An event is a member of every window its lifetime overlaps. Raises TimeError.
 
         ::
 

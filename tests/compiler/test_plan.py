@@ -13,7 +13,7 @@ import streamq as sq
 from streamq import time_weighted_avg
 from streamq.choices import JoinKind
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stage_lines import HOLDING, SETTLING, ctis_footprint
+from streamq.compiler.stage_lines import HOLDING, ctis_footprint, settle_footprint
 from streamq.operators import MergePartials, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.join import Join
@@ -122,7 +122,7 @@ def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None
     sources = [*ids, sq.physical(rows), sq.edges(edges, "t", edge="edge", key="k")]
     kept = [cast(Source, s.plan).footprint for s in sources]
     kept += [ctis_footprint(in_order=in_order, reads_ends=not in_order) for in_order in (True, False)]
-    kept += [SETTLING, HOLDING]
+    kept += [settle_footprint(at_once=True), settle_footprint(at_once=False), HOLDING]
     assert {one.opened for one in kept} == {OpenedPart.PARTS}
     assert all(one.keeps and one.cost for one in kept)
     without = [cast(Source, sq.points(times, "t").plan).footprint, ctis_footprint(in_order=False, reads_ends=False)]

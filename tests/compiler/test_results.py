@@ -132,7 +132,7 @@ def test_queries_on_different_axes_are_refused() -> None:
         (lambda: sq.result(3), "result: not a stream; found int"),
         (
             lambda: sq.result(S, sink="memory"),
-            "result: a late sink, results of run_all and the trigger 'adaptive' need a folder, .* as the sink; found 'memory'",
+            "result: a late sink, results of run_all and the trigger 'adaptive' need a folder of files, .*; found 'memory'",
         ),
         (lambda: sq.run_all([sq.result(S, sink="a"), sq.result(S, sink="a/")], checkpoint="c"), "found 'a' twice"),
         (lambda: sq.run_all([sq.result(S, sink="a"), sq.result(S)]), "run_all: no checkpoint; the sink lasts"),

@@ -16,7 +16,9 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.operators import Source, written_operators
 from streamq.plan.node import nodes, number_sources
+from streamq.runtime.basket import Baskets
 from streamq.testing.operators.scan import RESETTING_SUM
+from streamq.time import INFINITY
 from tests.programs import compiled
 
 Rule = Callable[[int], int]
@@ -245,6 +247,42 @@ def test_nothing_is_left_of_final_rows(name: str) -> None:
     ctis_of(run, CTIS if SOAK else CTIS[::3])
     run.finish()
     assert is_empty(run)
+
+
+LASTING = [
+    ("insert", 2, None, None, "x", 2),
+    ("retract", 2, None, 13, "x", 2),
+    ("insert", 14, None, None, "x", 3),
+    ("insert", 33, 90, None, "x", 4),
+]
+"""Events beside the others: two without an end, one of which ends after all, and one that ends beyond the last CTI."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_cti_or_the_end_that_is_heard_twice_changes_nothing(name: str) -> None:
+    """Neither the rows that come out, nor the CTI, nor the chunks of the state."""
+    for output in (OutputForm.CHANGELOG, OutputForm.FINAL):
+        run = started(OPERATORS[name][0], output)
+        for before, after in itertools.pairwise([-1, 4, 15, 32, 60]):
+            lasting = [row for row in LASTING if before <= (row[3] or row[1]) < after]
+            tables = {source: t.table(COLUMNS, [*rows(source, after, before), *lasting]) for source in "ab"}
+            run.batch(tables, [(None, after)])
+            check_unchanged(run, after)
+        run.finish()
+        check_unchanged(run, INFINITY)
+        assert is_empty(run)
+
+
+def check_unchanged(run: LocalRun, heard: int) -> None:
+    """Send a CTI that has been heard once more."""
+    before = run.cti, [chunks(store) for store in run.stores.values()]
+    assert run.batch({}, [(None, heard)]).num_rows == 0
+    assert (run.cti, [chunks(store) for store in run.stores.values()]) == before
+
+
+def chunks(store: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: body for name, body in store.items() if name != Baskets.MANIFEST}
 
 
 def test_no_operator_is_forgotten() -> None:

@@ -100,6 +100,10 @@ OPERATORS: dict[str, t.Scenario] = {
         "WHERE s.root < x.Vs AND s.k = u.k AND n.k = x.k OUTPUT s.Vs AS at, x.k AS k, s.v AS v, u.v AS w",
         **{name: t.stream(columns="k string, v double", axis="timestamp") for name in "AB"},  # type: ignore[arg-type]
     ),
+    "pattern that needs only some of its sources": sq.cedr(  # type: ignore[dict-item]
+        "EVENT E WHEN NOT(A AS n, ALL(B AS x, C AS y, 1 microsecond)) OUTPUT x.k AS k, y.v AS v",
+        **{name: t.stream(columns="k string, v bigint", axis="timestamp") for name in "ABC"},  # type: ignore[arg-type]
+    ),
     "udo": WHOLE_NUMBERS.session_window(ANY, clip_input=ANY).select(MODULES["udo", "incremental", True]("v")),
     "udo that is time-bound": WHOLE_NUMBERS.snapshot_window(clip_input=ANY).select(BOUND["function", lived]("v")),
     "top_k": t.stream().hopping_window(ANY, ANY).top_k(ANY, by="k", desc=ANY, ties=ANY),

@@ -76,12 +76,12 @@ def duplicates_dropped(right: Any, table: pa.Table, *given: Any) -> pa.Table:
 
 
 def nothing_repeats(fresh: pa.Table, *given: Any) -> Any:
-    return np.zeros((2, fresh.num_rows), bool)
+    return np.zeros(fresh.num_rows, bool)
 
 
-def open_start_forgotten(right: Any, kernel: EdgesKernel, state: Any, rows: Any, chains: Any, judge: Any, clock: Any,
-                         totals: Any) -> None:  # fmt: skip
-    right(kernel, state, rows, chains, judge, clock, totals)
+def open_start_forgotten(right: Any, kernel: EdgesKernel, state: Any, rows: Any, tied: Any, chains: Any, judge: Any,
+                         clock: Any, totals: Any) -> None:  # fmt: skip
+    right(kernel, state, rows, tied, chains, judge, clock, totals)
     kept = state.read_all("edges")
     if kept is not None:
         state.replace("edges", "0", kept.filter(pa.array(ints(kept, LE) >= clock.c)))
@@ -137,7 +137,7 @@ MUTANTS = (
         "repetition taken for another row",
         "an edge that is delivered again is one more of its key and instant",
         "edges",
-        ((edges, "repetitions", nothing_repeats),),
+        ((edges, "repeats", nothing_repeats),),
         MISCOUNTED,
     ),
     Mutant(

@@ -8,7 +8,6 @@ from pyspark.sql import functions as F
 
 from streamq.compiler import egress
 from streamq.operators import merging
-from streamq.plan.schema import Schema
 from streamq.time import INFINITY
 from streamq.windows import grid_columns
 from tests.mutation.mutant import Mutant, wrapped
@@ -26,8 +25,8 @@ def window_of_its_end(right: Any, window: Any, shape: str) -> Any:
     return low, F.when(high < INFINITY, high + 1).otherwise(high)
 
 
-def ends_inclusive(right: Any, df: Any, schema: Schema, out: egress.Egress) -> Any:
-    return right(df, schema, out).withColumn("end", F.col("end") - 1)
+def ends_inclusive(right: Any, columns: egress.ResultColumns, df: Any) -> Any:
+    return right(columns, df).withColumn("end", F.col("end") - 1)
 
 
 MUTANTS = (
@@ -49,7 +48,7 @@ MUTANTS = (
         "inclusive ends, as a stream",
         "the ends that a user reads of a streaming query are the last instants alive",
         "intervals",
-        (wrapped(egress, "user_rows", ends_inclusive),),
+        (wrapped(egress.ResultColumns, "read", ends_inclusive),),
         spark=True,
     ),
 )

@@ -143,3 +143,18 @@ def test_a_duration_of_none_has_no_end() -> None:
 def test_numpys_integers_are_ticks() -> None:
     s = sq.events([(np.int64(1), np.int32(3), {"v": 1})])
     assert answer(s.shift(np.int64(2))) == [(3, 5, 1)]
+
+
+def test_a_duration_in_the_payload_is_read_in_process() -> None:
+    day, lasts = (
+        dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+        [dt.timedelta(1, 5, 7), None, dt.timedelta(-1), dt.timedelta(0, 0, 1)],
+    )
+    s = sq.events([(day, day + dt.timedelta(1), {"lasts": last}) for last in lasts])
+    assert [row["end"] for row in s.set_duration(sq.col("lasts")).to_arrow().to_pylist()] == [
+        day + dt.timedelta(0, 0, 1),
+        day + dt.timedelta(1, 5, 7),
+        None,
+    ]
+    longer = s.alter_lifetime(duration=sq.col("lasts") + dt.timedelta(1))
+    assert longer.to_arrow().num_rows == 3

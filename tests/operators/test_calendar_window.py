@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -13,6 +14,8 @@ import streamq as sq
 from streamq.errors import TimeError
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.calendar import UNITS, CalendarAssigner
+from tests.judged import answer
+from tests.rehearsed import rehearsal
 
 HOUR = dt.timedelta(hours=1)
 
@@ -40,6 +43,11 @@ def windows(first: dt.datetime, last: dt.datetime, period: str, zone: str) -> li
         # the clocks of Havana skip midnight, those of Apia a day
         ("1 day", "America/Havana", dt.datetime(2026, 3, 8, 12), [23, 24]),
         ("1 day", "Pacific/Apia", dt.datetime(2011, 12, 30, 2), [24, 24]),
+        # at one minute past midnight those of St. John's show the hour before midnight again: it is the new day's
+        ("1 day", "America/St_Johns", dt.datetime(2006, 10, 29, 2, 31), [25]),
+        # the day on which Kwajalein crossed the date line eastwards, and the one on which it came back
+        ("1 day", "Pacific/Kwajalein", dt.datetime(1969, 9, 29, 13), [24 + 23]),
+        ("1 week", "Pacific/Kwajalein", dt.datetime(1993, 8, 20), [6 * 24]),
     ],
 )
 def test_windows_are_as_long_as_clocks_say(period: str, zone: str, first: dt.datetime, hours: list[int]) -> None:
@@ -47,6 +55,55 @@ def test_windows_are_as_long_as_clocks_say(period: str, zone: str, first: dt.dat
     answer = rows.to_pandas().sort_values("start")
     lengths = ((answer["end"] - answer["start"]) / HOUR).tolist()
     assert lengths[: len(hours)] == hours, answer
+
+
+DAYS_OF_CHANGE = [
+    ("America/St_Johns", dt.date(2006, 10, 29)),
+    ("America/St_Johns", dt.date(2007, 3, 11)),
+    ("America/Havana", dt.date(2026, 3, 8)),
+    ("America/Havana", dt.date(2026, 11, 1)),
+    ("America/Toronto", dt.date(1919, 3, 31)),
+    ("Africa/Cairo", dt.date(2025, 10, 31)),
+    ("America/Sitka", dt.date(1867, 10, 19)),
+    ("Pacific/Apia", dt.date(1892, 7, 5)),
+    ("Pacific/Apia", dt.date(2011, 12, 30)),
+    ("Pacific/Kwajalein", dt.date(1969, 9, 30)),
+    ("Pacific/Kwajalein", dt.date(1993, 8, 21)),
+]
+"""Days that a zone's clocks repeat or skip, wholly or in part: midnight shown twice, or not at all."""
+
+
+def midnight(day: dt.date, zone: ZoneInfo) -> dt.datetime:
+    """The instant at which a day begins in a zone: its first midnight, or when it would have been.
+
+    Clocks are read at instants, so what Python takes a local time for that exists twice or not at all is of no account.
+    """
+    local = dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC)
+    offsets = [(local + hours * HOUR).astimezone(zone).utcoffset() or dt.timedelta() for hours in range(-48, 49)]
+    shown = [local - offset for offset in set(offsets) if (local - offset).astimezone(zone).utcoffset() == offset]
+    return min(shown) if shown else local - offsets[0]
+
+
+@pytest.mark.parametrize(("name", "change"), DAYS_OF_CHANGE)
+def test_days_that_a_zone_repeats_or_skips(name: str, change: dt.date) -> None:
+    """Windows are the days from midnight to midnight, none of no length; as a stream and by the oracle too."""
+    zone, days = ZoneInfo(name), [change + dt.timedelta(days=by) for by in range(-3, 5)]
+    bounds = [midnight(day, zone) for day in days]
+    windows = [(start, end) for start, end in itertools.pairwise(bounds) if start < end]
+    assert len(windows) == len(days) - 1 - (change in (dt.date(2011, 12, 30), dt.date(1993, 8, 21)))
+    hours = [bounds[0] + by * HOUR for by in range(int((bounds[-1] - bounds[0]) / HOUR) + 1)]
+    hours = [at for at in hours if at < bounds[-1]]
+    query = sq.events([(at, at + HOUR / 60, {"v": 1}) for at in hours], name="events", progress=sq.generate("1 hour"))
+    daily = query.calendar_window("1 day", zone=name).select(n=sq.count())
+    rows = answer(daily)
+    assert rows == [(start, end, sum(start - HOUR / 60 < at < end for at in hours)) for start, end in windows]
+    run = rehearsal(daily)
+    as_stream = [
+        row
+        for part in (*(run.arrive(events=5) for _ in range(9)), run.arrive(), run.finish())
+        for row in part.to_pylist()
+    ]
+    assert sorted((row["start"], row["end"], row["n"]) for row in as_stream) == rows
 
 
 def test_weeks_begin_on_mondays_and_months_on_the_first() -> None:

@@ -99,3 +99,16 @@ def test_errors() -> None:
         S.join_table({"zone": [1]}, "zone")
     with pytest.raises(PlanError, match="join_table: a payload column called 'end'"):
         S.join_table(pa.table({"zone": [1], "end": [3]}), "zone")
+
+
+def test_an_integer_beyond_doubles_meets_the_double_that_it_rounds_to() -> None:
+    """As in a join of streams."""
+    s = sq.events([(1, 2, {"k": 2**53 + 1}), (1, 2, {"k": 7}), (1, 2, {"k": None})])
+    table = pa.table({"k": [float(2**53), 7.0, 1.5], "n": ["big", "seven", "none"]})
+    rows = s.join_table(table, on="k").to_arrow().to_pylist()
+    assert sorted((row["k"], row["n"]) for row in rows) == [(7, "seven"), (2**53 + 1, "big")]
+    pairs = s.join(sq.points(table.append_column("t", pa.array([1, 1, 1])), "t"), on="k").to_arrow()
+    assert sorted(zip(pairs["k"].to_pylist(), pairs["n"].to_pylist(), strict=True)) == [
+        (7, "seven"),
+        (2**53 + 1, "big"),
+    ]

@@ -11,6 +11,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, StreamqWarning
+from streamq.run.rehearsal import Rehearsal
 from tests.each import each
 from tests.judged import answer
 
@@ -33,6 +34,22 @@ def test_the_greatest_of_each_window_by_itself() -> None:
         (0, 4, "a", 1),
         (0, 4, "b", 2),
     ]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_rows_whose_ends_may_still_move_are_reported_and_corrected(early: bool) -> None:
+    """
+    items   + a [5,6)   + b [8,9)   + c [20,21)   c until 23   - a
+    """
+    items = [sq.insert(5, 6, v=1), sq.insert(8, 9, v=2), sq.insert(20, 21, v=3)]
+    items += [sq.retract(20, 21, 23, v=3), sq.retract(5, 6, 5, v=1)]
+    s = sq.events(items, name="s", progress=sq.generate(1000))
+    run = Rehearsal(s.per_window().select(m=sq.min("v")), "changelog", early=early)
+    sent = [[tuple(row.values()) for row in run.arrive(s=1).to_pylist()] for _ in items]
+    a, b, c = ("insert", 1, 5, 6, None), ("insert", 2, 8, 9, None), ("insert", 3, 20, 21, None)
+    end, longer = [("retract", 1, 5, 6, 5)], ("retract", 3, 20, 21, 23)
+    assert sent == ([[a], [b], [c], [longer], end] if early else [[], [a], [b], [], end])
+    assert [tuple(row.values()) for row in run.finish().to_pylist()] == ([] if early else [("insert", 3, 20, 23, None)])
 
 
 def test_columns_of_ones_own_keep_their_names() -> None:
@@ -124,6 +141,30 @@ def test_windows_over_results_of_overlapping_windows_are_a_warning(name: str, ov
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         results.per_window()
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+def test_a_join_of_results_of_overlapping_windows_is_a_warning(how: str) -> None:
+    """Not where one side is none, or where the windows are keys, under whatever name: then each meets those of its window."""
+    sums = S.group_by("k").hopping_window(4, 2).select(v=sq.sum("v"))
+    advice = r"write \.with_columns\(window=sq\.start\(\)\) on both .* \.to_points_at_end\(\)\.shift\(-1\) on both"
+    for left, right in ((COUNTS, sums), (COUNTS.where(sq.col("n") > 0), sums.shift(2))):
+        with pytest.warns(StreamqWarning, match=f"join: both streams are .* of several .* {advice}") as warned:
+            left.join(right, on="k", how=how)
+        assert len(warned) == 1
+    mine, theirs = (
+        COUNTS.with_columns(window=sq.start()),
+        sums.with_columns(begins=sq.start()).select("k", "begins", "v"),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        COUNTS.join(S, on="k", how=how)
+        S.join(COUNTS, on="k", how=how)
+        COUNTS.to_points_at_end().shift(-1).join(sums.to_points_at_end().shift(-1), on="k", how=how)
+        told = mine.join(theirs, on=[("k", "k"), ("window", "begins")], how=how)
+    if how == "inner":
+        windows = [(start, end, k) for start, end, k, *_ in answer(COUNTS)]
+        assert sorted((start, end, k) for start, end, k, *_ in answer(told)) == sorted(windows)
 
 
 def test_each_result_lies_once_in_the_window_of_its_last_instant() -> None:

@@ -22,6 +22,7 @@ SHUTDOWNS = sq.events([(5, 6, {"m": 1}), (6, 7, {"m": 2}), (22, 23, {"m": 1})], 
 RESTARTS = sq.events([(7, 8, {"m": 1}), (50, 51, {"m": 2})], name="restarts")
 X, Y, Z = INSTALLS.alias("x"), SHUTDOWNS.alias("y"), RESTARTS.alias("z")
 PAIR = sq.sequence(X, Y, within=12)
+RUN = sq.sequence(sq.repeat(X, 2, within=12), Y, within=9)
 
 
 def of_text(pattern: str) -> Pattern:
@@ -69,6 +70,10 @@ def of_text(pattern: str) -> Pattern:
             "SEQUENCE(ANY(x, y) AS s, z, 9) WHERE s.m = z.m AND s.m > 1",
         ),
         (PAIR.where(lambda x: x.Vs > 1), "SEQUENCE(x, y, 12) WHERE x.Vs > 1"),
+        (
+            RUN.where(lambda x, y: (y.Vs - sq.first(x.Vs) <= 10) & (sq.max(x.m) + sq.count(x.m) > y.m)),
+            "SEQUENCE(REPEAT(x, 2, 12), y, 9) WHERE y.Vs - first(x.Vs) <= 10 AND max(x.m) + count(x.m) > y.m",
+        ),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
@@ -208,6 +213,15 @@ def test_patterns_over_one_stream_are_parts_of_one_pattern() -> None:
         (lambda: sq.sequence(X, Y, within=0), "sequence: a scope is positive; found 0"),
         (lambda: PAIR.where(lambda x, q: x.m == q.m), "where: no variable 'q'; there are: x, y"),
         (lambda: PAIR.where(lambda x: x.n == 1).columns, "pattern: no field 'n' of x; there are: m, Vs, root"),
+        (
+            lambda: PAIR.where(lambda x, y: y.Vs - sq.first(x.Vs) < 3).columns,
+            "pattern: an aggregate of no run; found first(x.Vs). Of a field of a variable that repeats there are: count, sum,",
+        ),
+        (lambda: RUN.where(lambda x, y: y.m > sq.max(x.m + 1)).columns, "an aggregate of no run; found max(x.m + 1)."),
+        (
+            lambda: RUN.where(lambda x, y: x.m == y.m).columns,
+            "Take an aggregate, such as max(f.v) or first(f.v).",
+        ),
         (
             lambda: PAIR.consume(),
             "consume: a pattern in which nothing repeats; found SEQUENCE. As a part of another one",

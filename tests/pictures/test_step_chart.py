@@ -53,6 +53,15 @@ def test_values_that_are_no_finite_numbers_are_left_out() -> None:
     }
 
 
+@pytest.mark.slow
+def test_numbers_fill_the_chart_and_the_clock_has_24_hours() -> None:
+    rows = pa.table({"at": pa.array([36_000, 72_000], pa.timestamp("s", "UTC")), "degrees": [20.5, 21.5]})
+    chart = sq.points(rows, time="at", name="s").chart()
+    marks = [element.text for element in ElementTree.fromstring(chart.svg).iter(f"{SVG}text")]
+    assert {"10:00", "13:00", "20:00"} <= {*marks} and not any("PM" in (mark or "") for mark in marks), marks
+    assert "20.6" in marks and "0" not in marks, marks
+
+
 def test_keys_that_read_alike_are_told_apart() -> None:
     keys = [None, "NULL", "x" * 10_000, "x" * 10_001]
     chart = sq.events([(1, 2, {"k": key, "v": 1.0}) for key in keys], name="s").chart(key="k")

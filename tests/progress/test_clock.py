@@ -189,3 +189,10 @@ def test_a_case_with_a_clock_is_drawn_written_down_and_read() -> None:
     again, *_ = case_from_json(case_to_json(case, Execution()))
     assert (again.clock, again.times) == ((0, 3), case.times)
     assert "micro-batch 1, at 19" in case.drawn()
+
+
+def test_a_progress_argument_is_shown_as_it_is_written() -> None:
+    assert repr(sq.clock("10 seconds", every="1 minute")) == "sq.clock('10 seconds', every='1 minute')"
+    by_clock = sq.generate("5 minutes", clock=sq.clock("3 seconds"))
+    assert repr(by_clock) == "sq.generate(delay='5 minutes', clock=sq.clock('3 seconds'))"
+    assert repr(sq.explicit()) == "sq.explicit()" and repr(sq.follow(source("a"))) == "sq.follow(a)"

@@ -22,6 +22,7 @@ from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import MINUS_INFINITY
 from tests.programs import compiled
+from tests.rehearsed import rehearsal
 
 
 def state() -> KernelBaskets:
@@ -48,6 +49,18 @@ def test_of_endpoints_that_stay_only_the_greatest_is_kept() -> None:
     for last in (20, 90, 30):
         Endpoints(kernel).add([Endpoint(at, False, 1, is_fixed=True) for at in range(10, last)], 0)
     assert (Endpoints(kernel).last(0), kernel.names()) == (89, [])
+
+
+@pytest.mark.parametrize("windows", ["chop", "landmarks"])
+def test_the_end_of_the_input_may_be_heard_twice(windows: str) -> None:
+    """With an endpoint that the input has not reached, and that may still be taken back."""
+    items = [sq.insert(1, None, v=1), sq.insert(1, None, v=2), sq.retract(1, None, 9, v=2)]
+    events = sq.events(items, name="s", progress=sq.explicit())
+    query = events.chop(5) if windows == "chop" else events.landmark_window(5, start=0).select(n=sq.count())
+    run = rehearsal(query, OutputForm.CHANGELOG)
+    run.arrive()
+    assert run.finish().num_rows > 0
+    assert run.finish().num_rows == 0
 
 
 def test_a_micro_batch_reads_no_endpoints_of_others() -> None:

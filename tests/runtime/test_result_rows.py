@@ -115,9 +115,9 @@ def test_payloads_are_equal_as_keys_are(one: Any, same: Any, other: Any, kind: p
 def test_a_task_folds_what_it_has_at_once() -> None:
     """Batches of Arrow are no micro-batches: a pair may lie in two of them."""
     table = deltas((1, INFINITY, -1, "a"), (2, 3, 1, "b"), (1, 10, 1, "a"))
-    changelog = pa.Table.from_batches(folding(changelog_rows)(table.to_batches(max_chunksize=1)))
+    changelog = pa.Table.from_batches(folding(changelog_rows, table.column_names)(table.to_batches(max_chunksize=1)))
     assert changelog.column("kind").to_pylist() == ["insert", "retract"]
-    assert list(folding(changelog_rows)(table.slice(0, 0).to_batches())) == []
+    assert list(folding(changelog_rows, table.column_names)(table.slice(0, 0).to_batches())) == []
 
 
 PAYLOADS = st.sampled_from([0.0, -0.0, NAN, None, 1.5])

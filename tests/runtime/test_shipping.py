@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pandas as pd
@@ -21,12 +22,17 @@ from pyspark.sql.types import LongType
 
 import streamq as sq
 from streamq import functions
+from streamq.choices import OutputForm
+from streamq.compiler.egress import choose_egress, result_columns
+from streamq.compiler.results import Result
 from streamq.grid import Grid
 from streamq.operators import table_steps, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Field, Schema
+from streamq.run.sinks import sink_of
+from streamq.run.sinks.split import SplitWriter
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.bare_code import dumps
 from streamq.runtime.evaluators import joins, last_rows, pair_condition, spans, top_k_evaluator, window_evaluator
@@ -60,40 +66,28 @@ A_WINDOW_A_KIND: tuple[Window, ...] = (
 )  # fmt: skip
 
 
+WRITE = f"""{READ.rpartition("pickle.load")[0]}
+from unittest.mock import MagicMock
+batch = MagicMock()
+pickle.load(open(sys.argv[1], 'rb'))(batch, 3)
+print(*[call.args[0] for call in batch.mock_calls if call[0].endswith('.save') and call.args], sep=chr(10))
+"""
+
+
 @pytest.mark.slow
-def test_a_plan_with_modules_of_every_kind_can_be_pickled() -> None:
-    """A sink's function goes with the results that it writes, and those with their plans, to a Spark Connect server."""
-    ship_runtime()
-
-    @sq.udf("long")
-    def doubled(v: int) -> int:
-        return 2 * v
-
-    @sq.uda("long")
-    def total(values: pd.Series) -> int:
-        return int(values.sum())
-
-    @sq.udo("v long")
-    def each(values: pd.Series) -> list[int]:
-        return list(values)
-
-    @sq.udso("v long")
-    class Last:
-        def initial(self) -> int:
-            return 0
-
-        def step(self, last: int, v: int) -> tuple[int, list[int]]:
-            return v, [last]
-
-    s = sq.events([(1, 2, {"v": 3})])
-    window = s.tumbling_window(4)
-    for query in (
-        s.select(v=doubled("v")),
-        window.select(v=total("v")),
-        window.select(each("v")),
-        s.to_points().scan(cast(Any, Last)("v")),
-    ):
-        assert cloudpickle.dumps(query.plan), query
+def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) -> None:
+    """Spark Connect calls it on the server: it writes results of all forms, and late rows, without streamq."""
+    counts = sq.events([(1, 2, {"k": "a"})]).group_by("k").tumbling_window(4).select(n=sq.count())
+    columns = [
+        result_columns(Result(number=n, plan=counts.plan, egress=egress, column=f"r{n}", in_order=True))
+        for n, egress in enumerate(choose_egress(counts.plan, form, verb="run_all") for form in OutputForm)
+    ]
+    *sinks, late = [sink_of(name, "run_all") for name in ("final", "changelog", "upsert", "late")]
+    writer = SimpleNamespace(foreachBatch=cloudpickle.dumps)
+    (tmp_path / "shipped").write_bytes(cast(Any, SplitWriter(columns, sinks, late, None).start(cast(Any, writer))))
+    done = subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "shipped")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [f"{name}/streamq_batch=3" for name in ("final", "changelog", "upsert", "late")]
 
 
 @pytest.mark.slow

@@ -40,7 +40,10 @@ def test_payload_of_the_closing_row() -> None:
         ([(3, "end", 1, "x")], "an end without an open start"),
         ([(3, "start", 1, "x"), (3, "end", 1, "x")], "an end without an open start"),
         ([(1, "start", 1, "x"), (2, "end", 1, "x"), (3, "end", 1, "x")], "an end without an open start"),
-        ([(1, "start", 1, "x"), (1, "start", 1, "y")], "two edges of one key at one instant"),
+        (
+            [(1, "start", 1, "x"), (1, "start", 1, "y")],
+            "two edges of one key at one instant that differ, without order_by",
+        ),
         ([(1, "begin", 1, "x")], "neither a start nor an end"),
     ],
 )

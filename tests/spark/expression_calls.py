@@ -54,7 +54,7 @@ def operators() -> Iterator[Expr]:
     for name in POOLS:
         for op in ("==", "!=", "<", "<=", ">", ">=", "<=>"):
             yield Call(function_of(op), (c(name), c(name + "2")))
-        yield c(name) == None  # noqa: E711
+        yield c(name) == Lit(None)
         yield c(name).eq_null_safe(None)
         for function in ("isnull", "isnotnull"):
             yield Call(function_of(function), (c(name),))

@@ -143,7 +143,7 @@ ZONED: dict[str, Callable[[Any, Any, Any], Any]] = {
 def test_the_sessions_time_zone_changes_nothing(spark: SparkSession, plain: None, name: str) -> None:
     """In New York the answer is that in-process, which knows no time zone of a session."""
     streams = [hours(1), hours(2)]
-    # an interval is taken apart by Spark alone
+    # an interval is put together by Spark alone
     seconds = (sq.col("micros") / 1_000_000).cast("decimal(18, 6)")
     interval = sq.functions.make_dt_interval(sq.lit(0), sq.lit(0), sq.lit(0), seconds)
     query, local = (ZONED[name](*streams, lasts) for lasts in (interval, sq.col("micros")))

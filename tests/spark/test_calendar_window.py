@@ -19,13 +19,15 @@ def test_months_and_days_are_those_of_the_oracle(spark: SparkSession, plain: Non
     assert t.verify(by_day, profile=t.Profile(examples=1, batch=1, streams=0)).executions["batch"] == 1
 
 
-def test_clock_changes_and_skipped_days_are_those_in_process(spark: SparkSession, plain: None) -> None:
+def test_clock_changes_and_days_skipped_or_repeated_are_those_in_process(spark: SparkSession, plain: None) -> None:
     hour = dt.timedelta(hours=1)
     changes = [
         ("Europe/Berlin", dt.datetime(2026, 3, 28, 12)),
         ("Europe/Berlin", dt.datetime(2026, 10, 24, 12)),
         ("America/Havana", dt.datetime(2026, 3, 7, 12)),
         ("Pacific/Apia", dt.datetime(2011, 12, 29, 12)),
+        ("Pacific/Kwajalein", dt.datetime(1969, 9, 29, 12)),
+        ("America/St_Johns", dt.datetime(2006, 10, 28, 12)),
         ("America/Toronto", dt.datetime(1919, 3, 30, 12)),
     ]
     for zone, first in changes:

@@ -149,3 +149,25 @@ def test_a_migration_is_repeated_until_it_is_done_and_its_run_goes_on_where_the_
     later = written(spark, tmp_path / "out2")
     assert later == bag_of([row for row in answer(totals) if row[-1] >= min(r[-1] for r in later)])
     assert min(row[-1] for row in later) < was_final + 1, "no row that was not final there is missing"
+
+
+@pytest.mark.parametrize(
+    "above", [lambda s: s, lambda s: s.where(sq.duration() < 9).shift(2)], ids=["bare", "reads ends"]
+)
+def test_final_rows_that_wait_are_not_lost_in_a_changelog(spark: SparkSession, tmp_path: Path, above: Any) -> None:
+    """The changelog is refused, and the checkpoint is as before."""
+    items = [("insert", 11, 12, None, 2), ("cti", 5, None, None, None), ("retract", 11, 12, 14, 2)]
+    kinds = [("kind", pa.string()), *((name, pa.int64()) for name in ("start", "end", "new_end", "v"))]
+    files = [pa.Table.from_pylist([dict(zip(dict(kinds), item, strict=True))], pa.schema(kinds)) for item in items]
+    land(tmp_path / "in", files[:2], 0)
+
+    def query() -> sq.Stream:
+        return above(sq.physical(stream(spark, tmp_path / "in", pa.schema(kinds)), name="s"))
+
+    run(query(), tmp_path)
+    with pytest.raises(CheckpointError, match=r"settle: .* Go on with the output of before, or begin anew"):
+        run(query(), tmp_path, "out2", output="changelog", finish=True)
+    land(tmp_path / "in", files[2:], 2)
+    run(query(), tmp_path, finish=True)
+    by = 2 if above(query()).plan.title == "alter_lifetime" else 0
+    assert written(spark, tmp_path / "out") == [(14 + by, 11 + by, 2)]

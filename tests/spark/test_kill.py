@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,8 @@ from streamq.operators import written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Expr
 from streamq.plan.node import nodes
+from streamq.run.checkpoint import Checkpoint
+from streamq.run.control import END_OF_INPUT
 
 ROOT = Path(__file__).parents[2]
 
@@ -177,6 +181,41 @@ def test_killed_and_started_again(name: str, spark: SparkSession, plain: None, t
     others += land(own / "in", chance, [(FAR, FAR + 1, "a", 1)])
     changed = QUERIES[name](stays(spark, own).where(sq.col("v") > 0))
     _check_the_write_stream(QUERIES[name](stays(spark, own)), changed, own, answer(name, others))
+
+
+LAST_FILES = ("checkpoint/offsets/N", "out/_spark_metadata/N", "checkpoint/commits/N", "checkpoint/streamq/ended")
+"""What a finishing run writes at last, in this order: micro-batch N is planned, written, committed; the end is marked."""
+
+
+def test_killed_at_each_step_of_finishing(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """What it writes from a step on is taken away, as if it had not come to that; after the last one the end is sent again."""
+    everything = land(tmp_path / "in", random.Random(2))
+
+    def asked(s: sq.Stream) -> sq.Stream:
+        return together(s.chop(7), s.landmark_window(10, period=30).select(x=sq.sum("v")))
+
+    expected = asked(sq.intervals(t.table(SCHEMA, everything), start="start", end="end", name="stays")).to_arrow()
+    query = asked(stays(spark, tmp_path))
+    run_to_the_end(query, tmp_path, finish=True)
+    for step in range(len(LAST_FILES)):
+        _take_away(tmp_path, LAST_FILES[step:])
+        if step == len(LAST_FILES) - 1:
+            Checkpoint(spark, f"{tmp_path}/checkpoint").control.send(spark, END_OF_INPUT)
+        run_to_the_end(query, tmp_path, finish=True)
+        t.assert_same_history(output(tmp_path), expected)
+        assert (tmp_path / "checkpoint/streamq/ended").exists()
+
+
+def _take_away(folder: Path, names: Sequence[str]) -> None:
+    """Remove files of a run that is over, with their checksums; N is its last micro-batch."""
+    last = max(int(p.name) for p in (folder / "checkpoint/commits").glob("*") if p.name.isdigit())
+    for name in names:
+        path = folder / name.replace("N", str(last))
+        if path.is_dir():
+            shutil.rmtree(path)
+            continue
+        path.unlink()
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def _check_the_log(log: str) -> None:

@@ -147,6 +147,8 @@ def test_connect(connect_url: str) -> None:
         from streamq.errors import StreamqError
         from streamq.run.active import active_session
         from streamq.run.doctor import doctor
+        from streamq.run.foreign_session import check_sink_functions
+        from streamq.run.packages import PackageNeed
         from streamq.run.masters import master_of
         from streamq.run.spark_session import session
         url = sys.argv[1]
@@ -155,6 +157,10 @@ def test_connect(connect_url: str) -> None:
         print(spark.conf.get("spark.sql.streaming.stateStore.providerClass").rpartition(".")[2])
         print(spark.range(3).mapInArrow(lambda batches: batches, "id long").count())
         print(active_session() is spark, session(master=url) is spark, master_of(spark), doctor().ok)
+        try:
+            check_sink_functions(spark, "run", [PackageNeed("packaging", "packaging"), PackageNeed("none", "no_such_module")])
+        except StreamqError as error:
+            print(error)
         query = sq.events([(1, 5, {"k": "a"})], name="s").tumbling_window(4).select(n=sq.count())
         with tempfile.TemporaryDirectory() as folder:
             for wrong in ({"checkpoint": "/proc/none"}, {"sink": {"format": "none"}, "checkpoint": f"{folder}/other"}):
@@ -170,5 +176,9 @@ def test_connect(connect_url: str) -> None:
         "3",
         "True True sc://127.0.0.1 True",
     ]
-    assert lines[4].startswith("run: Spark cannot read or write /proc/none/streamq/control-literal-s; ")
-    assert "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: none" in lines[5]
+    assert lines[4].startswith("run: the worker has no none; looked in ")
+    assert lines[4].endswith(
+        "The server's Python, as a client of its own, calls functions of sinks and writes for late_sink and run_all."
+    )
+    assert lines[5].startswith("run: Spark cannot read or write /proc/none/streamq/control-literal-s; ")
+    assert "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: none" in lines[6]

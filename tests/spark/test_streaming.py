@@ -257,6 +257,14 @@ def test_what_a_sinks_function_raises_is_told(spark: SparkSession, plain: None, 
     q = sq.points(stream(spark, tmp_path / "in", READINGS), time="t").select("v")
     with pytest.raises(QueryFailed, match="query: the sink's function failed; OSError: disk full"):
         q.run(sink=broken, trigger="available_now", buckets=2)
+    several = [sq.result(q), sq.result(q, sink=broken)]
+    with pytest.raises(QueryFailed, match="query: the sink of result 2 failed; OSError: disk full"):
+        sq.run_all(several, trigger="available_now", buckets=2)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "0.parquet").write_bytes(b"PAR1" * 50)
+    unreadable = sq.points(stream(spark, tmp_path / "bad", READINGS), time="t").select("v")
+    with pytest.raises(QueryFailed, match="query: reading a source failed; .*FAILED_READ_FILE"):
+        unreadable.run(sink=broken, trigger="available_now", buckets=2)
     # a folder cannot be made in a file
     with pytest.raises(
         CheckpointError, match="run: Spark cannot write .*000000.parquet/cp/streamq/identity; .*ParentNotDirectory"

@@ -31,6 +31,14 @@ def test_by_default_every_backend_runs(spark: SparkSession, plain: None) -> None
     assert report.executions["batch"] == default.batch and report.executions["spark stream"] == default.streams
 
 
+def test_queries_run_side_by_side(spark: SparkSession, plain: None) -> None:
+    """As one stream, by ``run_all``; one has a column that the output of another one would add."""
+    windows = TRIPS.group_by("zone").tumbling_window(5)
+    queries = [windows.select(n=sq.count()), windows.select(kind=sq.max("fare")), TRIPS.where(sq.col("fare") > 1)]
+    report = t.verify(queries, profile=t.Profile(examples=1, batch=1, streams=2))
+    assert report.executions["batch"] == 1 and report.executions["spark stream"] == 2
+
+
 def test_what_a_run_sets_aside_is_compared(spark: SparkSession, plain: None) -> None:
     """Its counts, and the rows of its late sink: an item that is late must stand in it, as it came and as late as it was."""
     late = Item("insert", 2, 15, payload={"k": "b"})

@@ -31,7 +31,7 @@ def test_a_mistake_that_changes_what_both_sides_are_computed_from_is_caught(name
 
 def test_without_a_mistake_nothing_is_claimed_falsely() -> None:
     assert Claims().false_one(EVENTS.where(sq.col("v") / sq.col("w") > 1).plan) is None
-    instants = pa.array([0, -1, 1_767_592_800_250_125_999, None], pa.timestamp("ns"))
+    instants = pa.array([0, -1_000, 1_767_592_800_250_125_000, None], pa.timestamp("ns"))
     table = pa.table({"k": ["a", None, "b", "c"], "at": instants})
     assert wrong_table(t.stream(columns="k string", axis="integer").join_table(table, on="k")) is None
 

@@ -15,9 +15,11 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.errors import QueryFailed
 from streamq.operators import Union, WindowAggregate
+from streamq.plan.expr import Lit
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.sources.edges import Edges
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import Item, bounds, comparable_payload, delay_for, late
 from streamq.testing.case import Case
@@ -116,13 +118,19 @@ def test_the_oracle_folds_as_fold_physical_does(arriving: DrawnSource) -> None:
         assert case.answer().num_rows == 0
 
 
+_COLUMNS = tuple(Field(n, t.LongType()) for n in ("t", "edge", "k", "v", "lsn"))
+KEYED = Edges("s", _COLUMNS[:-1], "t", "edge", ("k",), Lit(1), Lit(0))
+ORDERED = replace(KEYED, columns=_COLUMNS, order_by=("lsn",), beside=("lsn",))
+
+
 @pytest.mark.slow
 @brief
 @given(
     st.one_of(
         point_items(Arriving(payload(), ANYTHING, TICKS)),
         interval_items(Arriving(payload(), ANYTHING, TICKS)),
-        edge_items(["k"], Arriving(payload(), ANYTHING, TICKS)),
+        edge_items(KEYED, Arriving(payload(), ANYTHING, TICKS)),
+        edge_items(ORDERED, Arriving(payload(), ANYTHING, TICKS)),
         physical(explicit=False),
     )
 )

@@ -67,9 +67,9 @@ def test_modules_that_take_no_column_are_checked(kind: str) -> None:
     module, laws = LIFETIMES_ALONE[kind]
     assert check_module(module, "", examples=5) == laws
     applied = check_module(module(), examples=5)
-    assert applied == (
-        laws if not kind.startswith("uda") else ("answers", "deterministic", "pure", "order", "reference")
-    )
+    # an aggregate is computed in a query, too, which has an oracle
+    in_query = ("order", "reference") if kind.startswith("uda") else ()
+    assert applied == tuple(dict.fromkeys((*laws, *in_query)))
     assert check_module(module(), "", examples=5) == applied
 
 

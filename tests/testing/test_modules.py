@@ -37,9 +37,12 @@ from tests.testing.user_modules import (
     Values,
     WrongOnce,
     at_random,
+    class_that_is_loaded,
     clips,
     latest,
     middle,
+    ready_after_a_call,
+    relative_to_the_first,
 )
 
 SCALE = max(1, settings().max_examples // 40)
@@ -49,6 +52,8 @@ V, W = sq.col("v"), sq.col("w")
 
 Select = list[Aggregate]
 
+
+ANY_CODE = ("answers", "deterministic", "pure")
 
 PROMISED = ("time_bound", "filters_on", "by_event")
 """What laws need that an aggregate does not have."""
@@ -63,7 +68,7 @@ def moments(x: Col) -> Select:
 
 
 def in_order(x: Col) -> Select:
-    return [sq.first(x), sq.last(x), sq.collect(x), sq.count_distinct(x)]
+    return [sq.first(x), sq.last(x), sq.collect(x), sq.count_distinct(x), sq.count_distinct(x, x)]
 
 
 def of_numbers(x: Col, y: Col) -> Select:
@@ -172,6 +177,68 @@ def test_a_float_taken_out_of_a_running_sum_is_shown_with_the_smallest_values() 
         "check_module: SubtractsFloats breaks the law of remove: adding events and removing them changes nothing; "
         "found 0.0, expected 1.0. The smallest values that show it: rest = [1.0]; removed = [1e+16]"
     )
+
+
+@pytest.mark.parametrize("made", [ready_after_a_call, relative_to_the_first, class_that_is_loaded])
+def test_a_first_call_that_differs_is_seen_whatever_the_code_keeps(made: Any) -> None:
+    """Of plain code, and of every decorator: each gets copies that were never called."""
+    broken = law_broken_by(made(), "int")
+    assert broken.law == "deterministic" and "the first call of the code" in str(broken)
+    assert law_broken_by(sq.uda("bigint", name="own")(made()), "int").law == "deterministic"
+    assert law_broken_by(sq.uda("bigint", name="own")(made())("v"), "int").law == "deterministic"
+
+
+def test_a_first_call_that_differs_is_seen_of_functions_and_scans() -> None:
+    first = ready_after_a_call()
+    assert law_broken_by(sq.udf("bigint", name="own")(lambda v: first([v])), "int").law == "deterministic"
+    first = ready_after_a_call()
+    walk = sq.udso("n bigint", initial=0, name="own")(lambda state, v: (state, [first([v])]))
+    assert law_broken_by(walk, "int").law == "deterministic"
+
+
+def test_copies_leave_the_code_as_it_is() -> None:
+    """States may be of classes of the code, of which a copy has its own."""
+
+    class Step:
+        count = 0
+
+    class Steps:
+        def initial(self) -> Step:
+            return Step()
+
+        def step(self, state: Step, v: Any) -> Any:
+            return Step(), [1]
+
+    step = Steps.step
+    assert check_module(sq.udso("n bigint", name="own")(Steps), "int", examples=5)[:3] == ANY_CODE
+    assert Steps.step is step and type(Steps().initial()) is Step
+
+
+def test_a_class_with_parameters_is_checked_as_one_without() -> None:
+    @sq.uda("double", name="weighed")
+    class Weighed(Total):
+        def __init__(self, by: float = 1.0):
+            self.by = by
+
+        def result(self, state: Any) -> Any:
+            return state[0] * self.by if state[1] else None
+
+    laws = check_module(Weighed, "bigint", examples=10)
+    assert check_module(Weighed("v", by=2.0), "bigint", examples=10) == (*laws, "reference")
+    assert check_module([Weighed("v", by=2.0), sq.count()], "bigint", examples=10) == (*laws, "reference")
+
+    @sq.uda("double", name="without")
+    class Without(SubtractsFloats):
+        def __init__(self, by: float = 1.0):
+            self.by = by
+
+    for applied in (Without("v", by=2.0), Without(V + 0, by=2.0, where=V > 0)):
+        broken = law_broken_by(applied)
+        assert broken.law == "remove"
+        assert broken.values == {
+            "rest": [{"start": 0, "end": 1, "v": 1.0}],
+            "removed": [{"start": 0, "end": 1, "v": 1e16}],
+        }
 
 
 def test_what_a_module_raises_is_told() -> None:

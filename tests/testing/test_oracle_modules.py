@@ -189,7 +189,7 @@ def test_what_does_not_fit_its_type_fails_the_query() -> None:
 def test_a_sum_beyond_64_bits_is_a_case_that_fails() -> None:
     total = sq.udso("x bigint", initial=0, name="total")(lambda state, v: (state + (v or 0), [state + (v or 0)]))
     points = sq.points(pa.table({"at": [1], "v": [1]}), "at")
-    report = t.verify(points.scan(total(sq.col("v") * 0 + 2**62)), profile="fast", examples=8)
+    report = t.verify(points.scan(total(sq.col("v") * 0 + 2**62)), profile="fast", examples=8, may_fail=True)
     assert 0 < report.cases < report.set_aside[FAILS]
 
 

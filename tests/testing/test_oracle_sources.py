@@ -103,8 +103,8 @@ def test_a_second_start_closes_the_first_whose_payload_stays() -> None:
         ([(3, "end", "a", 1)], []),
         ([(3, "end", "a", 1), (3, "start", "a", 2)], [(3, None, "a", 2)]),
         ([(1, "start", "a", 1), (3, "end", "a", 2), (5, "end", "a", 3)], [(1, 3, "a", 1)]),
-        ([(1, "start", "a", 1), (3, "end", "a", 2), (3, "end", "a", 3)], [(1, 3, "a", 1)]),
-        ([(1, "start", "a", 2), (1, "start", "a", 1), (1, "start", "b", 9)], [(1, None, "a", 1), (1, None, "b", 9)]),
+        ([(1, "start", "a", 1), (3, "end", "a", 2), (3, "end", "a", 3)], [(1, None, "a", 1)]),
+        ([(1, "start", "a", 2), (1, "start", "a", 1), (1, "start", "b", 9)], [(1, None, "b", 9)]),
         ([(1, "begin", "a", 1), (2, None, "a", 1), (None, "start", "a", 1)], []),
     ],
 )

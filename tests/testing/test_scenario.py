@@ -125,9 +125,9 @@ def test_a_concrete_stream_is_a_node_of_a_scenario() -> None:
 @pytest.mark.slow
 def test_errors() -> None:
     with pytest.raises(
-        UnknownVerb, match="scenario: no verb 'wear'; there are: .*, union, .*where, .*Did you mean 'where'?"
+        UnknownVerb, match="scenario: no verb 'wheer'; there are: .*, union, .*where, .*Did you mean 'where'?"
     ):
-        t.stream().wear(ANY)
+        t.stream().wheer(ANY)
     for name in ("show", "to_df", "columns"):
         with pytest.raises(UnknownVerb, match=rf"no verb '{name}'; parts of it are left out. t.concrete\(scenario\)"):
             getattr(t.stream(), name)

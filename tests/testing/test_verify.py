@@ -13,11 +13,12 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
-from streamq.errors import NeedsSpark, PlanError, UnknownColumn
+from streamq.errors import NeedsSpark, PlanError, QueryFailed, UnknownColumn
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.testing.deltas import WrongOutput, net
 from streamq.testing.difference import same_history
@@ -50,12 +51,64 @@ def test_functions_without_an_arrow_form_are_left_to_spark() -> None:
 
 @pytest.mark.slow
 def test_cases_without_an_answer_are_set_aside_and_others_drawn_in_their_place() -> None:
-    report = t.verify(TRIPS.select(x=sq.lit(1) / (sq.col("fare") - 7)), profile=FAST)
+    report = t.verify(TRIPS.select(x=sq.lit(1) / (sq.col("fare") - 7)), profile=FAST, may_fail=True)
     assert report.cases == 5 and report.missing == 0
     assert report.set_aside[FAILS] > 0
     assert f"set aside, not counted: {report.set_aside[FAILS]} where the query fails over it (" in str(report)
     many = t.verify(TRIPS, t.Intent(late="fail"), profile=FAST)
     assert many.cases == 5 and many.set_aside[REFUSED] > 0
+
+
+@pytest.mark.slow
+def test_a_query_that_fails_over_some_case_is_wrong_unless_it_may(tmp_path: Path) -> None:
+    """A module that forgets NULLs is seen by the first windows that have nothing else; the file shows it again."""
+
+    @sq.uda("double", name="first_known")
+    def first_known(fares: Any) -> float:
+        return float(fares.dropna().iloc[0])
+
+    query = TRIPS.tumbling_window(6).select(x=first_known("fare"))
+    profile = replace(FAST, examples=50, failures=str(tmp_path))
+    with pytest.raises(t.VerificationFailed, match="the query fails by its own rules") as caught:
+        t.verify(query, profile=profile, name="nulls")
+    failed = caught.value
+    assert failed.is_legal and failed.first.number <= 4
+    assert "say so: may_fail=True" in str(failed) and "t.check_module(first_known)" in str(failed)
+    report = t.verify(query, profile=FAST, examples=8, may_fail=True)
+    assert report.cases == 8 and report.set_aside[FAILS] > 0
+    with pytest.raises(PlanError, match="verify: may_fail is neither True nor False; found 'yes'"):
+        t.verify(query, profile=FAST, may_fail="yes")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_a_failure_of_a_query_is_replayed(tmp_path: Path) -> None:
+    inverse = TRIPS.select(x=sq.lit(1) / (sq.col("fare") - 7))
+    with pytest.raises(t.VerificationFailed) as caught:
+        t.verify(inverse, profile=replace(FAST, examples=50, failures=str(tmp_path)), name="inverse")
+    assert caught.value.is_legal and caught.value.saved is not None
+    with pytest.raises(t.VerificationFailed, match="the query fails by its own rules"):
+        replay(caught.value.saved)
+
+
+@pytest.mark.parametrize(("may_fail", "least", "most"), [(False, 0, 0), (True, 1, 12)])
+def test_sums_of_great_values_fit_unless_the_query_may_fail(may_fail: bool, least: int, most: int) -> None:
+    """Of 60 cases of long windows: none overflows, or few do."""
+    readings = sq.points(t.table("at bigint, k string, v bigint", []), time="at", name="readings")
+    sums = (
+        readings.group_by("k").hopping_window(60, 5).select(x=sq.sum("v")).hopping_window(90, 30).select(y=sq.sum("x"))
+    )
+    fails: list[bool] = []
+
+    @settings(max_examples=60, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+    @given(t.concrete(sums, t.Intent(duplicates=True), may_fail=may_fail))
+    def answer(case: t.Case) -> None:
+        try:
+            case.answer()
+        except QueryFailed:
+            fails.append(True)
+
+    answer()
+    assert least <= len(fails) <= most
 
 
 @pytest.mark.slow
@@ -73,6 +126,7 @@ def test_what_is_set_aside_is_bounded() -> None:
         t.Intent(late="none", invalid=False),
         profile=FAST,
         examples=7,
+        may_fail=True,
     )
     assert report.cases + report.missing == 7 and report.missing > 0
     assert report.set_aside.total() == 60 and "fewer than asked for" in str(report)
@@ -256,7 +310,7 @@ def test_a_verification_of_nothing_is_none() -> None:
     with pytest.raises(
         PlanError, match="all 60 cases were set aside: 60 where the query fails over it .*Give legal values"
     ):
-        t.verify(over, great, profile=FAST, examples=3)
+        t.verify(over, great, profile=FAST, examples=3, may_fail=True)
     with pytest.raises(PlanError, match="nothing is tried; the profile has no examples"):
         t.verify(TRIPS, profile=FAST, examples=0)
     with pytest.raises(PlanError, match="examples is not a number of cases; found -1"):

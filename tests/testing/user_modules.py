@@ -186,6 +186,40 @@ class WrongOnce(Total):
         return state[0] + (self.calls == 200)
 
 
+def ready_after_a_call() -> Any:
+    """A function that begins in its first call, which has another result."""
+    calls: list[int] = []
+
+    def counted(values: pd.Series) -> int:
+        calls.append(1)
+        return len(values) if len(calls) > 1 else 0
+
+    return counted
+
+
+def relative_to_the_first() -> Any:
+    """A function that keeps the values of its first call, and repeats each call as it was."""
+    first: dict[str, int] = {}
+
+    def relative(values: pd.Series) -> int:
+        return len(values) - first.setdefault("length", len(values))
+
+    return relative
+
+
+def class_that_is_loaded() -> Any:
+    """A class whose first object loads what all have."""
+
+    class Loaded(Total):
+        factor = 0
+
+        def result(self, state: Any) -> Any:
+            own, type(self).factor = type(self).factor, 1
+            return state[1] * own
+
+    return Loaded
+
+
 class CountsNullsIn(Total):
     """Counts NULLs when they come, and not when they go."""
 

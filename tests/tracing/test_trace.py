@@ -14,7 +14,7 @@ import pytest
 import streamq as sq
 from streamq import col
 from streamq import testing as t
-from streamq.errors import ModuleFailed, PlanError, SourceError, StreamqError
+from streamq.errors import ModuleFailed, PlanError, SourceError, StreamqError, UnknownColumn
 from streamq.run.passed_batches import passed_batches
 from streamq.stream import Stream
 from streamq.tracing.page_rows import page_rows
@@ -89,8 +89,35 @@ def test_a_row_is_there_because_of_its_events_and_one_that_is_missing_because_of
     down = alarms(4).trace()
     assert [row["m"] for row in down.history()] == ["a"]
     (missing,) = down.prevented({"m": "b"})
+    assert (missing["source"], missing["event_payload"], missing["payload"]) == ("starts", "m=b", "m=b")
     assert [row["operator"] for row in down.effects(missing["event"])] == ["starts", "pattern"]
     assert (len(alarms(8).trace().prevented()), len(alarms(8).trace().history())) == (0, 2)
+
+
+def test_where_chooses_the_events_to_follow_and_leaves_the_progress() -> None:
+    """Takings of shop A are what they are beside those of B, in the same micro-batches."""
+    for where in ({"shop": "A"}, col("shop") == "A", lambda e: e.shop == "A", ORDERS["shop"] == "A"):
+        trace = TAKINGS.trace(where=where)
+        assert trace.operators == ["orders", "where", "hopping", "where 2"]
+        assert (
+            {row["payload"].split()[0] for row in trace.events()}
+            == {"shop=A"}
+            == {r["payload"].split()[0] for r in trace.causes()}
+        )
+        own = [row for row in traced_takings().rows() if row["shop"] == "A"]
+        assert trace.rows().to_pylist() == own, "with micro-batches"
+        ctis = [[row["cti"] for row in t.table() if row["operator"] == "orders"] for t in (trace, traced_takings())]
+        assert ctis[0] == ctis[1]
+    chosen = TAKINGS.trace(where={"start": 3, "shop": "A"})
+    assert [(row["start"], row["payload"]) for row in chosen.events()] == [(3, "shop=A paid=2")]
+    assert [row["effect"] for row in chosen.effects(0)][:1] == ["caused"]
+    left, right = sq.events([(1, 9, {"k": 1})], name="left"), sq.events([(0, 9, {"m": 1})], name="right")
+    joined = left.join(right, where=lambda a, b: a.k == b.m)
+    assert [row["source"] for row in joined.trace(where={"m": 2}).events()] == ["left"]
+    with pytest.raises(UnknownColumn, match="trace: no column 'q'"):
+        joined.trace(where={"q": 1})
+    with pytest.raises(PlanError, match="trace: where names no column; it is {}. Leave it out to follow all events."):
+        joined.trace(where={})
 
 
 def test_a_row_with_several_sufficient_causes_has_a_minimal_set_of_them() -> None:

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-FILES = ("parquet", "json", "csv", "orc", "text", "avro")
-"""File formats, for which Spark keeps a log of micro-batches in the folder."""
+FILES = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
+"""File formats, for which Spark keeps a log of micro-batches in the folder.
+
+Of these alone a folder may consist of others; a table of another format, such as Delta, keeps its own account of its files.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,11 @@ class DataSourceSink(Sink):
 
     @property
     def folders(self) -> Sequence[str]:
-        return [self.options["path"]] if self.takes_micro_batches and self.format in FILES else []
+        return [self.options["path"]] if self.takes_micro_batches else []
 
     @property
     def takes_micro_batches(self) -> bool:
-        return "path" in self.options
+        return "path" in self.options and self.format.lower() in FILES
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
         """Return rows of that micro-batch from Parquet files that this computer has; None for other formats and places."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from streamq.run.sinks.sink import Sink, Write, computed_once, throw_away
+from streamq.run.failure import raised_in_sink
+from streamq.run.sinks.sink import Sink, Write, computed_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,14 +23,17 @@ class FunctionSink(Sink):
     def from_argument(cls, argument: object) -> Self | None:
         return cls(argument) if callable(argument) else None
 
+    @property
+    def calls_python(self) -> bool:
+        return True
+
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
         return writer.foreachBatch(computed_once(self.write))
 
     def write(self, rows: DataFrame, number: int) -> None:
-        """Compute all rows, then call the user's function with them and the micro-batch's number."""
-        # only a job over all rows commits state, and the user's function may read none
-        throw_away(rows)
-        self.function(rows, number)
+        """Call the user's function with the rows and the micro-batch's number."""
+        with raised_in_sink("the sink's function"):
+            self.function(rows, number)
 
 
 __all__ = ["FunctionSink"]

@@ -44,6 +44,11 @@ class Sink(ABC):
         """True if ``write`` can be called, so that rows of one micro-batch may go into several sinks."""
         return True
 
+    @property
+    def calls_python(self) -> bool:
+        """True if Spark calls a function of Python's with each micro-batch."""
+        return False
+
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise PlanError if a run with this name and this ``finish`` cannot write into the sink."""
         del verb, name, finish
@@ -71,11 +76,15 @@ def folder_name(path: str) -> str:
 
 
 def computed_once(write: Write) -> Write:
-    """Return ``write`` with rows persisted, so that Spark computes them once however often they are read."""
+    """Return ``write`` with rows persisted and computed before, so that Spark computes them once however often they are read.
+
+    So an exception from ``write`` is one of writing. And only a job over all rows commits state: ``write`` may read none.
+    """
 
     def persist_and_write(rows: DataFrame, number: int) -> None:
         rows.persist()
         try:
+            throw_away(rows)
             write(rows, number)
         finally:
             rows.unpersist()

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamq.run.failure import SINK_NOTE
+from streamq.compiler.egress import ResultColumns, user_late_rows
+from streamq.run.failure import raised_in_sink
 from streamq.run.pacing import Pacer, readings_in
 from streamq.run.sinks.sink import Sink, computed_once
 
@@ -14,18 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from streamq.compiler.results import Result
-
 
 @dataclass(frozen=True)
 class SplitWriter:
     """Writes the rows of each result, and the late rows, of each micro-batch into their own sinks.
 
-    ``sinks`` are those of ``results``, in order. Each micro-batch has its own folder, so that a micro-batch that is processed
-    again overwrites its earlier rows. A ``pacer`` pauses after each micro-batch.
+    ``sinks`` are those of the results, in order, ``columns`` those of their rows. Each micro-batch has its own folder, so that a
+    micro-batch that is processed again overwrites its earlier rows. A ``pacer`` pauses after each micro-batch. Spark Connect
+    sends all of this to the server, where streamq need not be installed: its functions import nothing of streamq when called.
     """
 
-    results: Sequence[Result]
+    columns: Sequence[ResultColumns]
     sinks: Sequence[Sink]
     late_sink: Sink | None
     pacer: Pacer | None
@@ -43,21 +43,13 @@ class SplitWriter:
         return writer.foreachBatch(write_and_pause)
 
     def _write(self, batch: DataFrame, number: int) -> None:
-        """Write one micro-batch into all sinks in their order, late rows last.
-
-        Of several results, an exception gets a note on the one whose sink raised it; the sinks after that are not written.
-        """
-        from streamq.compiler.egress import user_late_rows, user_rows
-
-        for place, (result, sink) in enumerate(zip(self.results, self.sinks, strict=True), start=1):
-            try:
-                sink.write(user_rows(batch, result), number)
-            except Exception as error:
-                if len(self.results) > 1:
-                    error.add_note(SINK_NOTE.format(place, len(self.results)))
-                raise
+        """Write one micro-batch into all sinks in their order, late rows last; after one that fails no other is written."""
+        for place, (columns, sink) in enumerate(zip(self.columns, self.sinks, strict=True), start=1):
+            with raised_in_sink("the sink" if len(self.sinks) == 1 else f"the sink of result {place}"):
+                sink.write(columns.read(batch), number)
         if self.late_sink is not None:
-            self.late_sink.write(user_late_rows(batch), number)
+            with raised_in_sink("the late sink"):
+                self.late_sink.write(user_late_rows(batch), number)
         if self.pacer is not None:
             self.pacer.observe(readings_in(batch))
 

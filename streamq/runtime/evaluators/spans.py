@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.grid import Grid
-from streamq.runtime.columnar import expand_ranges, ints, with_column
+from streamq.runtime.columnar import codes, expand_ranges, ints, with_column
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.groups import GROUP_NUMBER, ToCome
 from streamq.runtime.overlap import next_after
 from streamq.runtime.release import Release
-from streamq.runtime.values import Ints, Mask, column_ranks
+from streamq.runtime.values import ORDER, Ints, Mask, column_ranks, combine_numbers, number_values
 from streamq.time import MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SignalEvaluator(SettledProgress):
-    """Events end at the next strictly later LE of equal keys."""
+    """Events end at the next strictly later LE of equal keys; those of one LE at once, if another is later by ``order_by``."""
 
     keys: tuple[str, ...]
+    order_by: tuple[str, ...] = ()
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -43,10 +44,23 @@ class SignalEvaluator(SettledProgress):
         return replace(SETTLED, endless=EndlessRow.THE_NEXT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return all events, each ended by the next later start of its keys; INFINITY if there is none. Old ends are ignored."""
+        """Return the events, each ended by the next later start of its keys; INFINITY if there is none. Old ends are ignored.
+
+        With ``order_by`` only the last events of a start are among them.
+        """
         table = inputs[0]
+        if self.order_by:
+            table = table.filter(pa.array(self._is_last(table)))
         group, le = ints(table, GROUP_NUMBER), ints(table, LE)
         return with_column(table, RE, next_after(group, le, group, le))
+
+    def _is_last(self, table: pa.Table) -> Mask:
+        """Mark the events that are last by ``order_by`` among those of their keys and start."""
+        place, _ = codes(table, (GROUP_NUMBER, LE))
+        rank, _ = combine_numbers([number_values(table.column(name), ORDER) for name in self.order_by])
+        greatest = np.full(int(place.max(initial=0)) + 1, -1)
+        np.maximum.at(greatest, place, rank)
+        return np.asarray(rank == greatest[place])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Keep each key's last samples before c, all that start then, and those from c on; ends do not count."""

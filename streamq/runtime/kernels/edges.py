@@ -1,13 +1,15 @@
 """Kernel of edge events: turns edges into deltas, the difference of lifetimes before and after a micro-batch.
 
-An edge that is delivered again, equal to one in state, is dropped before it is judged: key, instant and edge identify it. A late
-edge takes its place in its key's chain by its own time, and acts from c on: an event lives until the first instant at which an
-edge after its start acts. If a start was dropped, the end that belongs to it is dropped, too.
+The edges of a key are in order of time, then of the order columns, then ends before starts. Edges equal in all that, but not in
+their payload, are ties: none of them counts, and what was sent for the first to come is taken back. An edge that is delivered
+again, equal to one in state, is dropped before it is judged. A late edge takes its place in its key's chain by its own time, and
+acts from c on: an event lives until the first instant at which an edge after its start acts. If a start was dropped, the end that
+belongs to it is dropped, too.
 
-State: per key its open start and every edge at or after c; its last edge, if a late one may still act, because it decides if that
-one has an effect; and the last dropped edge, until its end has come. It lies in bins by key. Cost: a micro-batch sorts the edges
-of the keys that its own edges have, and of those with an edge that progress passes. CTI: c; if the edge that closes an event
-brings its payload, the least open start, because the payload changes from there on.
+State: per key its open start and every edge at or after c, ties among them; its last edge, if a late one may still act, because
+it decides if that one has an effect; and the last dropped edge, until its end has come. It lies in bins by key. Cost: a
+micro-batch sorts the edges of the keys that its own edges have, and of those with an edge that progress passes. CTI: c; if the
+edge that closes an event brings its payload, the least open start, because the payload changes from there on.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ from streamq.runtime.agenda import agenda_of
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.deltas import weighted
-from streamq.runtime.event import LE, OPENS, RE
+from streamq.runtime.event import LE, OPENS, RE, beside_names, without_beside
 from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
 from streamq.runtime.lifetimes import saturating
-from streamq.runtime.repetitions import repetitions
+from streamq.runtime.repetitions import repeats
 from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 
 EDGES = "edges"
 """The basket of the edges."""
-TIE = "two edges of one key at one instant"
 GHOST = "__ghost"
 """True for a dropped edge; a dropped start stays in state, because the end that belongs to it is dropped, too."""
 SINCE = "__since"
@@ -50,11 +51,16 @@ SINCE = "__since"
 class EdgesKernel(UncombinedKernel):
     """A kernel that builds events from edges.
 
-    key: the columns whose values identify a chain; from_end: a closed event has the end row's payload.
+    key: the columns whose values identify a chain; from_end: a closed event has the end row's payload; order: the columns by
+    which edges of one key and instant act. unmatched: the reason to refuse an end that ends no event; tie: that to refuse edges
+    that nothing puts in order.
     """
 
     key: tuple[str, ...]
     from_end: bool
+    order: tuple[str, ...] = ()
+    unmatched: str = "an end without an open start"
+    tie: str = "two edges of one key at one instant that differ"
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -106,55 +112,69 @@ class EdgesKernel(UncombinedKernel):
         old = np.concatenate([np.full(t.num_rows, t is held) for t in every])
         edges = concat([t.select(names) for t in every])
         edges, old, number = self._ordered(edges, old)
-        tie = self._ties(edges, number)
-        count_invalid(edges.filter(pa.array(tie)), judge, TIE, totals)
-        edges, old, number = edges.filter(pa.array(~tie)), old[~tie], number[~tie]
-        chains = _Chains.from_edges(edges, number)
-        self._count_late(edges, ~old, chains, judge, totals)
         touched = np.isin(number, number[~old])
-        before = self._lifetimes(edges.filter(pa.array(old & touched)), number[old & touched], -1)
+        ties = _Ties.among(self._places(edges, number), old, is_late=~old & (ints(edges, SINCE) > ints(edges, LE)))
+        count_invalid(edges.filter(pa.array(ties.fresh)), judge, self.tie, totals)
+        counted = old & touched & ~ties.before
+        before = self._lifetimes(edges.filter(pa.array(counted)), number[counted], -1)
+        tied = edges.filter(pa.array(ties.now & (ints(edges, LE) >= clock.c)))
+        edges, number = edges.filter(pa.array(~ties.now)), number[~ties.now]
+        old, touched = old[~ties.now], touched[~ties.now]
+        chains = self._chains(edges, number)
+        self._count_late(edges, ~old, chains, judge, totals)
         after = self._lifetimes(edges.filter(pa.array(touched)), number[touched], 1)
-        self._keep(bins, edges, chains, judge, clock, totals)
+        self._keep(bins, edges, tied, chains, judge, clock, totals)
         deltas = net_deltas(concat([before, after]))
         return deltas if deltas.num_rows else None
 
     def _ordered(self, edges: pa.Table, old: Mask) -> tuple[pa.Table, Mask, Ints]:
         """Return edges in order, with the mask of those in state and the number of each edge's key.
 
-        The order is by key, time, ends before starts, edges in state before new ones, and payload.
+        The order is by key, place in the chain, edges in state before new ones, and payload.
         """
         number, _ = codes(edges, self.key)
-        rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST, SINCE, HASH)]
+        ranks = column_ranks(edges, [*self.order, *self._compared(edges)])
+        by_place, by_payload = ranks[: len(self.order)], ranks[len(self.order) :]
         opens = edges.column(OPENS).to_numpy()
-        order = np.lexsort([*reversed(column_ranks(edges, rest)), ~old, opens, ints(edges, LE), number])
+        order = np.lexsort([*reversed(by_payload), ~old, opens, *reversed(by_place), ints(edges, LE), number])
         return edges.take(pa.array(order)), old[order], number[order]
 
-    def _ties(self, edges: pa.Table, number: Ints) -> Mask:
-        """Mark the edges equal in key, time and kind to the edge before them."""
-        time, opens = ints(edges, LE), edges.column(OPENS).to_numpy()
-        tie = np.zeros(len(time), bool)
-        tie[1:] = (number[1:] == number[:-1]) & (time[1:] == time[:-1]) & (opens[1:] == opens[:-1])
-        return tie
+    def _compared(self, edges: pa.Table) -> list[str]:
+        """Return the columns in which edges of one place in a chain may differ."""
+        aside = (*self.key, LE, OPENS, GHOST, SINCE, HASH, *beside_names(edges))
+        return [name for name in edges.column_names if name not in aside]
+
+    def _places(self, edges: pa.Table, number: Ints) -> Ints:
+        """Return a number for the place of each of the ordered edges in its chain: time, order columns, and kind."""
+        parts = [number, ints(edges, LE), *column_ranks(edges, self.order), edges.column(OPENS).to_numpy()]
+        begins = np.zeros(len(number), bool)
+        for part in parts:
+            begins[1:] |= part[1:] != part[:-1]
+        return np.cumsum(begins)
+
+    def _chains(self, edges: pa.Table, number: Ints) -> _Chains:
+        """Return the chains of ordered edges, whose keys have these numbers."""
+        return _Chains.from_edges(edges, number, ends_first=not self.order)
 
     def _lifetimes(self, edges: pa.Table, number: Ints, weight: int) -> pa.Table:
         """Return the lifetimes of the events of ordered edges, without empty ones, as deltas of one weight.
 
         The payload is the start's; if payloads come from the end, that of the end that closes the event, if one does.
         """
-        chains = _Chains.from_edges(edges, number)
+        chains = self._chains(edges, number)
         starts = np.flatnonzero(chains.opens & chains.chained & (chains.until > chains.since))
         rows = starts
         if self.from_end:
             by = chains.closed_by[starts]
             rows = np.where((by >= 0) & ~chains.opens[by], by, starts)
-        events = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE, HASH])
+        events = without_beside(edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE, HASH]))
         events = with_column(with_column(events, LE, chains.since[starts]), RE, chains.until[starts])
         return weighted(events, weight)
 
     def _count_late(self, edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, totals: Totals) -> None:
         """Count the late edges of this micro-batch: as adjusted if they change the history from c on, else as dropped.
 
-        If payloads come from the end, a late end that closes an event counts as a change even if its end was the same before.
+        If payloads come from the end, a late edge that closes an event counts as a change even if its end was the same before.
         """
         late = fresh & (chains.since > chains.time)
         if not late.any():
@@ -162,15 +182,24 @@ class EdgesKernel(UncombinedKernel):
         # an end acts only on an event that has not ended
         acts = chains.chained & (chains.until > chains.since) & (chains.opens | chains.after_start)
         if self.from_end:
-            # if another edge ends the event at the same instant, this edge still sets its payload
-            acts |= ~chains.opens & chains.closes
+            # if another edge ends the event at the same instant, this edge still decides on its payload
+            acts |= chains.closes
         for mask, reason in ((late & ~acts, CountReason.DROPPED), (late & acts, CountReason.ADJUSTED)):
             count_late(edges, mask, reason, judge, int(chains.since[mask].max(initial=MINUS_INFINITY)), totals)
 
     def _keep(
-        self, bins: GroupBins, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals
+        self,
+        bins: GroupBins,
+        edges: pa.Table,
+        tied: pa.Table,
+        chains: _Chains,
+        judge: Judge,
+        clock: Clock,
+        totals: Totals,
     ) -> None:
         """Put the edges that can still matter into state (none at the end of the stream), and count ends that act on no event.
+
+        ``tied``: ties that stay in state, because edges equal to them may still come.
 
         An end that came on time is counted once the CTI has passed it: as invalid if no start can come before it any more; as
         dropped if its start was dropped, if the source itself may still send its start, or if another edge ends the event first.
@@ -181,12 +210,12 @@ class EdgesKernel(UncombinedKernel):
         # edges before that were counted earlier, and late edges as late
         over = (time < counted) & (time >= counted_before) & (chains.since == time)
         lost = over & chains.chained & ~opens & ~chains.after_start
-        # another edge has ended the event before this one acts
-        is_idle = over & chains.chained & ~opens & chains.after_start & ~chains.closes
+        # another edge has ended the event before this one acts; nothing is left of an event that ends where it starts
+        is_idle = over & chains.chained & ~opens & chains.after_start & ~chains.closes & (time[chains.before] < time)
         # the source's CTI still allows its start: the edge is late by the level only
         late = (over & chains.orphaned) | (lost & (time >= promised)) | is_idle
         count_late(edges, late, CountReason.DROPPED, judge, None, totals)
-        count_invalid(edges.filter(pa.array(lost & ~late)), judge, "an end without an open start", totals)
+        count_invalid(edges.filter(pa.array(lost & ~late)), judge, self.unmatched, totals)
         if c == INFINITY:
             return
         ghost = chains.ghost | (chains.orphaned & (time < c))
@@ -199,23 +228,19 @@ class EdgesKernel(UncombinedKernel):
         is_needed = (time >= c) | is_open | closing | last | dropped
         # an invalid end must not be the end of a start that is dropped later
         is_needed &= ~(lost & ~late & (time < acts_from))
-        needed = with_column(edges, GHOST, ghost).filter(pa.array(is_needed))
+        needed = concat([with_column(edges, GHOST, ghost).filter(pa.array(is_needed)), tied])
         bins.replace_events(EDGES, needed)
         opened = np.where(is_open & self.from_end, chains.since, INFINITY)[is_needed]
+        opened = np.concatenate([opened, np.full(tied.num_rows, INFINITY)])
         bins.write_agenda(_Passing.at(clock).agenda(needed, opened), [EDGES])
         bins.close([EDGES], None)
 
     def _without_repetitions(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
-        """Remove repeated edges, and all but one of different edges of one key, instant and kind (start or end).
-
-        The one in ``held`` stays, else the least by payload. The former are counted as duplicates, the latter as invalid.
-        """
+        """Remove edges that repeat one in ``held`` or another new one; they are counted as duplicates."""
         table = arrival.table
-        whose = [*self.key, LE, OPENS]
-        repeated, contrary = repetitions(table, held, whose, [n for n in table.column_names if n not in (*whose, HASH)])
+        repeated = repeats(table, held, [*self.key, LE, *self.order, OPENS], self._compared(table))
         count_duplicates(table.filter(pa.array(repeated)), judge, totals)
-        count_invalid(table.filter(pa.array(contrary)), judge, TIE, totals)
-        return replace(arrival, table=table.filter(pa.array(~(repeated | contrary))))
+        return replace(arrival, table=table.filter(pa.array(~repeated)))
 
     def _judged(self, arrival: Arrival) -> pa.Table:
         """Return edges with two columns: GHOST, true if dropped as late, and SINCE, the instant from which the edge acts.
@@ -228,6 +253,28 @@ class EdgesKernel(UncombinedKernel):
         error = error_of_rows(judge, table, arrival.promised)
         verdict = judgement(judge, time, arrival.c, arrival.promised, error)
         return with_column(with_column(table, GHOST, verdict.is_dropped), SINCE, verdict.acting_from(time))
+
+
+@dataclass(frozen=True)
+class _Ties:
+    """Edges that have their place in the chain with others, as masks of ordered edges: none of them counts.
+
+    now: those that do not count any more; before: those in state that did not count before; fresh: those that are to be counted
+    as invalid now, new ones and the one in state that has counted until now.
+    """
+
+    now: Mask
+    before: Mask
+    fresh: Mask
+
+    @staticmethod
+    def among(places: Ints, old: Mask, is_late: Mask) -> _Ties:
+        """Return the ties among edges, of which ``old`` are in state; a late one does not void an edge that was on time."""
+        held = np.bincount(places, weights=old)[places]
+        standing = np.bincount(places, weights=~is_late)[places]
+        now = (np.bincount(places)[places] > 1) & (is_late | (standing > 1))
+        before = old & (held > 1)
+        return _Ties(now=now, before=before, fresh=now & ~before)
 
 
 @dataclass(frozen=True)
@@ -285,8 +332,8 @@ class _Chains:
     closed_by: Ints
 
     @staticmethod
-    def from_edges(edges: pa.Table, number: Ints) -> _Chains:
-        """Return the chains of ordered edges."""
+    def from_edges(edges: pa.Table, number: Ints, *, ends_first: bool) -> _Chains:
+        """Return the chains of ordered edges; of edges that act at one instant ends come first, or those first in the order."""
         time, since = ints(edges, LE), ints(edges, SINCE)
         opens, ghost = edges.column(OPENS).to_numpy(), edges.column(GHOST).to_numpy()
         orphaned = np.zeros(len(number), bool)
@@ -298,8 +345,8 @@ class _Chains:
         follows = np.flatnonzero(number[at[1:]] == number[at[:-1]])
         before = np.full(len(number), -1)
         before[at[follows + 1]] = at[follows]
-        # at one instant ends act first, so that the ended event has their payload
-        order = np.lexsort((opens[at], since[at]))
+        # where ends act first at an instant, the ended event has their payload
+        order = np.lexsort((opens[at] & ends_first, since[at]))
         rank = np.empty(len(at), np.int64)
         rank[order] = np.arange(len(at))
         # the least rank from here on: any of a later key is greater than those of this one

@@ -19,7 +19,7 @@ from streamq.runtime.agenda import agenda_of
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat
 from streamq.runtime.deltas import with_ends
-from streamq.runtime.event import LE, RE
+from streamq.runtime.event import LE, RE, beside_names, without_beside
 from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import HASH, distinct_hashes, with_timed_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel
@@ -67,7 +67,7 @@ class InsertIngressKernel(UncombinedKernel):
         evaluated = None
         if self.ids:
             arrivals, evaluated = self._without_repetitions(state, arrivals, totals, c)
-        out = [weighted_events(a, totals) for a in arrivals]
+        out = [without_beside(weighted_events(a, totals)) for a in arrivals]
         return Output(concat(out) if out else None, clock.c, totals, evaluated=evaluated)
 
     def _without_repetitions(
@@ -86,7 +86,8 @@ class InsertIngressKernel(UncombinedKernel):
         new: list[Arrival] = []
         for arrival, table in zip(arrivals, fresh, strict=True):
             left = self._new_rows(table, held, arrival.judge, totals)
-            held = left if held is None else concat([held, left])
+            rows = without_beside(left)
+            held = rows if held is None else concat([held, rows])
             new.append(replace(arrival, table=left.drop_columns([HASH])))
         if c == INFINITY:
             bins.drop([ROWS])
@@ -104,7 +105,8 @@ class InsertIngressKernel(UncombinedKernel):
         """
         assert judge is not None
         whose = [*self.ids, LE]
-        what = [RE, *(n for n in table.column_names if n not in (*whose, RE, HASH))]
+        aside = (*whose, RE, HASH, *beside_names(table))
+        what = [RE, *(n for n in table.column_names if n not in aside)]
         repeated, contrary = repetitions(table, held, whose, what)
         count_duplicates(table.filter(pa.array(repeated)), judge, totals)
         count_invalid(table.filter(pa.array(contrary)), judge, "two rows of one id and start that differ", totals)

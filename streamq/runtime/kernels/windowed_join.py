@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamq.runtime.basket import ENDS, KernelBaskets
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.coming_windows import PAIRS, ComingWindows, past
 from streamq.runtime.deltas import net_retractions
@@ -94,8 +94,8 @@ class WindowedJoinKernel(UncombinedKernel):
         members.forget(least)
         due = self._due(state, coming)
         if clock.c == INFINITY:
-            for basket in (*WAITING, PAIRS, ENDS):
-                TimeBins(state, basket).take(INFINITY)
+            for basket in (*WAITING, PAIRS):
+                state.drop_basket(basket)
         table = net_retractions(concat([rows.select([*self.result, LE, RE, WEIGHT]) for rows in out])) if out else None
         cti = self.evaluator.cti(clock.by_port or (clock.c,), INFINITY)
         return Output(table if table is not None and table.num_rows else None, cti, totals, due)

@@ -18,17 +18,35 @@ from streamq.time import INFINITY
 
 @defines(ToSignal)
 def to_signal(node: ToSignal, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL that ends each event at the least strictly later start of an event with equal keys."""
-    own = [keys(node.schema)[node.schema.names.index(k)] for k in node.keys]
+    """Return SQL that ends each event at the least strictly later start of an event with equal keys.
+
+    With ``order_by``, an event goes if another of its keys and start is greater in these columns, NULL being the least.
+    """
+    names = dict(zip(node.schema.names, keys(node.schema), strict=True))
+    own, order = [names[k] for k in node.keys], [names[n] for n in node.order_by]
     until = f"(SELECT min(b.le) FROM {inputs[0]} b WHERE {same(own)} AND b.le > a.le)"
-    return f"SELECT {listed('le', f'coalesce({until}, {INFINITY}) AS re', *payload(node.schema))} FROM {inputs[0]} a"
+    rows = f"SELECT {listed('le', f'coalesce({until}, {INFINITY}) AS re', *payload(node.schema))} FROM {inputs[0]} a"
+    if not order:
+        return rows
+    equal = [f"{same(order[:n])} AND {_is_after(column)}" for n, column in enumerate(order)]
+    later = " OR ".join(f"({each})" for each in equal)
+    return f"{rows} WHERE NOT EXISTS (SELECT 1 FROM {inputs[0]} b WHERE {same(own)} AND b.le = a.le AND ({later}))"
+
+
+def _is_after(column: str) -> str:
+    """Return a condition: b is greater than a in a column, and NULL is the least."""
+    return f"(b.{column} IS NOT NULL AND (a.{column} IS NULL OR b.{column} > a.{column}))"
 
 
 @over_one
 def draw_to_signal(draw: Draw, plan: Node, reads_end: bool) -> ToSignal | None:
-    """Draw a signal by one column or none; None if no column is exact."""
+    """Draw a signal by one column or none, and by an order or none; None if no column is exact."""
     exact_names = exact(plan)
     if not exact_names:
         return None
     among = matched(plan.schema, exact_names)
-    return ToSignal(plan, tuple(draw(st.lists(st.sampled_from(among), max_size=1)) if among else ()))
+    if not among:
+        return ToSignal(plan, ())
+    key = tuple(draw(st.lists(st.sampled_from(among), max_size=1)))
+    order = tuple(draw(st.lists(st.sampled_from(among), max_size=2, unique=True))) if draw(st.booleans()) else ()
+    return ToSignal(plan, key, order)

@@ -52,8 +52,7 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
             results.append(module.sql(columns, passes=passes, order=order, functions=run.functions))
             continue
         arguments = Arguments(
-            f"v{i}_0",
-            f"v{i}_1",
+            columns,
             types,
             a.options,
             passes=passes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -38,17 +38,16 @@ class SumOverflow(Enum):
 
 @dataclass(frozen=True)
 class Arguments:
-    """The inputs of a definition: the columns ``v`` and ``w`` of its arguments, their types, and the aggregate's options.
+    """The inputs of a definition: the columns of its arguments, their types, and the aggregate's options.
 
-    For members that the aggregate's filter drops, ``v`` and ``w`` are NULL already; of two arguments both are NULL if one is.
-    There is no column ``w`` for an aggregate of one argument. ``passes``: the filter as a FILTER clause, or "", for definitions
+    For members that the aggregate's filter drops, the columns are NULL already; of two arguments both are NULL if one is.
+    ``v`` is the first column, ``w`` the second. ``passes``: the filter as a FILTER clause, or "", for definitions
     that count NULLs, too; ``order``: the order of members; ``clip``: how lifetimes are cut; ``axis``: the time axis;
     ``overflow``: the sums that fail. SQL may also read the columns ``le``, ``re`` (not cut), ``w_le``, ``w_re`` and, if it
     declares so, the means of its arguments.
     """
 
-    v: str
-    w: str
+    columns: Sequence[str]
     types: tuple[t.DataType, ...]
     options: tuple[Any, ...]
     passes: str
@@ -56,6 +55,16 @@ class Arguments:
     clip: str
     axis: str
     overflow: SumOverflow
+
+    @property
+    def v(self) -> str:
+        """The column of the first argument."""
+        return self.columns[0]
+
+    @property
+    def w(self) -> str:
+        """The column of the second argument."""
+        return self.columns[1]
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,9 @@ def _count(a: Arguments) -> str:
 
 
 def _count_distinct(a: Arguments) -> str:
-    return f"count(DISTINCT {key(a.v, a.types[0])})"
+    keys = ", ".join(key(column, kind) for column, kind in zip(a.columns, a.types, strict=True))
+    are_there = " AND ".join(f"{column} IS NOT NULL" for column in a.columns)
+    return f"count(DISTINCT ROW({keys})) FILTER (WHERE {are_there})"
 
 
 def _extreme(name: str) -> Callable[[Arguments], str]:

@@ -132,6 +132,7 @@ AGGREGATES: tuple[tuple[AggregateFunction, Callable[..., Any], tuple[Expr, ...]]
     (COUNT, count, ()),
     (COUNT, count, (A,)),
     (COUNT_DISTINCT, count_distinct, (A,)),
+    (COUNT_DISTINCT, count_distinct, (A, B)),
     (SUM, total, (A,)),
     (AVG, avg, (A,)),
     (MIN, least, (A,)),

@@ -1,4 +1,4 @@
-"""A second definition of Arrow tables as queries read them: values stay, and instants are rounded down to microseconds."""
+"""A second definition of Arrow tables as queries read them: all values stay, whatever the unit of instants."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from streamq.errors import PlanError, SourceError
 from streamq.operators.input_table import static_table
 from streamq.testing.scenario import Scenario
 
-MICROSECONDS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
-"""The factor and the divisor that make microseconds of instants, by their unit."""
+NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+"""The number of nanoseconds in the units of instants."""
 
 
 def wrong_table(scenario: Scenario) -> str | None:
@@ -42,11 +42,11 @@ def _tables(scenario: Scenario) -> Iterator[pa.Table]:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; instants as microseconds, rounded down."""
+    """Return the values of a column; instants as nanoseconds."""
     if not pa.types.is_timestamp(column.type):
         return column.to_pylist()
-    factor, divisor = MICROSECONDS[column.type.unit]
-    return [None if at is None else at * factor // divisor for at in column.cast(pa.int64()).to_pylist()]
+    unit = NANOSECONDS[column.type.unit]
+    return [None if at is None else at * unit for at in column.cast(pa.int64()).to_pylist()]
 
 
 __all__ = ["wrong_table"]

@@ -43,7 +43,7 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
         # whoever listens counts milliseconds
         for items, now in zip(micro_batches, (time // MILLISECOND for time in times), strict=False):
             for item in (item for item in items if brings_start(item)):
-                partition, start = tuple(comparable(item.payload[name]) for name in policy.per), start_of(item)
+                partition, start = tuple(comparable(item.columns[name]) for name in policy.per), start_of(item)
                 # a clock that has been set back stands still
                 heard[partition] = clock = max(clock, now)
                 greatest[partition] = max(start, greatest.get(partition, start))
@@ -63,11 +63,11 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
         return replace(policy, idle_after=None)
 
     def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[PartitionCtis]]:
-        """Return strategies for policies per one or two payload columns, without a clock and, on timestamps, with one.
+        """Return strategies for policies per one or two columns, without a clock and, on timestamps, with one.
 
         Empty if no column can be compared.
         """
-        columns = [f.name for f in source.payload if has_equality(f.type)]
+        columns = [f.name for f in source.columns if f.name not in source.roles and has_equality(f.type)]
         if not columns:
             return []
         per = st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True).map(tuple)

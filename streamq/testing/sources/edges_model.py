@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.choices import CountReason
+from streamq.operators.edge_source import EdgeSource
 from streamq.runtime.event import INSERT
-from streamq.sources.edges import Edges
-from streamq.testing.arrival import CLOSE, OPEN, Item, count_distinct, end_ticks, start_of
+from streamq.testing.arrival import OPEN, Item, comparable_payload, start_of
 from streamq.testing.late_policies import late_room_of
 from streamq.testing.python_values import comparable
 from streamq.testing.sources.model import Admitted, Reach, SourceModel
@@ -19,56 +19,69 @@ from streamq.time import INFINITY
 
 @dataclass
 class _Edge:
-    """An edge: its ``time``, and the instant ``since`` which it takes effect, which is later if it was late and adjusted.
+    """An edge: its item, and the instant ``since`` which it takes effect, which is later if it was late and adjusted.
 
-    ``opens``: it is a start; ``gone``: it was dropped; ``passed``: it is an end, and c has passed its time;
-    ``is_none``: c passed it before its start came, so it is forgotten.
+    ``place``: that in its chain; ``opens``: it is a start; ``gone``: it was dropped; ``passed``: it is an end, and c has passed
+    its time; ``is_none``: c passed it before its start came, so it is forgotten.
     """
 
-    time: int
+    item: Item
+    place: Any
     since: int
-    opens: bool
-    payload: Mapping[str, Any]
     gone: bool = False
     passed: bool = False
     is_none: bool = False
 
     @property
-    def item(self) -> Item:
-        """The edge as it arrived."""
-        return Item(OPEN if self.opens else CLOSE, self.time, payload=self.payload)
+    def time(self) -> int:
+        return start_of(self.item)
+
+    @property
+    def opens(self) -> bool:
+        return self.item.kind == OPEN
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        return self.item.payload
 
 
-class EdgesModel(SourceModel[Edges]):
+class EdgesModel(SourceModel[EdgeSource]):
     """Start and end edges, a chain for each key: an event lasts until the first instant at which a later edge takes effect."""
 
-    def __init__(self, source: Edges):
+    def __init__(self, source: EdgeSource):
         super().__init__(source)
         self.chains: dict[Any, list[_Edge]] = {}
 
     def repeated(self, events: Sequence[Item]) -> int:
-        return len(events) - count_distinct(events)
+        return len(events) - len({(self._key(item), self._place(item), comparable_payload(item)) for item in events})
 
     def unmatched(self, events: Sequence[Item]) -> int:
-        """Return the number of ends without a start at the last earlier instant at which their key has an edge.
-
-        Ends of one key and instant count once, equal or not.
-        """
-        chains: dict[Any, set[tuple[int, str]]] = {}
+        """Return the number of different edges that share their place in a chain, and of ends without a start before them."""
+        chains: dict[Any, dict[Any, set[Any]]] = {}
         for item in events:
-            key = tuple(comparable(item.payload[name]) for name in self.source.key)
-            chains.setdefault(key, set()).add((end_ticks(item.start), item.kind))
+            places = chains.setdefault(self._key(item), {})
+            places.setdefault(self._place(item), set()).add(comparable_payload(item))
         count = 0
-        for chain in chains.values():
-            for at in {at for at, kind in chain if kind == CLOSE}:
-                earlier = [time for time, _ in chain if time < at]
-                count += not earlier or (max(earlier), OPEN) not in chain
+        for places in chains.values():
+            count += sum(len(payloads) for payloads in places.values() if len(payloads) > 1)
+            opened = False
+            for *_, opens in sorted(place for place, payloads in places.items() if len(payloads) == 1):
+                count += not opens and not opened
+                opened = opens
         return count
 
     def is_plain(self, events: Sequence[Item]) -> bool:
-        """True if no two edges of one kind and key have the same time."""
-        edges = [(tuple(comparable(i.payload[n]) for n in self.source.key), i.start, i.kind) for i in events]
-        return len(set(edges)) == len(edges)
+        """True if no two edges of a key have the same place in its chain."""
+        return len({(self._key(item), self._place(item)) for item in events}) == len(events)
+
+    def _key(self, item: Item) -> Any:
+        return tuple(comparable(item.payload[name]) for name in self.source.key)
+
+    def _place(self, item: Item) -> Any:
+        """Return an edge's place in its chain: its time, its values in the order columns, NULLs first, and if it is a start."""
+        values = [item.columns[name] for name in self.source.order_by]
+        order = [(0,) if v is None else (2,) if v != v else (1, v) for v in values]
+        return (start_of(item), *order, item.kind == OPEN)
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         """Add edges to the chains of their keys, and count late ones as adjusted if they change the events, else as dropped.
@@ -78,21 +91,20 @@ class EdgesModel(SourceModel[Edges]):
         """
         late: list[tuple[list[_Edge], _Edge]] = []
         for item in items:
-            key = tuple(comparable(item.payload[name]) for name in self.source.key)
-            chain = self.chains.setdefault(key, [])
-            edge = _Edge(start_of(item), start_of(item), item.kind == OPEN, item.payload)
+            chain = self.chains.setdefault(self._key(item), [])
+            edge = _Edge(item, self._place(item), start_of(item))
             if edge.time < at.c:
                 self.admitted.late += 1
                 edge.since, edge.gone = at.c, not self._acts(edge.time, at)
                 late.append((chain, edge))
             chain.append(edge)
-            chain.sort(key=lambda e: (e.time, e.opens))
+            chain.sort(key=lambda e: e.place)
         for chain, edge in late:
-            lifetimes = _lifetimes(chain)
+            lifetimes = self._lifetimes(chain)
             changes = self._events(chain) != self._events([e for e in chain if e is not edge])
             # it also counts as adjusted if the event that it opens, or its payload, equals the one before
             changes |= any(edge is opened for _, _, opened, _ in lifetimes)
-            changes |= self._brings_payload and any(edge is by for *_, by in lifetimes) and not edge.opens
+            changes |= self._brings_payload and any(edge is by for *_, by in lifetimes)
             self._count(CountReason.ADJUSTED if changes and not edge.gone else CountReason.DROPPED, edge.item, at.c)
 
     def _pass(self, at: Reach) -> None:
@@ -106,12 +118,15 @@ class EdgesModel(SourceModel[Edges]):
             over = [e for e in chain if e.time < at.c and e.since == e.time and not e.opens and not e.passed]
             lost = [edge for edge, gone in zip(chain, _orphaned(chain), strict=True) if gone]
             acting = _acting(chain)
-            closing = [after for before, after in itertools.pairwise(acting) if before.opens]
-            ends = [by for *_, by in _lifetimes(chain)]
+            pairs = [(before, after) for before, after in itertools.pairwise(acting) if before.opens]
+            closing = [after for _, after in pairs]
+            # nothing is left of an event that ends where it starts
+            brief = [after for before, after in pairs if before.time == after.time]
+            ends = [by for *_, by in self._lifetimes(chain)]
             for edge in over:
                 edge.passed = True
                 # its event was dropped, or ended before this edge took effect
-                is_idle = any(edge is other for other in closing) and not any(edge is by for by in ends)
+                is_idle = any(edge is other for other in closing) and not any(edge is by for by in [*ends, *brief])
                 if is_idle or any(edge is other for other in lost):
                     self._count(CountReason.DROPPED, edge.item)
                 elif not any(edge is other for other in closing):
@@ -120,7 +135,7 @@ class EdgesModel(SourceModel[Edges]):
                     self.admitted.late += level
                     self._count(CountReason.DROPPED if level else CountReason.INVALID, edge.item)
                     edge.is_none = not level and not late_room_of(self.source).adjusts
-            is_open = any(end >= at.c for _, end, *_ in _lifetimes(chain))
+            is_open = any(end >= at.c for _, end, *_ in self._lifetimes(chain))
             for edge in chain:
                 edge.is_none |= edge.gone and not edge.opens and not is_open
             # if late edges are dropped, an end without a start is forgotten, so that a later end can close a late start
@@ -138,6 +153,25 @@ class EdgesModel(SourceModel[Edges]):
         """True if an event has the payload of its end edge."""
         return self.source.payload_from == "end"
 
+    def _lifetimes(self, chain: Sequence[_Edge]) -> list[tuple[int, int, _Edge, _Edge | None]]:
+        """Return, for each event of a chain, its start, its end, its opening edge, and its closing edge.
+
+        An open event has no closing edge and ends at INFINITY. The closing edge is an end or a later start. Of edges that take
+        effect at one instant an end is the first, or with ``order_by`` the one that is first in the chain. Events that would be
+        empty are left out.
+        """
+        acting = _acting(chain)
+        lifetimes = []
+        for i, edge in enumerate(acting):
+            if not edge.opens:
+                continue
+            ends_first = not self.source.order_by
+            by = min(acting[i + 1 :], key=lambda e: (e.since, ends_first and e.opens), default=None)
+            end = INFINITY if by is None else by.since
+            if edge.since < end:
+                lifetimes.append((edge.since, end, edge, by))
+        return lifetimes
+
     def _events(self, chain: Sequence[_Edge]) -> list[Item]:
         """Return the events of a chain; the end of an open event is None.
 
@@ -145,7 +179,7 @@ class EdgesModel(SourceModel[Edges]):
         start closes, has its start's.
         """
         events = []
-        for start, end, opened, by in _lifetimes(chain):
+        for start, end, opened, by in self._lifetimes(chain):
             closes = self._brings_payload and by is not None and not by.opens
             payload = by.payload if closes and by is not None else opened.payload
             events.append(Item(INSERT, start, None if end == INFINITY else end, payload=payload))
@@ -167,23 +201,6 @@ def _takes_along(start: _Edge, end: _Edge) -> bool:
 def _acting(chain: Sequence[_Edge]) -> list[_Edge]:
     """Return the edges of a chain that take effect: those that were not dropped."""
     return [edge for edge, lost in zip(chain, _orphaned(chain), strict=True) if not (edge.gone or lost)]
-
-
-def _lifetimes(chain: Sequence[_Edge]) -> list[tuple[int, int, _Edge, _Edge | None]]:
-    """Return, for each event of a chain, its start, end, opening edge, and closing edge (None: it is open, its end is INFINITY).
-
-    The closing edge is an end or the next start. Events that would be empty are left out.
-    """
-    acting = _acting(chain)
-    lifetimes = []
-    for i, edge in enumerate(acting):
-        if not edge.opens:
-            continue
-        by = min(acting[i + 1 :], key=lambda e: (e.since, e.opens), default=None)
-        end = INFINITY if by is None else by.since
-        if edge.since < end:
-            lifetimes.append((edge.since, end, edge, by))
-    return lifetimes
 
 
 __all__ = ["EdgesModel"]

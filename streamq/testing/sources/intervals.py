@@ -19,7 +19,7 @@ from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, no_start, once, payload_of
-from streamq.testing.program_text import one_or_more, string
+from streamq.testing.program_text import column_lists, string
 from streamq.testing.scale import Scale
 from streamq.testing.sources.insert_only_model import InsertOnlyModel
 from streamq.testing.sources.room import Arriving, Draw, SourceRoom
@@ -73,8 +73,8 @@ class IntervalsRoom(SourceRoom[Intervals]):
         return item
 
     def written(self, source: Intervals) -> tuple[str, list[str]]:
-        ids = [f"id={one_or_more(source.ids)}"] if source.ids else []
-        return "sq.intervals", [f"start={string(source.start)}", f"end={string(source.end)}", *ids]
+        times = [f"start={string(source.start)}", f"end={string(source.end)}"]
+        return "sq.intervals", [*times, *column_lists(id=source.ids, beside=source.beside)]
 
 
 @st.composite

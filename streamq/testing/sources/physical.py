@@ -23,7 +23,7 @@ from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, keyed, no_start, payload_of, representatives
-from streamq.testing.program_text import string
+from streamq.testing.program_text import column_lists, string
 from streamq.testing.scale import Scale
 from streamq.testing.sources.physical_model import PhysicalModel
 from streamq.testing.sources.room import Arriving, Draw, SourceRoom
@@ -183,11 +183,12 @@ class PhysicalRoom(SourceRoom[Physical]):
         return item
 
     def written(self, source: Physical) -> tuple[str, list[str]]:
-        """Return ``sq.physical`` and, as text, the columns with other names than by default, and the id."""
+        """Return ``sq.physical`` and, as text, the columns with other names than by default, the id, and those beside."""
         names = ("kind", "start", "end", "new_end")
         roles = {name: getattr(source, name) for name in names if getattr(source, name) != name}
         roles |= {"id": source.id} if source.id else {}
-        return "sq.physical", [f"{name}={string(column)}" for name, column in roles.items()]
+        arguments = [f"{name}={string(column)}" for name, column in roles.items()]
+        return "sq.physical", [*arguments, *column_lists(beside=source.beside)]
 
 
 @st.composite

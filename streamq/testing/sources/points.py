@@ -17,7 +17,7 @@ from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, no_start, once, payload_of
-from streamq.testing.program_text import one_or_more, string
+from streamq.testing.program_text import column_lists, string
 from streamq.testing.scale import Scale
 from streamq.testing.sources.insert_only_model import InsertOnlyModel
 from streamq.testing.sources.intervals import interval_items
@@ -70,8 +70,7 @@ class PointsRoom(SourceRoom[Points]):
         return Item(INSERT, None, payload=payload)
 
     def written(self, source: Points) -> tuple[str, list[str]]:
-        ids = [f"id={one_or_more(source.ids)}"] if source.ids else []
-        return "sq.points", [f"time={string(source.time)}", *ids]
+        return "sq.points", [f"time={string(source.time)}", *column_lists(id=source.ids, beside=source.beside)]
 
 
 @st.composite

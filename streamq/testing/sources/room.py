@@ -156,7 +156,7 @@ def model_of(source: Source) -> SourceModel[Any]:
 
 def row(source: Source, item: Item) -> dict[str, Any]:
     """Return an item as a row of its source; times are ticks."""
-    return {**item.payload, **room_of(source).row(source, item)}
+    return {**item.columns, **room_of(source).row(source, item)}
 
 
 def table(source: Source, items: Sequence[Item]) -> pa.Table:

@@ -152,8 +152,9 @@ class Events(Windowable):
             return length_of(expression, self.plan)
         return Length(LengthKind.GIVEN, 0, _as_long(expression, kind))
 
-    def to_signal(self, key: Any = ()) -> Events:
-        return self.of(ToSignal(self.plan, column_names(key, "to_signal", "the key")))
+    def to_signal(self, key: Any = (), *, order_by: Any = ()) -> Events:
+        order = column_names(order_by, "to_signal", "order_by")
+        return self.of(ToSignal(self.plan, column_names(key, "to_signal", "the key"), order))
 
     def last_rows(self, n: Any, step: Any = 1, *, key: Any = (), order_by: Any = ()) -> Events:
         """Return the members of the latest rows window, of the stream or of each key."""

@@ -136,28 +136,44 @@ def scopes(live: LocalRun) -> list[Any]:
     return [Baskets(DictStore(store)).scoped(name) for store in live.stores.values()]
 
 
+def of_hosts(*items: tuple[int, str, int, str]) -> dict[str, pa.Table]:
+    names = (*SCHEMA.names, "host")
+    return {"e": pa.Table.from_pylist([dict(zip(names, i, strict=True)) for i in items], HOSTS)}
+
+
+HOSTS = pa.schema([*SCHEMA, ("host", pa.string())])
+
+
 def test_edges_of_one_key_and_instant_that_differ() -> None:
-    """The one that is held stays, within a micro-batch the least by payload."""
-    schema = pa.schema([*SCHEMA, ("host", pa.string())])
-    node = Edges(
-        "e",
-        table_fields(schema.empty_table()),
-        "t",
-        "edge",
-        ("id",),
-        Lit("start"),
-        Lit("end"),
-        policy=SourcePolicy(progress=GeneratedCtis(9)),
-    )
-    live = LocalRun(compiled(node, OutputForm.CHANGELOG, buckets=1))
-    out = []
-    for hosts in (["b", "c", "b"], ["a", "b"]):
-        made = live.batch(
-            {"e": pa.table([[1] * len(hosts), ["start"] * len(hosts), [7] * len(hosts), hosts], schema=schema)}
-        )
-        out.append(made.column("host").to_pylist())
-    assert out == [["b"], []]
-    assert (total(live, "duplicates"), total(live, "invalid")) == (2, 2)
+    """None of them counts: what was sent for the first one is taken back; behind c the one that stands stays."""
+    policy = SourcePolicy(progress=GeneratedCtis(9), late="adjust")
+    columns = table_fields(HOSTS.empty_table())
+    node = Edges("e", columns, "t", "edge", ("id",), Lit("start"), Lit("end"), policy=policy)
+    live = LocalRun(compiled(node, OutputForm.CHANGELOG, buckets=1, late_output=True))
+    start = live.batch(of_hosts((1, "start", 7, "b"), (1, "start", 7, "b"), (1, "start", 8, "b")))
+    assert [r["host"] for r in start.to_pylist()] == ["b", "b"]
+    assert deltas(live.batch(of_hosts((1, "start", 7, "a")))) == [(7, -1, 1, None)]
+    assert live.batch(of_hosts((1, "start", 7, "a"), (1, "start", 7, "c"))).num_rows == 0
+    assert (total(live, "duplicates"), total(live, "invalid")) == (2, 3)
+    live.batch(of_hosts((30, "start", 9, "b")))
+    assert live.batch(of_hosts((1, "start", 8, "late"))).num_rows == 0
+    assert total(live, "invalid") == 4
+    reasons = {r["reason"] for table in live.late for r in table.to_pylist()}
+    assert reasons == {"duplicate", "two edges of one key at one instant that differ, without order_by"}
+    (held,) = [baskets.read_all("edges") for baskets in scopes(live)]
+    assert sorted(held.column("id").to_pylist()) == [8, 9], "what voids each other is over behind c"
+
+
+def test_the_first_edge_of_an_instant_closes_an_event_and_the_last_one_lives() -> None:
+    """With payloads from the end, too, in any order of arrival."""
+    columns = table_fields(HOSTS.empty_table())
+    items = [(1, "start", 7, "a"), (5, "start", 7, "b"), (5, "end", 7, "c"), (5, "start", 7, "d"), (9, "end", 7, "e")]
+    for payload, hosts in (("start", ["a", "d"]), ("end", ["a", "e"])):
+        node = Edges("e", columns, "t", "edge", ("id",), Lit("start"), Lit("end"), payload, order_by=("host",))
+        live = LocalRun(compiled(node, OutputForm.FINAL, buckets=1))
+        live.batch(of_hosts(*items[::-1]), [("e", -1)])
+        found = live.finish().to_pylist()
+        assert [(r["__le"], r["__re"], r["host"]) for r in found] == [(1, 5, hosts[0]), (5, 9, hosts[1])]
 
 
 @pytest.mark.parametrize(
