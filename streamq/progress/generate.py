@@ -34,8 +34,8 @@ class GeneratedCtis(ProgressPolicy):
     """The greatest start less ``delay``, rounded down to a multiple of ``every``.
 
     ``max_ahead``: how many ticks a start may lie beyond the time of its micro-batch; ``idle_after``: for how many microseconds
-    by the clock the source may be silent. The CTI is the greatest over the tasks of a source, and nothing is kept. ``clock``: a policy that
-    makes CTIs of the time of day as well, the greater of which count.
+    by the clock the source may be silent. The CTI is the greatest over the tasks of a source, and nothing is kept. ``clock``: a
+    policy that makes CTIs of the time of day as well, the greater of which count.
     """
 
     delay: int = 0

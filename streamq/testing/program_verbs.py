@@ -37,6 +37,7 @@ from streamq.testing.program_text import (
     Unwritable,
     argument,
     call,
+    column_lists,
     duration,
     expression,
     is_name,
@@ -113,8 +114,7 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
         case Clip(by=by, on=on):
             return [call(".clip", [names[by.digest], *_on(on)])]
         case ToSignal(keys=keys, order_by=order):
-            arguments = {"key": keys, "order_by": order}
-            return [call(".to_signal", [f"{n}={one_or_more(columns)}" for n, columns in arguments.items() if columns])]
+            return [call(".to_signal", column_lists(key=keys, order_by=order))]
         case LastRows(keys=keys, window=window):
             _, arguments = room_of(window).written(window, axis)
             return [call(".last_rows", [*arguments, *([f"key={one_or_more(keys)}"] if keys else [])])]

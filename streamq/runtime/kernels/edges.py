@@ -127,7 +127,8 @@ class EdgesKernel(UncombinedKernel):
         counted = old & touched & ~ties.before
         before = self._lifetimes(edges.filter(pa.array(counted)), number[counted], -1)
         tied = edges.filter(pa.array(ties.now & (ints(edges, LE) >= clock.c)))
-        edges, old, number, touched = edges.filter(pa.array(~ties.now)), *(m[~ties.now] for m in (old, number, touched))
+        edges, number = edges.filter(pa.array(~ties.now)), number[~ties.now]
+        old, touched = old[~ties.now], touched[~ties.now]
         chains = self._chains(edges, number)
         self._count_late(edges, ~old, chains, judge, totals)
         after = self._lifetimes(edges.filter(pa.array(touched)), number[touched], 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from pyspark.sql import types as t
@@ -27,6 +27,7 @@ from streamq.testing.program_text import argument, column_lists, one_or_more, st
 from streamq.testing.python_values import comparable
 from streamq.testing.scale import Scale
 from streamq.testing.sources.edges_model import EdgesModel
+from streamq.testing.sources.model import SourceModel
 from streamq.testing.sources.room import Arriving, Draw, SourceRoom
 from streamq.time import INFINITY
 
@@ -93,9 +94,9 @@ def events_of_edges(node: EdgeSource, run: Run, opens: str, where: str = "true")
 class EdgeItems:
     """The part of a room that is the same for all sources of edges."""
 
-    items = (OPEN, CLOSE)
-    model = EdgesModel
-    goes_by_key = True
+    items: ClassVar[tuple[str, ...]] = (OPEN, CLOSE)
+    model: ClassVar[type[SourceModel[Any]]] = EdgesModel
+    goes_by_key: ClassVar[bool] = True
 
     def late_row(self, source: EdgeSource, item: Item) -> dict[str, Any]:
         kind = "start" if item.kind == OPEN else "end"
