@@ -57,7 +57,14 @@ class Collect(AggregateFunction):
 
         (value,) = members.values
         entry = F.struct(members.order().alias("at"), value.alias("value"))
-        return F.transform(F.array_sort(F.collect_list(F.when(value.isNotNull(), entry))), lambda row: row["value"])
+
+        def compare(a: Column, b: Column) -> Column:
+            # the values themselves may have no order in Spark
+            return F.when(a["at"] < b["at"], -1).when(b["at"] < a["at"], 1).otherwise(0)
+
+        return F.transform(
+            F.array_sort(F.collect_list(F.when(value.isNotNull(), entry)), compare), lambda row: row["value"]
+        )
 
 
 COLLECT = Collect()

@@ -105,7 +105,10 @@ class AlterLifetime(Step):
         return start.anchor == Anchor.RE and length.kind != LengthKind.FIXED
 
     def _schema(self) -> Schema:
-        """Return the input's columns with the new shape; raise TypeMismatch for a start or length that is not in ticks."""
+        """Return the input's columns with the new shape: points are those of a length of one tick, and points that are moved.
+
+        Raises TypeMismatch for a start or length that is not in ticks.
+        """
         for verb, expr in (("start", self.start.expr), ("duration", self.length.expr)):
             if expr is None:
                 continue
@@ -116,8 +119,14 @@ class AlterLifetime(Step):
                         "alter_lifetime", f"{verb} is not in ticks", f"found {kind.simpleString()} in {show(expr)}"
                     )
                 )
-        point = self.length.kind == LengthKind.FIXED and self.length.by == 1
-        return self.input.schema.with_shape(POINT if point else INTERVAL)
+        match self.length:
+            case Length(kind=LengthKind.FIXED, by=1):
+                shape = POINT
+            case Length(kind=LengthKind.SAME, by=0) if self.input.schema.shape == POINT:
+                shape = POINT
+            case _:
+                shape = INTERVAL
+        return self.input.schema.with_shape(shape)
 
     def _traits(self) -> Traits:
         """Return the input's traits; lifetimes may be endless if lengths are computed, and never if the length is fixed."""

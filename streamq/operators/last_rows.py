@@ -13,6 +13,7 @@ from streamq.operators.per_window import warn_of_neighbours
 from streamq.plan.expected import Retention
 from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
+from streamq.plan.lowering import payload_order
 from streamq.plan.node import ImpliedWindows, Node, Traits, node
 from streamq.plan.own_names import shown_name
 from streamq.plan.schema import INTERVAL, Schema, quote
@@ -90,7 +91,7 @@ class LastRows(EvaluatedOperator):
 
         n, step, names = self.window.n, self.window.step, [quote(name) for name in self.schema.names]
         keys = Window.partitionBy(*(quote(k) for k in self.keys))
-        order = keys.orderBy(LE, *(quote(name) for name in self.window.order(self.schema.names)))
+        order = keys.orderBy(LE, *payload_order(self.schema, self.window.order(self.schema.names)))
         rows = inputs[0].select(LE, *names, (F.row_number().over(order).cast("bigint") - 1).alias("__place"))
         ends_window = (F.col("__place") >= n - 1) & ((F.col("__place") - (n - 1)) % step == 0)
         complete = F.min(F.when(ends_window, F.col(LE)))

@@ -65,7 +65,7 @@ def warn_of_neighbours(plan: Node, verb: str) -> None:
     if plan.mixes_windows:
         warn(
             f"{verb}: windows over the results of overlapping windows; each holds the results of several neighbouring windows. "
-            f"For the results of each window by itself write .per_window(), {_once(plan)}"
+            f"For the results of each window by itself write .per_window(), {_advice_to_have_each_once(plan)}"
         )
 
 
@@ -79,11 +79,11 @@ def warn_of_paired_neighbours(left: Node, right: Node, on: Pairs, verb: str) -> 
         warn(
             f"{verb}: both streams are results of overlapping windows; each meets those of several neighbouring windows. "
             "For pairs of one window write .with_columns(window=sq.start()) on both and add 'window' to on, "
-            f"{_once(left)} on both"
+            f"{_advice_to_have_each_once(left)} on both"
         )
 
 
-def _once(plan: Node) -> str:
+def _advice_to_have_each_once(plan: Node) -> str:
     """Return the advice for results that are to meet one window each."""
     tick = '"-1 microsecond"' if plan.schema.axis == TIMESTAMP else "-1"
     return f"to have each once, at the last instant of its window, .to_points_at_end().shift({tick})"

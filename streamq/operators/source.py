@@ -59,6 +59,7 @@ class Source(Operator):
     columns: tuple[Field, ...]
     policy: SourcePolicy
     ids: tuple[str, ...] = ()
+    order_by: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
 
     @property

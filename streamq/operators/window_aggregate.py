@@ -26,7 +26,7 @@ from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument,
 from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
 from streamq.plan.footprint import Footprint
-from streamq.plan.lowering import instant, lifetime, spark_expression
+from streamq.plan.lowering import instant, lifetime, payload_order, spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_keys, shown_name
 from streamq.plan.partial import COUNT
@@ -384,16 +384,11 @@ def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: ClipInput = Clip
         le = F.greatest(le, F.col(STARTS)) if clip.cuts_starts else le
         return le, F.least(re, F.col(ENDS)) if clip.cuts_ends else re
 
-    def ordered(name: str) -> Column:
-        column = F.col(quote(name))
-        # Spark has no order on maps: they go by their entries
-        return F.array_sort(F.map_entries(column)) if isinstance(schema.type_of(name), t.MapType) else column
-
     members = SparkMembers(
         values=[spark_expression(arg, schema) for arg in aggregate.args],
         options=aggregate.options,
         passes=None if aggregate.where is None else spark_expression(aggregate.where, schema),
-        order=lambda: F.struct(F.col(LE), *map(ordered, schema.names), lifetime(schema)[1]),
+        order=lambda: F.struct(F.col(LE), *payload_order(schema, schema.names), lifetime(schema)[1]),
         lifetime=cut_lifetime,
         window=lambda: (F.col(STARTS), F.col(ENDS)),
         instant=lambda ticks: instant(ticks, schema.axis),

@@ -61,7 +61,8 @@ class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
     ) -> WindowedStream[S]:
         """Look back over the last ``duration`` at every instant: extend each lifetime by it, then take snapshots.
 
-        The lifetime of a point is set to ``duration``. Raises TimeError for a duration that is not positive.
+        In a stream of points, declared (``sq.points``) or derived (``to_points()``, a join with points), each lifetime is set to
+        ``duration`` instead. Raises TimeError for a duration that is not positive.
 
         ::
 

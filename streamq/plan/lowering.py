@@ -174,7 +174,7 @@ def orderable(column: Column, kind: DataType) -> Column:
     return column
 
 
-def in_order(schema: Schema, names: Iterable[str]) -> list[Column]:
+def payload_order(schema: Schema, names: Iterable[str]) -> list[Column]:
     """Return payload columns by which Spark can order rows: maps go by their sorted entries."""
     from pyspark.sql import functions as F
 

@@ -91,8 +91,10 @@ def arriving(
     if late:
         items = draw(with_invalid(source, items, payloads, intent, scale, number=number, manner=manner))
     kinds = {f.name: f.type for f in source.columns if f.name in source.beside}
+    # an item without a place in the order was drawn as such
+    free = kinds.keys() - {*source.order_by}
     items = [
-        replace(item, beside={name: growing_value(kind, i // 2) for name, kind in kinds.items()} | item.beside)
+        replace(item, beside={n: growing_value(kinds[n], i // 2) if n in free else None for n in kinds} | item.beside)
         for i, item in enumerate(items)
     ]
     return draw(with_policy(source, in_turn(items), intent, scale, manner, is_explicit))

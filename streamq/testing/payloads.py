@@ -62,7 +62,7 @@ def palettes(
     The few are the first values of the type, so that two sources have some in common, one other, and NaN if the type has it, of
     columns that the query computes with or sums in half of the draws. Edge cases may be added; a column that the query
     computes with has none. A column that it sums has a part of one at most, in the first event only, so small that the sums of
-    its copies fit; if they may overflow, half of one or, seldom, the least and the greatest value in the first events, which
+    its copies fit; if they may overflow, seldom half of one, or the least and the greatest value in the first events, which
     overflow together with others, and not all together.
     """
     chosen: dict[str, list[Any] | st.SearchStrategy[Any]] = {}
@@ -77,10 +77,11 @@ def palettes(
         ends = [] if f.name in used.computed else odd(f.type, intent)
         if f.name in used.summed:
             if ends and is_exact(f.type):
-                great = [[part(end, 2 if used.may_overflow else _parts(f.type))] for end in ends]
+                great = [[part(end, _parts(f.type))] for end in ends]
+                halves = [[part(end, 2)] for end in ends] if used.may_overflow else great
                 overflowing = [*([end] for end in ends), [*ends, *ends], ends[::-1]] if used.may_overflow else great
-                # one case in twenty overflows
-                choices: list[list[list[Any]]] = [*[[[]]] * 10, *[great] * 9, overflowing]
+                # one case in twenty overflows, and two more if the sum has copies of a half
+                choices: list[list[list[Any]]] = [*[[[]]] * 10, *[great] * 7, halves, halves, overflowing]
                 first[f.name] = draw(st.sampled_from(draw(st.sampled_from(choices))))
             ends = []
         few = draw(st.sampled_from([None, 1, 2])) if len(values) > FEW else None

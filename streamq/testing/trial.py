@@ -62,16 +62,19 @@ def adapt(trial: Trial) -> Trial:
 
 
 def with_possible_forms(trial: Trial) -> Trial:
-    """Return the trial with batch forms that an operator of its query can take: others give their place to one of these."""
+    """Return the trial with batch forms that an operator of each query can take: others give their place to one of these."""
     case, ways = trial
     every = list(BatchForm)
 
     def possible(how: Execution) -> BatchForm | None:
         if how.batch_form is None:
             return None
-        plan = rewrite(number_sources(case.plan)[0], how.chosen).plan
-        choices = [node.batch_forms(NO_RATES) for node in nodes(plan) if isinstance(node, Operator)]
-        some = [form for form in every if any(forms and form in forms.possible for forms in choices)]
+        plans = [rewrite(number_sources(plan)[0], how.chosen).plan for plan in case.plans]
+        choices = [
+            [forms for node in nodes(plan) if isinstance(node, Operator) and (forms := node.batch_forms(NO_RATES))]
+            for plan in plans
+        ]
+        some = [form for form in every if all(any(form in forms.possible for forms in of_one) for of_one in choices)]
         return some[every.index(how.batch_form) % len(some)] if some else None
 
     return case, tuple(replace(how, batch_form=possible(how)) for how in ways)

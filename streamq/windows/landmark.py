@@ -188,7 +188,7 @@ class LandmarkVerbs(WindowKindVerbs[W]):
         are points at the window's end unless ``stamp="align"``.
 
         In a batch the last window of a landmark is the one whose last hop holds the last instant of the whole input, all groups
-        together: an end, or how far time has come; ``until`` moves that instant. A stream goes on with time.
+        together: an end, or how far time has come; with ``until`` its last hop starts before that. A stream goes on with time.
 
         ::
 

@@ -13,6 +13,7 @@ from streamq.choices import Stamp
 from streamq.errors import check_whole_number, column_names
 from streamq.plan.expected import Retention
 from streamq.plan.footprint import Footprint
+from streamq.plan.lowering import payload_order
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import first_places
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -114,7 +115,7 @@ class Rows(Window):
         from pyspark.sql import functions as F
 
         keys, n, step = [quote(k) for k in events.keys], self.n, self.step
-        order = Over.partitionBy(*keys).orderBy(LE, *(quote(name) for name in self.order(events.schema.names)), RE)
+        order = Over.partitionBy(*keys).orderBy(LE, *payload_order(events.schema, self.order(events.schema.names)), RE)
         last = F.lead(LE, n - 1).over(order) + 1
         place = F.row_number().over(order).cast("bigint") - 1
         rows = events.with_lifetimes().withColumns({"__place": place, ENDS: last})

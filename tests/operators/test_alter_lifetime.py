@@ -50,7 +50,12 @@ def test_points_at_the_start_and_at_the_end() -> None:
     assert lifetimes(S.to_points()) == [(1, 2), (4, 5), (6, 7), (9, 10)]
     assert lifetimes(S.to_points_at_end()) == [(5, 6), (7, 8), (12, 13)]
     assert S.to_points().schema.shape == S.to_points_at_end().schema.shape == "point"
-    assert S.to_points().shift(3).schema.shape == S.schema.shape == "interval"
+    assert (
+        S.to_points().shift(3).schema.shape
+        == S.to_points().alter_lifetime(start=sq.start() - 1).schema.shape
+        == "point"
+    )
+    assert S.to_points().extend(1).schema.shape == S.shift(3).schema.shape == S.schema.shape == "interval"
 
 
 def test_a_start_made_of_the_start_snaps_to_a_grid() -> None:

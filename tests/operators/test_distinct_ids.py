@@ -48,6 +48,18 @@ def test_of_one_instant_the_least_end_and_then_the_least_payload_stays() -> None
     assert answer(nulls.distinct_ids(0, id="id")) == [(1, 5, 7, None)], "NULL is least"
 
 
+def test_of_equal_events_one_stays_and_retractions_go_with_theirs() -> None:
+    """Two equal inserts, one of which is shortened, lengthened or deleted: the least end is left, or the other one."""
+    twice = [sq.insert(1, 5, id=7, v=2), sq.insert(1, 5, id=7, v=2)]
+    for new_end, left in ((3, [(1, 3, 7, 2)]), (9, [(1, 5, 7, 2)]), (1, [(1, 5, 7, 2)])):
+        s = sq.events([*twice, sq.retract(1, 5, new_end, id=7, v=2)]).distinct_ids(3, id="id")
+        assert answer(s) == left, new_end
+    gone = sq.events(
+        [*twice, sq.retract(1, 5, 1, id=7, v=2), sq.retract(1, 5, 1, id=7, v=2), sq.insert(2, 4, id=7, v=1)]
+    )
+    assert answer(gone.distinct_ids(3, id="id")) == [(2, 4, 7, 1)]
+
+
 def test_within_nothing_only_the_same_instant_counts() -> None:
     assert starts(ids((1, 7), (2, 7), (2, 7)).distinct_ids(0, id="id")) == [1, 2]
 

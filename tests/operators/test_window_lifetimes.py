@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import streamq as sq
@@ -23,6 +24,43 @@ def test_until_bounds_hopping_windows_by_their_starts() -> None:
     assert members(s.tumbling_window(5), until=5) == [(0, 5, "a b")], "a window that starts at until is not before it"
     assert members(s.tumbling_window(5), until=6) == [(0, 5, "a b"), (5, 10, "a b")]
     assert members(s.tumbling_window(5), until=16)[-1] == (15, 20, "a")
+
+
+def test_until_bounds_landmark_windows_by_their_last_hops() -> None:
+    """Over endless lifetimes: the last hop starts before until; by default it holds the last finite endpoint, or m."""
+
+    def bounds(s: sq.Stream, until: int | None = None, period: int | None = None) -> list[tuple[int, int]]:
+        rows = s.landmark_window(5, start=0, period=period, stamp="align").select(n=sq.count())
+        return [(start, end) for start, end, _ in answer(rows, until)]
+
+    endless, ended = (1, None, {"k": "a"}), (2, 5, {"k": "b"})
+    assert bounds(sq.events([endless]), until=10) == [(0, 5), (0, 10)]
+    assert bounds(sq.events([endless]), until=11) == [(0, 5), (0, 10), (0, 15)]
+    assert bounds(sq.events([endless]), until=13, period=12) == [(0, 5), (0, 10), (0, 12), (12, 17)]
+    assert bounds(sq.events([endless, ended])) == bounds(sq.events([ended])) == [(0, 5), (0, 10)]
+    items = [sq.insert(1, None, k="a"), sq.cti(10)]
+    assert bounds(sq.events(items)) == [(0, 5), (0, 10), (0, 15)]
+
+
+@pytest.mark.parametrize(
+    ("name", "ticks"),
+    [
+        ("declared", 5), ("to_points", 5), ("to_points_at_end", 5), ("set_duration", 5), ("shift", 5), ("where", 5), ("join", 5),
+        ("rows_window", 5), ("interval", 6), ("extend", 7),
+    ],
+)  # fmt: skip
+def test_a_sliding_window_sets_the_lifetimes_of_points_and_extends_others(name: str, ticks: int) -> None:
+    """Points are those whose type says so, declared or derived; an interval of one tick is extended like others."""
+    s = sq.events([(1, 2, {"k": "a", "v": 1})])
+    points = s.to_points()
+    derived = {
+        "declared": sq.points(pa.table({"at": [1], "v": [1]}), time="at"), "to_points": points, "interval": s,
+        "to_points_at_end": s.to_points_at_end(), "set_duration": s.set_duration(1), "shift": points.shift(3),
+        "where": points.where(sq.col("v") > 0).select("v"), "join": s.join(points.select("k"), on="k"),
+        "rows_window": s.rows_window(1).select(n=sq.count()), "extend": points.extend(1),
+    }[name]  # fmt: skip
+    ((start, end, _),) = answer(derived.sliding_window(5).select(n=sq.count()))
+    assert end - start == ticks
 
 
 def test_the_bound_is_the_windows_own_inputs_over_all_groups() -> None:

@@ -79,7 +79,7 @@ class EdgesModel(SourceModel[EdgeSource]):
 
     def _place(self, item: Item) -> Any:
         """Return an edge's place in its chain: its time, its values in the order columns, NULLs first, and if it is a start."""
-        values = [item.columns[name] for name in self.source.order_by]
+        values = [item.columns.get(name) for name in self.source.order_by]
         order = [(0,) if v is None else (2,) if v != v else (1, v) for v in values]
         return (start_of(item), *order, item.kind == OPEN)
 
