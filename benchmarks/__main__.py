@@ -15,7 +15,6 @@ MODULES = {
     "mixed_aggregates": "benchmarks.mixed_aggregates",
     "numbered_windows": "benchmarks.numbered_windows",
     "window_sizes": "benchmarks.window_sizes",
-    "stream_forms": "benchmarks.stream_forms",
     "other_engines": "benchmarks.other_engines",
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",

@@ -6,6 +6,7 @@ python scripts/language_page.py [--check]: with --check nothing is written, and 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import inspect
 import re
 import sys
@@ -13,34 +14,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 import streamq as sq
-from streamq import policies
-from streamq.operators import (
-    Attempt,
-    MergePartials,
-    PartialAggregate,
-    TopK,
-    WindowAggregate,
-    WindowSpan,
-    written_operators,
-)
+from streamq import operators, policies
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stage_lines import HOLDING, ctis_footprint, settle_footprint
+from streamq.operators import MergePartials, Source, WindowAggregate
 from streamq.operators.grouped_stream import GroupedStream, GroupVerbs
+from streamq.operators.operator import Operator
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
-from streamq.plan.node import Node
-from streamq.plan.statements import OpenedPart, read_statements, statements_in_case
+from streamq.plan.footprint import Footprint, OpenedPart
+from streamq.plan.node import nodes, number_sources
 from streamq.run import migrate, run_all
 from streamq.run.run_verbs import RunVerbs
 from streamq.run.running import Run
-from streamq.runtime.consistency import HeldRows
-from streamq.runtime.kernels.ctis import CtisKernel
-from streamq.runtime.kernels.settle import SettleKernel
 from streamq.stream import Stream
 from streamq.tracing.trace import Trace
 from streamq.user_code.repository import Repository
-from streamq.windows import KINDS, AllWindowVerbs
+from streamq.windows import AllWindowVerbs
 
 PAGE = Path(__file__).parents[1] / "docs" / "language.md"
 
@@ -252,53 +247,85 @@ FACTS = "Progress, finality, state, cost"
 FACTS_HEAD = f"""## {FACTS}
 
 What a streaming query says when, and what it keeps. c is the CTI of an operator's inputs, the least of them; an event or a row is
-*settled* when its end lies before c. Of the state that stays a micro-batch reads *{OpenedPart.PARTS}*, whose size does not grow
-with the events that are open in a group, *{OpenedPart.WHOLE_GROUPS}*, all events that are still needed of each group that a new
-row touches. `explain()` shows the same for each operator of a query.
+*settled* when its end lies before c. Of the state that stays a micro-batch reads *{OpenedPart.PARTS}*, whose size does not
+grow with the events that are open in a group, *{OpenedPart.WHOLE_GROUPS}*, all events that are still needed of each group that a
+new row touches. `explain()` shows the same for each operator of a query.
 
 | operator | CTI out | a row is final | state that stays | read by a micro-batch | cost of a micro-batch |
 | --- | --- | --- | --- | --- | --- |"""
 
 
 def facts() -> str:
-    """Progress, finality, state and cost of every operator; of one with cases, of those that say the same together."""
-    rows = [FACTS_HEAD]
-    for kind in (*written_operators(), Attempt, PartialAggregate, MergePartials, WindowSpan):
-        labels: dict[tuple[str, ...], list[str]] = {}
-        for label, case, parts in alternatives(kind):
-            texts = statements_in_case(kind, case, parts).texts
-            labels.setdefault(texts, []).extend([label] if label else [])
-        for texts, cases in labels.items():
-            rows.append(fact(kind.__name__ + (f": {', '.join(cases)}" if cases else ""), texts))
-    rows.append(fact("settle: rows whose ends may still move", read_statements(SettleKernel).texts))
-    rows.append(fact("rows that a level holds back", read_statements(HeldRows).texts))
-    for case in CtisKernel.cases:
-        rows.append(fact(f"CTIs as rows: {case}", statements_in_case(CtisKernel, (case,), {}).texts))
-    return "\n".join(rows) + "\n"
+    """Progress, finality, state and cost of operators, of queries that show each of them."""
+    return "\n".join([FACTS_HEAD, *(fact(name, footprint) for name, footprint in footprints().items())]) + "\n"
 
 
-def fact(name: str, texts: tuple[str, ...]) -> str:
+def fact(name: str, one: Footprint) -> str:
     """A row of the table."""
-    cells = [text.replace("|", "or").replace("{window}", "as of the windows") for text in texts]
+    good = f"; for good: {one.for_good}" if one.for_good and "for good" not in one.keeps else ""
+    cells = [text.replace("|", "or") for text in (one.cti, one.final, one.keeps + good, one.opens, one.cost)]
     return "| " + " | ".join([name, *cells]) + " |"
 
 
-Alternative = tuple[str, tuple[str, ...], dict[str, type[Any]]]
-"""The label of a case, the names that hold in it, and the classes of the node's parts, by field."""
+def footprints() -> dict[str, Footprint]:
+    """The footprints of operators, by the name of a row."""
+    a = sq.events([(1, 5, {"k": 1, "v": 1.0})], name="a")
+    b = sq.events([(2, 6, {"k": 1, "w": 2.0})], name="b")
+    dated = sq.events([(dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2), {"k": 1})], name="dated")
+    times = pa.table({"t": [1], "k": [1], "edge": ["start"]})
+    lives = pa.table({"start": [1], "end": [2], "k": [1]})
+    rows = pa.table({"start": [1], "end": [2], "new_end": [2], "k": [1], "kind": ["insert"]})
+    pattern = sq.cedr("EVENT E WHEN SEQUENCE(A AS x FIRST, B AS y, 5)", A=a, B=b)
+    weighted = sq.time_weighted_avg("v")
+    of_user = sq.uda("double", name="of_user")(lambda v: v.sum())("v")
+    queries: dict[str, tuple[sq.Stream, type[Operator]]] = {
+        "points": (sq.points(times, "t"), Source),
+        "points with id": (sq.points(times, "t", id="k"), Source),
+        "intervals": (sq.intervals(lives, "start", "end"), Source),
+        "edges": (sq.edges(times, "t", edge="edge", key="k"), Source),
+        "physical": (sq.physical(rows), Source),
+        "physical with id": (sq.physical(rows, id="k"), Source),
+        "where": (a.where(sq.col("v") > 0), operators.Where),
+        "select": (a.select(x=sq.col("v")), operators.Select),
+        "union": (a.union(a.shift(1)), operators.Union),
+        "join_table": (a.join_table(pa.table({"k": [1]}), on="k"), operators.JoinTable),
+        "alter_lifetime and its like": (a.shift(1), operators.AlterLifetime),
+        "chop": (a.chop(2), operators.Chop),
+        "clip": (a.clip(b, on="k"), operators.Clip),
+        "to_signal": (a.to_points().to_signal("k"), operators.ToSignal),
+        "distinct_ids": (a.distinct_ids(2, id="k"), operators.DistinctIds),
+        "last_rows": (a.last_rows(3, key="k"), operators.LastRows),
+        "inner join": (a.join(b, on="k"), operators.Join),
+        "left, semi and anti join": (a.left_anti_join(b, on="k"), operators.Join),
+        "windowed_join": (a.windowed_join(b, on="k", size=2), operators.WindowedJoin),
+        "except_": (a.except_(a.where(sq.col("v") > 0)), operators.Except),
+        "scan": (a.to_points().group_by("k").scan(running("v")), operators.Scan),
+        "pattern that selects or consumes": (pattern, operators.Scan),
+        "hopping windows": (a.hopping_window(4, 2).select(n=sq.count()), MergePartials),
+        "hopping windows with a median": (a.hopping_window(4, 2).select(m=sq.median("v")), WindowAggregate),
+        "hopping windows of a user's function": (a.hopping_window(4, 2).select(x=of_user), WindowAggregate),
+        "calendar windows": (dated.calendar_window("1 day", zone="UTC").select(n=sq.count()), WindowAggregate),
+        "snapshots": (a.snapshot_window().select(n=sq.count()), WindowAggregate),
+        "snapshots with time_weighted_avg": (a.snapshot_window(clip_input="none").select(x=weighted), WindowAggregate),
+        "sessions": (a.group_by("k").session_window(3).select(n=sq.count()), WindowAggregate),
+        "count windows": (a.group_by("k").count_window(3).select(n=sq.count()), WindowAggregate),
+        "rows windows": (a.group_by("k").rows_window(3).select(n=sq.count()), WindowAggregate),
+        "landmark windows": (a.group_by("k").landmark_window(2, start=0).select(n=sq.count()), WindowAggregate),
+        "top_k of hopping windows": (a.hopping_window(4, 2).top_k(1, by="v"), operators.TopK),
+        "top_k of snapshots": (a.snapshot_window().top_k(1, by="v"), operators.TopK),
+    }
+    found = {}
+    for name, (query, kind) in queries.items():
+        plan = rewrite(number_sources(query.plan)[0]).plan
+        found[name] = next(node.footprint for node in nodes(plan) if isinstance(node, kind))
+    found["rows whose ends are read and may still move (settle)"] = settle_footprint(at_once=True)
+    found["the same, where only final rows are read"] = settle_footprint(at_once=False)
+    found["rows that a level holds back"] = HOLDING
+    found["CTIs as rows"] = ctis_footprint(in_order=True, reads_ends=False)
+    return found
 
 
-def alternatives(kind: type[Node]) -> list[Alternative]:
-    """The cases that exclude each other, each with those that may hold besides; one that keeps members for each kind of windows.
-
-    ``top_k`` keeps members only of windows that part settled events.
-    """
-    if kind not in (WindowAggregate, TopK):
-        return [(name, (name,), {}) for name in kind.cases] or [("", (), {})]
-    names = [name for name in kind.cases if name not in ("members", "time-sensitive", "by value")]
-    forms = [(name, (name, "by value") if name in ("condensed", "asleep") else (name,), {}) for name in names]
-    parted = [window for window in KINDS if read_statements(window).state.opened is OpenedPart.PARTS]
-    windows = parted if kind is TopK else KINDS
-    return [*((window.name, ("time-sensitive", "members"), {"window": window}) for window in windows), *forms]
+running = sq.udso("total double", name="running", initial=0.0)(lambda total, v: (total + v, [total + v]))
 
 
 if __name__ == "__main__":

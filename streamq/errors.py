@@ -240,7 +240,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """Return ``Did you mean 'x'?`` for the name that another is a misspelling of; "" if it is none.
 
     A misspelling has at most one slip, or one for every four letters of a longer name: a letter too many, too few, another one,
-    or two exchanged. Case and underscores do not count, and a single letter is no misspelling of another.
+    or two exchanged. Case and underscores do not count, nor do letters beyond ``COMPARED``, and a single letter is no misspelling
+    of another.
     """
     spelt = _letters(name)
     most = max(len(spelt) // 4, min(len(spelt) - 1, 1))
@@ -248,8 +249,12 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"Did you mean {min(slips, key=lambda pair: pair[0])[1]!r}?" if slips else ""
 
 
+COMPARED = 60
+"""The number of letters by which names are compared: the time of a comparison goes with the square of it."""
+
+
 def _letters(name: str) -> str:
-    return name.lower().replace("_", "")
+    return name.lower().replace("_", "")[:COMPARED]
 
 
 def slip_count(word: str, other: str) -> int:

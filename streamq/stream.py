@@ -145,8 +145,8 @@ class Stream(
         be saved or sent; :meth:`explanation` returns it), "fragment" (an element for a page of your own) or, for one part that is
         a plan, "mermaid".
         ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`; the stages are those of a run with these
-        arguments. ``expected``: an ``sq.Expected``, from which rows, state and the costs of forms are estimated. ``form``: that
-        of :meth:`to_df` or of :meth:`run`; the incremental plan shows what each operator makes of it.
+        arguments. ``expected``: an ``sq.Expected``, from which rows, state and the costs of batch forms are estimated. ``form``:
+        that of :meth:`to_df`; the incremental plan shows what each operator makes of it.
         """
         from streamq.compiler.explain import print_explanation
 
@@ -177,10 +177,10 @@ class Stream(
         form: str | None = None,
     ) -> str:
         """Return the text that :meth:`explain` prints; raise PlanError for arguments that do not exist or do not fit."""
+        from streamq.compiler.batch import chosen_form
         from streamq.compiler.egress import choose_egress
         from streamq.compiler.estimates import checked_expected
         from streamq.compiler.explain import explain
-        from streamq.compiler.form_hint import hint_of
         from streamq.compiler.options import Options, check_early
         from streamq.compiler.results import Results
 
@@ -189,7 +189,7 @@ class Stream(
         out = choose_egress(self.plan, output_form, ctis=ctis, verb="explain")
         options = Options(egresses=(out,), level=level, early=early)
         check_early(early, options, "explain")
-        expected, hint = checked_expected(expected, self.plan, "explain"), hint_of(form, "explain")
+        expected, hint = checked_expected(expected, self.plan, "explain"), chosen_form(form, "explain")
         return explain(Results((self.plan,)), mode, format, options, self._explained_first(), expected, hint)
 
     def _explained_first(self) -> Sequence[Section]:
@@ -231,11 +231,11 @@ class Stream(
         "direct", "explode", "difference", "blocks", "dyadic", "sweep" or "evaluated" (docs/architecture.md, "Windows"), for all
         windows that can be computed so; the others choose for themselves, as :meth:`explain` shows. Raises PlanError if none can.
         """
+        from streamq.compiler.batch import chosen_form
         from streamq.compiler.estimates import checked_expected
-        from streamq.compiler.form_hint import batch_form_of
         from streamq.run.query import batch_frame
 
-        expected, hint = checked_expected(expected, self.plan, "to_df"), batch_form_of(form, "to_df")
+        expected, hint = checked_expected(expected, self.plan, "to_df"), chosen_form(form, "to_df")
         return batch_frame(self.plan, self.tables, until, expected, hint)
 
     def to_arrow(self, until: int | dt.datetime | None = None) -> pa.Table:

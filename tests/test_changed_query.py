@@ -406,27 +406,16 @@ def test_what_does_not_fit_is_named_with_the_reason(now: sq.Stream, wrong: str) 
                                        "where this one stands.")  # fmt: skip
 
 
-def test_a_changed_query_goes_on_in_other_buckets() -> None:
-    now = [counted(S).where(sq.col("n") > 1)]
-    changing, steady = ChangingRun(counted(S)), ChangingRun(*now)
-    sent: list[list[pa.Table]] = [[], []]
-    for at, number in ((0, 3), (3, 1), (6, 4)):
-        sent[0] += changing.batch({"s": rows(at, at + 3)})
-        sent[1] += steady.batch({"s": rows(at, at + 3)})
-        changing = changing.changed(*now, buckets=number)
-        assert changing.identity.buckets == number
-    parts = [[*some, *run.finish()] for some, run in zip(sent, (changing, steady), strict=True)]
-    before, after = (net([table.filter(pc.greater(table["n"], 1)) for table in some]) for some in parts)
-    assert same_history(before, after) is None
-
-
-def test_state_that_has_not_moved_is_refused() -> None:
-    """A writeStream finds its state as it was."""
+def test_a_checkpoint_has_its_buckets_for_life() -> None:
+    """A run is refused before it starts; a writeStream by the state that it finds."""
     run = ChangingRun(counted(S))
     run.batch({"s": rows(0, 3)})
+    wrong = "its groups are in 2 buckets, now 4: pass buckets=2"
+    with pytest.raises(CheckpointError, match=f"run: .*{wrong}.* sq.migrate"):
+        run.changed(counted(S), buckets=4)
     _, program, identity = run._fit([counted(S)], "final", False, {"buckets": 4})
     others = replace(run.run.restart(), program=program, identity=identity)
-    with pytest.raises(CheckpointError, match="its groups are in 2 buckets, now 4. Give buckets=2: only run"):
+    with pytest.raises(CheckpointError, match=f"query: .*{wrong}"):
         others.batch({"s": rows(3, 6)})
 
 

@@ -242,12 +242,6 @@ def test_explain_says_what_a_property_buys_or_would_buy(query: sq.Stream, notes:
     assert [line for line in text if line in notes] == notes
 
 
-def test_the_form_evaluated_has_no_basic_windows() -> None:
-    query = HOUR.select(x=MERGED("v"))
-    text = query.explanation("incremental", form="evaluated")
-    assert "merged: mergeable: settled events are held as states, for the form evaluated is asked for" in text
-
-
 def test_rows_that_start_in_their_window_need_no_ctis_of_their_own() -> None:
     _, *lines = WIDE.tumbling_window(3).select(CHANGES("k", "v")).explanation("incremental").splitlines()
     assert not [line for line in lines if "CTI: " in line]

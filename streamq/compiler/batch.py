@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamq.choices import choose_word
+from streamq.compiler.rewriter import clip_text
 from streamq.compiler.rules.prune_columns import columns_read
 from streamq.errors import PlanError, sentence
 from streamq.operators import Select
+from streamq.operators.batch_form import BatchForm
 from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source import Source
+from streamq.plan.expected import NO_RATES
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema, quote
@@ -38,6 +42,28 @@ def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> Da
         return rows
 
     return fold(plan, visit)
+
+
+def chosen_form(form: object, verb: str) -> BatchForm | None:
+    """Return the form that a user's argument ``form`` names; None for None. Raise PlanError for any other name."""
+    return None if form is None else choose_word(BatchForm, form, "form", verb)
+
+
+def check_form(plan: Node, form: BatchForm | None, verb: str) -> None:
+    """Raise PlanError, worded for ``verb``, if no operator of a rewritten plan can take the form that a user asks for.
+
+    The message has the forms of each operator that has several, and why it cannot take that one.
+    """
+    operators = [node for node in nodes(plan) if isinstance(node, Operator)]
+    having_forms = [(node, forms) for node in operators if (forms := node.batch_forms(NO_RATES)) is not None]
+    if form is None or any(form in forms.possible for _, forms in having_forms):
+        return
+    reasons = [
+        f"{clip_text(node.line)}: {forms.refused[form]} (its forms: {', '.join(forms.possible)})"
+        for node, forms in having_forms
+    ]
+    observed = "; ".join(dict.fromkeys(reasons)) or "there are no windows"
+    raise PlanError(sentence(verb, f"nothing in the query can be computed in the form {form}", observed))
 
 
 def without_unread_columns(plan: Node) -> Node:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from streamq.compiler.on_track import OnTrack
 from streamq.grid import WindowEnds
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
@@ -24,7 +23,7 @@ class Consumer:
     ``source``: the source's digest. ``reads``: the expressions on the way, the last operator's included. ``steps``: the steps on
     the way. ``has_state``: the way ends at an operator with state. ``window``: that operator's window, if it has one.
     ``bounds_windows``: the operator's events decide up to which instant windows of endless lifetimes are reported.
-    ``reads_judged_rows``: the operator cannot judge lateness. ``track``: the number of its track.
+    ``reads_judged_rows``: the operator cannot judge lateness.
     """
 
     source: str
@@ -34,12 +33,9 @@ class Consumer:
     window: Window | None = None
     bounds_windows: bool = False
     reads_judged_rows: bool = False
-    track: int = 0
 
     def past(self, node: Node) -> Consumer:
         """Return the way extended by a node."""
-        if isinstance(node, OnTrack):
-            return replace(self, track=node.track)
         steps = (*self.steps, node) if isinstance(node, Step) else self.steps
         return replace(self, reads=(*self.reads, *expressions(node)), steps=steps)
 

@@ -73,7 +73,8 @@ def rows_line(node: Node, rates: ExpectedRates, expected: Expected) -> str | Non
 
 def _but_for(node: Node) -> str:
     """Return the rows of a node that estimates do not count, as text: ``, but for ties``; "" if there are none."""
-    return f", but for {node.not_expected}" if isinstance(node, Operator) and node.not_expected else ""
+    but_for = node.footprint.but_for if isinstance(node, Operator) else ""
+    return f", but for {but_for}" if but_for else ""
 
 
 def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mapping[str, int], form: str) -> str:
@@ -94,7 +95,7 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
             sent += f", {_in_time(events * share, expected, axis)} in micro-batches of a hop or longer{_but_for(node)}"
     lag = max(lags[source.table] for source in nodes(node) if isinstance(source, Source))
     is_bounded = lag < INFINITY and (windows is not None or form != EARLY)
-    state = node.expected_state(lag, rates, expected) if isinstance(node, Operator) and is_bounded else None
+    state = expected_state(node, lag, rates, expected) if is_bounded else None
     rows = UNKNOWN
     if isinstance(node, Operator) and state is not None:
         usual, most = (math.ceil(number) for number in state)
@@ -102,9 +103,35 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
         rows += "" if usual == most else f", {_number(usual)} in micro-batches of a hop or longer"
         rows += _but_for(node)
         rows += ", and the results that may be corrected" if _corrects(node, form) else ""
-    elif isinstance(node, Operator) and node.keeps_endless:
+    elif isinstance(node, EvaluatedOperator) and _keeps_endless(node):
         rows += f": {UNBOUNDED_REASON}"
     return f"expected: to Python {sent}; state {rows}{_missing(node, expected)}"
+
+
+def expected_state(node: Node, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
+    """Return the rows of state of a stream, in micro-batches of a hop and at most; None where they cannot be estimated.
+
+    Rows come at an even rate, and the CTI is ``lag`` ticks behind them.
+    """
+    windows = node.grid_windows() if isinstance(node, Operator) else None
+    if windows is not None:
+        return windows.expected_state(lag, rates, expected)
+    if not isinstance(node, EvaluatedOperator):
+        return None
+    most, footprint = 0.0, node.footprint
+    for port, child in enumerate(node.children):
+        bound = None if child.traits.retracts else footprint.bound(port)
+        rows = None if bound is None else bound.most(child, lag, rates, expected)
+        if rows is None:
+            return None
+        most += rows
+    return most, most
+
+
+def _keeps_endless(node: EvaluatedOperator) -> bool:
+    """Return True if a stream keeps an event without an end until it is ended."""
+    footprint = node.footprint
+    return any(child.traits.infinite and footprint.bound(port) is None for port, child in enumerate(node.children))
 
 
 def _missing(node: Node, expected: Expected) -> str:
@@ -112,7 +139,8 @@ def _missing(node: Node, expected: Expected) -> str:
     windows = node.grid_windows() if isinstance(node, Operator) else None
     groups = [(windows.input, windows.keys)] if windows is not None else []
     if windows is None and isinstance(node, EvaluatedOperator):
-        retained = [(child, node.retention(port)) for port, child in enumerate(node.children)]
+        footprint = node.footprint
+        retained = [(child, footprint.bound(port)) for port, child in enumerate(node.children)]
         groups = [(child, retention.keys) for child, retention in retained if retention is not None]
     lacking = [shown_name(key) for child, keys in groups for key in keys if expected.groups(child, (key,)) is None]
     return f"; no number of different {', '.join(lacking)} is expected" if lacking else ""
@@ -148,4 +176,4 @@ def _corrects(node: Operator, form: str) -> bool:
     return node.grid_windows() is not None or node.evaluation.factory.corrects
 
 
-__all__ = ["checked_expected", "cost_line", "expected_rates", "rows_line"]
+__all__ = ["checked_expected", "cost_line", "expected_rates", "expected_state", "rows_line"]

@@ -15,21 +15,21 @@ from typing import Any
 
 from streamq import html
 from streamq.choices import check_word
+from streamq.compiler.batch import check_form
 from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.estimates import expected_rates, rows_line
 from streamq.compiler.explain_graphs import plan_graph, rule_marks
 from streamq.compiler.explain_html import Section, sections_html
 from streamq.compiler.explain_stages import stages_section
-from streamq.compiler.form_hint import NO_HINT, FormHint, in_stream_form
 from streamq.compiler.measured import UNMEASURED, Measured
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
 from streamq.compiler.shared_windows import SHARING_LAW, SIZES_LAW, SharedPlan, share_windows
-from streamq.compiler.tracks import tracked
 from streamq.errors import PlanError, sentence
 from streamq.operators import Select, Source
+from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.node import Node, nodes, number_sources
@@ -77,7 +77,7 @@ def explain(
     options: Options = RUN,
     before: Sequence[Section] = (),
     expected: Expected | None = None,
-    form: FormHint = NO_HINT,
+    form: BatchForm | None = None,
     measured: Measured = UNMEASURED,
 ) -> str:
     """Explain how plans are executed; ``mode`` selects one part (MODES), ``format`` is one of FORMATS.
@@ -130,16 +130,15 @@ def explain_sections(
     modes: tuple[str, ...] = MODES,
     options: Options = RUN,
     expected: Expected | None = None,
-    form: FormHint = NO_HINT,
+    form: BatchForm | None = None,
     measured: Measured = UNMEASURED,
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan = number_sources(plan)[0]
-    formed = in_stream_form(plan, form.stream)
-    done = rewrite(formed)
-    shared = share_windows(tracked(as_results(done.plan), options, formed), options)
+    done = rewrite(plan)
+    shared = share_windows(as_results(done.plan), options)
     rates = expected_rates(shared.plan, expected)
-    form.check(done.plan, "explain")
+    check_form(done.plan, form, "explain")
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing, rule_marks(done, before=True)),
         "rules": lambda: _rules_part(done, shared),
@@ -153,7 +152,7 @@ def explain_sections(
             ),
             guide=CTI_GUIDE,
         ),
-        "physical": lambda: stages_section(as_results(done.plan), options, expected, measured, formed),
+        "physical": lambda: stages_section(as_results(done.plan), options, expected, measured, plan),
     }
     return [makers[mode]() for mode in MODES if mode in modes]
 
@@ -246,11 +245,11 @@ def _nothing(node: Node) -> Notes:
     return {}
 
 
-def _notes(rates: ExpectedRates, expected: Expected | None, form: FormHint, node: Node) -> Notes:
+def _notes(rates: ExpectedRates, expected: Expected | None, form: BatchForm | None, node: Node) -> Notes:
     """Return the notes on a node of the incremental plan.
 
-    They are its CTI, unless that is c, the rows that are expected, its batch form, if it has several, its form in a stream, if
-    rows are expected or a form is asked for, and the notes on modules of the user's own.
+    They are its CTI, unless that is c, the rows that are expected, its batch form, if it has several, and the notes on modules
+    of the user's own.
     """
     notes: Notes = {}
     rows = None if expected is None else rows_line(node, rates, expected)
@@ -260,10 +259,7 @@ def _notes(rates: ExpectedRates, expected: Expected | None, form: FormHint, node
         notes["CTI"] = node.progress
     forms = node.batch_forms(rates) if isinstance(node, Operator) else None
     if forms is not None:
-        notes["batch"] = str(forms.choose(form.batch))
-    in_stream = node.stream_forms(rates) if isinstance(node, Operator) else None
-    if in_stream is not None and (expected is not None or form.stream is not None):
-        notes["stream"] = str(in_stream.choose(form.stream))
+        notes["batch"] = str(forms.choose(form))
     if isinstance(node, Operator) and node.module_notes:
         notes["modules"] = list(node.module_notes)
     return notes

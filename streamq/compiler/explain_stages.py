@@ -6,21 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from streamq.choices import OutputForm
 from streamq.compiler.estimates import cost_line, expected_rates
 from streamq.compiler.explain_graphs import stage_graph
 from streamq.compiler.explain_html import Section
 from streamq.compiler.measured import Measured
 from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results
+from streamq.compiler.stage_lines import HOLDING
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import counted
 from streamq.operators import Source
 from streamq.plan.expected import Expected
-from streamq.plan.statements import read_statements
 from streamq.policies import Level
-from streamq.runtime.consistency import HeldRows
-from streamq.runtime.track import off_track
 from streamq.time import show_duration
 
 STAGES_GUIDE = (
@@ -45,7 +42,7 @@ def stages_section(
     forms = {state.name: state.form for state in program.states}
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
     lines += [_savings(program, plan, options, written)] if several else []
-    lines += _level_lines(program)
+    lines += _level_lines(options, program.axis)
     for source in (r.source for r in program.sources if r.source):
         lines += [_source_line(source, program.axis), *_indented(measured.sources.get(source.shown_name(), ()))]
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
@@ -78,20 +75,12 @@ def _savings(program: StagedPlan, plan: Results, options: Options, written: Resu
     """Return the line that compares operators with state and stages of all results together with those of each alone."""
     from streamq.compiler.stages import compile_stages
 
-    settings = [
-        replace(options, egresses=(egress,), placement=NOWHERE, level=options.level_of(number), levels={})
-        for number, egress in enumerate(options.egresses)
-    ]
-    plans = zip(plan.inputs, settings, written.inputs, strict=True)
-    alone = [compile_stages(Results((one,)), own, Results((query,))) for one, own, query in plans]
+    settings = [replace(options, egresses=(egress,), placement=NOWHERE) for egress in options.egresses]
+    alone = [compile_stages(Results((one,)), own, written) for one, own in zip(plan.inputs, settings, strict=True)]
     operators, stages = sum(len(one.states) for one in alone), sum(len(one.stages) for one in alone)
     judging = "; one more judges the late rows of a source for all" if len(program.states) > operators else ""
-    # operators on tracks have one name but for the track's number
-    names = {off_track(hosted.name, hosted.track) for stage in program.stages for hosted in stage.hosted}
-    again = len(program.states) - len(names)
-    levels = f"; {again} of them run again, because results have different levels" if again else ""
     together = f"{counted(len(program.states), 'operator')} with state in {counted(len(program.stages), 'stage')}"
-    return f"together: {together}; each result alone: {operators} in {stages}{judging}{levels}"
+    return f"together: {together}; each result alone: {operators} in {stages}{judging}"
 
 
 def _buckets(program: StagedPlan, stage: int) -> str:
@@ -111,21 +100,12 @@ def _source_line(source: Source, axis: str) -> str:
     return f"source {source.shown_name()}: {source.policy.shown(axis)}{clock}"
 
 
-def _level_lines(program: StagedPlan) -> Iterator[str]:
-    """Yield the lines on the levels of consistency: one for all results, or one for those of each level; and what one holds."""
-    tracks, judged = program.tracks, [c for stage in program.stages for c in stage.channels if c.judge is not None]
-    plain = {relation.source.shown_name() for relation in program.sources if relation.source}
-    for number in dict.fromkeys(tracks.numbers):
-        track = tracks.by_number[number]
-        results = [result for result in program.results if tracks.numbers[result.number] == number]
-        only_final = all(result.egress.output == OutputForm.FINAL for result in results)
-        of = f" of output {', '.join(str(result.number + 1) for result in results)}" if tracks.are_several else ""
-        names = dict.fromkeys(c.judge.source for c in judged if c.judge and c.track == number)
-        late = ", ".join(name for name in names if name not in plain)
-        counted_as = f"; late rows are counted as {late}" if late else ""
-        yield f"consistency{of}: {_level(track.level, only_final, program.axis)}{counted_as}"
-        if track.level.block != 0:
-            yield from (f"  {line}" for line in read_statements(HeldRows).state.lines())
+def _level_lines(options: Options, axis: str) -> Iterator[str]:
+    """Yield the lines on the level of consistency, and on what it holds."""
+    level = options.counted_level
+    yield f"consistency: {_level(level, options.only_final, axis)}"
+    if level.block != 0:
+        yield from (f"  {line}" for line in HOLDING.state_lines())
 
 
 def _level(level: Level, only_final: bool, axis: str) -> str:

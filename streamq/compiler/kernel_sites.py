@@ -18,7 +18,6 @@ from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import Field, Schema
-from streamq.policies import Level
 from streamq.runtime.arrow_types import arrow_type
 
 
@@ -37,10 +36,8 @@ class SchemaLeaf(Node):
         return self.schema
 
 
-def kernel_site(
-    node: EvaluatedOperator, evaluation: Evaluation, first: Sequence[Path], options: Options, level: Level
-) -> KernelSite:
-    """Return the site of an operator's kernel; ``first``: the paths of its first input; ``level``: that of consistency."""
+def kernel_site(node: EvaluatedOperator, evaluation: Evaluation, first: Sequence[Path], options: Options) -> KernelSite:
+    """Return the site of an operator's kernel; ``first``: the paths of its first input."""
     schemas = tuple(
         pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
         for columns, child in zip(evaluation.inputs, node.children, strict=True)
@@ -53,7 +50,7 @@ def kernel_site(
         ends_move=any(path.moves for path in first),
         retracts=any(path.retracts for path in first),
         points=all(path.points for path in first),
-        blocks=level.block != 0,
+        blocks=options.counted_level.block != 0,
     )
 
 

@@ -27,8 +27,6 @@ from streamq.runtime.packer import Packer
 from streamq.runtime.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.result_rows import split_ctis
-from streamq.runtime.spread_state import MovingStage, sum_counts
-from streamq.runtime.stage import Stage
 from streamq.runtime.state_fit import check_state
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -74,27 +72,8 @@ class LocalRun:
         )
 
     def go_on(self, program: StagedPlan) -> LocalRun:
-        """Return a restarted run of the same queries as ``program`` compiles them, with its number of buckets."""
-        run = replace(self.restart(), program=program)
-        if program.options.buckets == self.program.options.buckets:
-            return run
-        run.stores, run.totals, stages = {}, {}, list[Stage]()
-        for (number, _), totals in self.totals.items():
-            run.totals[number, 0] = sum_counts([run.totals.get((number, 0), {}), totals])
-        for stage in program.stages:
-            moving = MovingStage.of(stage)
-            buckets = program.buckets(stage.number, len(program.stages))
-            divided = {
-                (self.program.options.buckets, bucket): moving.divide(dict(chunks), buckets, self.time_bins)
-                for (number, bucket), chunks in sorted(self.stores.items())
-                if number == stage.number
-            }
-            for bucket in range(buckets if divided else 0):
-                parts = {origin: parts[bucket] for origin, parts in divided.items()}
-                run.stores[stage.number, bucket] = moving.unite(parts, self.time_bins)
-            stages.append(moving.uniting(stage))
-        run.program = replace(program, stages=stages)
-        return run
+        """Return a restarted run that goes on with another program from the same state."""
+        return replace(self.restart(), program=program)
 
     @property
     def cti(self) -> int:

@@ -12,17 +12,14 @@ import pyarrow as pa
 
 from streamq.compiler.results import Result
 from streamq.compiler.sharing import APART, Sharing, share
-from streamq.compiler.stage_lines import kernel_lines
+from streamq.compiler.stage_lines import ctis_footprint
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, free_name, path_key, state_name
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
-from streamq.operators.operator import Operator
-from streamq.operators.stream_form import StreamForm
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
-from streamq.plan.statements import statements_of
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -76,13 +73,7 @@ class Port:
             parts=self.state.parts,
             modules=self.state.modules,
             held=self.held,
-            stream_form="" if self.stream_form is None else str(self.stream_form),
         )
-
-    @property
-    def stream_form(self) -> StreamForm | None:
-        """The form in which the kernel computes windows; None if its operator could take no other."""
-        return self.node.stream_form if isinstance(self.node, Operator) else None
 
     @property
     def stage(self) -> int:
@@ -92,11 +83,6 @@ class Port:
         """
         earliest = [path.stage - (sharing.inner is not None) for path, sharing in self.shared_paths]
         return max((self.after + 1, self.place, *earliest))
-
-    @property
-    def track(self) -> int:
-        """The number of the track that its inputs are on."""
-        return self.paths[0].track
 
     @property
     def shared_paths(self) -> list[tuple[Path, Sharing]]:
@@ -142,7 +128,6 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
                     judge=_judge(program, path),
                     progress_maps=path.progress_maps,
                     inner=port.inner_path(*next(shared_paths)),
-                    track=path.track,
                 )
                 channels.append(channel)
                 program.feeds.append(Feed(path, channel, port_input.columns.columns, port.kernel))
@@ -155,8 +140,7 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
                 number, port.name, port.kernel, inputs, tuple(channels), sends, port.aligns, port.bucket_columns
             )
         )
-        at_level = (f"level of consistency: {program.level_of(port.track)}",) if program.tracks.are_several else ()
-        program.titles[port.name] = (*port.lines, *at_level, *dict.fromkeys(sharing_lines(program, port)))
+        program.titles[port.name] = (*port.lines, *dict.fromkeys(sharing_lines(program, port)))
         program.states.append(port.operator_state)
         if port.node is not None:
             program.nodes[number] = port.node
@@ -176,8 +160,7 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
                 later=later if later.isdisjoint(sources) else later.union(sources),
                 buckets=options.buckets,
                 late_output=options.late_output,
-                levels={n: track.level for n, track in program.tracks.by_number.items()},
-                sources_on={n: track.sources for n, track in program.tracks.by_number.items()},
+                level=options.counted_level,
                 follows=follows,
                 buckets_behind=program.buckets(number + 1, stages),
             )
@@ -270,17 +253,17 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
     kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order, bool(opened))
     lines = (
         f"ctis: the result in one bucket, {'in order of time, ' if in_order else ''}with its CTI when it has moved",
-        *kernel_lines(statements_of(kernel), kernel.progress_rule.cti.shown()),
+        *ctis_footprint(in_order=in_order, reads_ends=bool(opened)).lines(kernel.progress_rule.cti.shown()),
     )
     # rows that one level holds back another lets go: the level is no part of the name
     state = state_name(program, [bool(opened)], "ctis", inputs)
-    name = free_name(program, f"{OF_CTIS}:{state.digest}", paths[0].track)
+    name = free_name(program, f"{OF_CTIS}:{state.digest}")
     port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after, state=state)
     port.form = FINAL if in_order else OPEN
-    port.place = program.place_of(name, port.track)
+    port.place = program.place_of(name)
     ports.append(port)
     program.relations[name] = Relation(name, port.stage + 1, schema)
-    return Path(name, port.stage + 1, schema, retracts=True, track=port.track)
+    return Path(name, port.stage + 1, schema, retracts=True)
 
 
 def feed_result(program: StagedPlan, result: Result, paths: Sequence[Path]) -> None:
@@ -299,7 +282,6 @@ def _judge(program: StagedPlan, path: Path) -> Judge | None:
     if source is None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
-    judging = program.strategy.judging_of(source.table, path.track)
+    judging = program.strategy.judging_of(source.table)
     ends = judging.ends if judging.at is JudgePlace.FIRST_KERNEL else None
-    name = program.judged_name(source, path.track)
-    return Judge(name, source.policy.late, invalid, source.schema.axis, source.gives_points, ends)
+    return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis, source.gives_points, ends)

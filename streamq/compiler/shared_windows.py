@@ -20,7 +20,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streamq.compiler.on_track import OnTrack, track_of
 from streamq.compiler.options import Options, Placement
 from streamq.compiler.partial_sets import PartialSet, consists_of_basic
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
@@ -53,11 +52,9 @@ class GridPartials:
     """Partial results of one grid, and the windows that read them: ``readers``, as they were before sharing.
 
     ``key``: a hash of their stream, group, grid and stamp. ``is_final``: all results that read them have final rows. ``windows``:
-    hashes of the partial results of each window that reads them, or has read them in the checkpoint. ``track``: the number of
-    their track.
+    hashes of the partial results of each window that reads them, or has read them in the checkpoint.
     """
 
-    track: int
     key: str
     is_final: bool
     partials: PartialAggregate
@@ -93,9 +90,7 @@ class GridPartials:
         text = _text(self.partials)
         if text is None:
             return None
-        return StoredPartials(
-            key=self.key, is_final=self.is_final, partials=text, windows=self.windows, track=self.track
-        )
+        return StoredPartials(key=self.key, is_final=self.is_final, partials=text, windows=self.windows)
 
 
 @dataclass(frozen=True)
@@ -124,7 +119,6 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
         hashes = (*shared.windows, *(_hash_of(reader.input, shared.window) for reader in readers))
         windows.append(
             GridPartials(
-                track=track_of(partials),
                 key=_grid_key(readers[0], shared.window),
                 is_final=is_final,
                 partials=partials,
@@ -159,12 +153,10 @@ def _apart(alone: Sequence[_Windows], every: Sequence[_Windows], goes_on: bool) 
 class _Windows:
     """Windows of a plan: ``key`` is that of their grid. ``is_final``: only results with final rows read them.
 
-    ``track``: the number of their track.
     ``own_basic_windows``: why they may not read the basic windows of longer ones, "" if they may.
     """
 
     node: MergePartials
-    track: int
     key: str
     is_final: bool
     own_basic_windows: str
@@ -175,9 +167,9 @@ class _Windows:
         return self.node.input.window
 
     @property
-    def group(self) -> tuple[str, bool, int]:
-        """The windows that read partial results of this grid in this form on this track have the same."""
-        return self.key, self.is_final, self.track
+    def group(self) -> tuple[str, bool]:
+        """The windows that read partial results of this grid in this form have the same."""
+        return self.key, self.is_final
 
     @property
     def stream(self) -> str:
@@ -186,8 +178,7 @@ class _Windows:
 
     def may_read(self, longest: _Windows) -> bool:
         """Return True if these windows may read the basic windows of others, which are longer, or come more often."""
-        reads_same_stream = (self.track, self.stream) == (longest.track, longest.stream)
-        reads_same_stream = reads_same_stream and _grid_key(self.node, longest.window) == longest.key
+        reads_same_stream = self.stream == longest.stream and _grid_key(self.node, longest.window) == longest.key
         fits = reads_same_stream and longest.is_final and consists_of_basic(self.window, longest.window)
         return fits and not self.own_basic_windows and _by_length(self) < _by_length(longest)
 
@@ -217,8 +208,6 @@ class _Windows:
             return difference
         if any(_calls_code(one.node.input) or _text(one.node.input) is None for one in (self, other)):
             return "windows that call a user's code have partial results of their own"
-        if self.track != other.track:
-            return "results at different levels of consistency read them"
         if self.stream != other.stream:
             return "other columns are left out before their events are united or filtered"
         if self.is_final != other.is_final:
@@ -261,7 +250,6 @@ def _windows(plan: Results, options: Options) -> list[_Windows]:
             windows.append(
                 _Windows(
                     node=node,
-                    track=track_of(node),
                     key=_grid_key(node, part.window),
                     is_final=is_final,
                     own_basic_windows=next((reason for reason, holds in reasons.items() if holds), ""),
@@ -303,7 +291,7 @@ def _stream_key(part: PartialAggregate, *, filters: bool = True) -> str:
     """Return a hash of the events of partial results; ``filters``: False for the stream as it would be without filters."""
 
     def visit(node: Node, inputs: list[str]) -> str:
-        if leaves_out_columns(node) or isinstance(node, OnTrack) or (isinstance(node, Where) and not filters):
+        if leaves_out_columns(node) or (isinstance(node, Where) and not filters):
             return inputs[0]
         return short_hash([text_of_source(node) if isinstance(node, Source) else state_text(node), inputs])
 
@@ -336,14 +324,13 @@ def _sets(windows: Sequence[_Windows], placement: Placement) -> list[tuple[bool,
     code, or have expressions that cannot be written, because a later run could not share them in the same way.
     """
     there = [
-        (replace(one, track=track), PartialSet.of_part(part, windows=one.windows))
-        for track in dict.fromkeys(one.track for one in windows)
+        (one, PartialSet.of_part(part, windows=one.windows))
         for one in placement.windows
-        if one.track == placement.stored_track(track) and (part := _part(one.partials)) is not None
+        if (part := _part(one.partials)) is not None
     ]
     groups = {one.group for one in windows}
     rest: list[_Windows] = []
-    sets: dict[tuple[str, bool, int], list[PartialSet]] = {}
+    sets: dict[tuple[str, bool], list[PartialSet]] = {}
     for one in windows:
         read = (held for identity, held in there if _has_read(one, identity, held, groups))
         before = next((held for held in read if all(_stream(r.input).digest == one.stream for r in held.readers)), None)
@@ -351,30 +338,29 @@ def _sets(windows: Sequence[_Windows], placement: Placement) -> list[tuple[bool,
             rest.append(one)
             continue
         if not before.readers:
-            sets.setdefault((_grid_key(one.node, before.window), one.is_final, one.track), []).append(before)
+            sets.setdefault((_grid_key(one.node, before.window), one.is_final), []).append(before)
         before.readers.append(one.node)
     for longest, readers in _groups_that_share(rest):
         own = readers[0].node.input
         many = len(readers) > 1
         new = PartialSet.union(longest, [r.node for r in readers]) if many else PartialSet.of_part(own, readers[0].node)
-        sets.setdefault((_grid_key(readers[0].node, longest), *readers[0].group[1:]), []).append(new)
-    return [(is_final, one) for (_, is_final, _), of_grid in sets.items() for one in of_grid]
+        sets.setdefault((_grid_key(readers[0].node, longest), readers[0].is_final), []).append(new)
+    return [(is_final, one) for (_, is_final), of_grid in sets.items() for one in of_grid]
 
 
-def _has_read(one: _Windows, identity: StoredPartials, held: PartialSet, groups: set[tuple[str, bool, int]]) -> bool:
+def _has_read(one: _Windows, identity: StoredPartials, held: PartialSet, groups: set[tuple[str, bool]]) -> bool:
     """Return True if windows have read a stored set, and may read it in their form; ``groups``: those of all windows.
 
     If no window on its grid has the form in which the set was read, its rows are read in the other form: the output has changed.
     """
     if (
-        identity.track != one.track
-        or identity.key != _grid_key(one.node, held.window)
+        identity.key != _grid_key(one.node, held.window)
         or _hash_of(one.node.input, held.window) not in identity.windows
     ):
         return False
-    forms = {one.is_final, *(form for form in (True, False) if (one.key, form, one.track) not in groups)}
+    forms = {one.is_final, *(form for form in (True, False) if (one.key, form) not in groups)}
     if held.window != one.window:
-        forms = {True} if one.is_final and (identity.key, False, one.track) not in groups else set()
+        forms = {True} if one.is_final and (identity.key, False) not in groups else set()
     return identity.is_final in forms and held.columns_for(one.node.input) is not None
 
 

@@ -16,7 +16,6 @@ from streamq.compiler.options import Options
 from streamq.compiler.results import Result, Results
 from streamq.compiler.shared_windows import GridPartials
 from streamq.compiler.strategy import Strategy, choose
-from streamq.compiler.tracks import Tracks
 from streamq.operators.evaluation import PortColumns
 from streamq.operators.operator import set_aside
 from streamq.operators.source import Source
@@ -24,15 +23,13 @@ from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, WrittenPattern
 from streamq.plan.schema import POINT, Schema
-from streamq.policies import show_level
-from streamq.runtime.hosted_kernel import Channel, HostedKernel
+from streamq.runtime.hosted_kernel import Channel
 from streamq.runtime.identity import OperatorState
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.packer import Packer, SourceInfo
 from streamq.runtime.progress_map import ProgressMap
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.stage import Stage
-from streamq.runtime.track import off_track, on_track, source_relation
 
 
 @dataclass(frozen=True)
@@ -69,15 +66,10 @@ class Path:
     moving: frozenset[str] = frozenset()
     """The columns that change when such an end moves."""
 
-    track: int = 0
-    """The number of the track that its rows are on."""
-
     @property
     def digest(self) -> str:
-        """A hash of the relation, the track and the steps, which identifies the path."""
-        return hashlib.sha256(
-            " ".join([self.relation, str(self.track), *(s.digest for s in self.steps)]).encode()
-        ).hexdigest()[:16]
+        """A hash of the relation and the steps, which identifies the path."""
+        return hashlib.sha256(" ".join([self.relation, *(s.digest for s in self.steps)]).encode()).hexdigest()[:16]
 
     @property
     def multiplies(self) -> bool:
@@ -116,7 +108,6 @@ class Path:
             points=False,
             moves=True,
             progress_maps=progress_maps,
-            track=self.track,
         )
 
 
@@ -179,12 +170,11 @@ class StagedPlan:
     ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
     ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``states``: the
     states of the kernels, in their order. ``patterns``: the patterns in the plans before they were rewritten. ``windows``: the
-    partial results of its grids. ``tracks``: its tracks.
+    partial results of its grids. ``queries``: a text for each result that is equal for results of one query.
     """
 
     plan: Results
     options: Options
-    tracks: Tracks
     relations: dict[str, Relation] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
     feeds: list[Feed] = field(default_factory=list)
@@ -193,6 +183,7 @@ class StagedPlan:
     states: list[OperatorState] = field(default_factory=list)
     patterns: tuple[WrittenPattern, ...] = ()
     windows: tuple[GridPartials, ...] = ()
+    queries: tuple[str, ...] = ()
     strategy: Strategy = field(init=False)
 
     def __post_init__(self) -> None:
@@ -213,34 +204,9 @@ class StagedPlan:
         """Return the feeds that begin at a relation and lead out of the stage that makes it."""
         return [f for f in self.feeds if f.path.relation == relation.name and f.channel.inner is None]
 
-    def place_of(self, name: str, track: int) -> int:
+    def place_of(self, name: str) -> int:
         """Return the stage that has an operator's state in the checkpoint that the run goes on from; -1 if none has."""
-        placement = self.options.placement
-        stored = on_track(off_track(name, track), placement.stored_track(track))
-        return placement.by_name.get(name, placement.by_name.get(stored, -1))
-
-    def judged_name(self, source: Source, track: int) -> str:
-        """Return the name under which late rows of a source on a track are counted.
-
-        It is the source's own at the level of the run, if one of the tracks that read it has that, else at that of the first
-        result on one of them. It names the level on the others, and is numbered from 2 on tracks that have met at one level.
-        """
-        relation, tracks = source_relation(source.table), self.tracks
-        reading = [number for number, one in tracks.by_number.items() if relation in one.sources]
-        levels = [tracks.level_of(number) for number, own in enumerate(tracks.numbers) if own in reading]
-        level = tracks.by_number[track].level
-        place = [number for number in reading if tracks.by_number[number].level == level].index(track)
-        if place == 0 and level == (self.options.level if self.options.level in levels else levels[0]):
-            return source.shown_name()
-        return f"{source.shown_name()} at {self.level_of(track)}{f' ({place + 1})' if place else ''}"
-
-    def level_note(self, hosted: HostedKernel) -> str:
-        """Return an operator's level of consistency, if the program has several, to follow the operator's title."""
-        return f" (level {self.level_of(hosted.track)})" if self.tracks.are_several else ""
-
-    def level_of(self, track: int) -> str:
-        """Return the level of consistency of a track as text."""
-        return show_level(self.tracks.by_number[track].level, self.axis)
+        return self.options.placement.by_name.get(name, -1)
 
     @property
     def axis(self) -> str:
@@ -257,7 +223,7 @@ class StagedPlan:
                 plan=plan,
                 egress=egress,
                 column=f"__result{number}" if several else None,
-                in_order=self.tracks.level_of(number).block is None and egress.output == OutputForm.CHANGELOG,
+                in_order=self.options.level.block is None and egress.output == OutputForm.CHANGELOG,
             )
             for number, (plan, egress) in enumerate(zip(self.plan.inputs, self.options.egresses, strict=True))
         ]

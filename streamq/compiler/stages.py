@@ -11,16 +11,15 @@ from dataclasses import replace
 
 from streamq.choices import OutputForm
 from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, merged_fields, moves_members, reads_moving_end
-from streamq.compiler.on_track import OnTrack
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
 from streamq.compiler.shared_windows import share_windows
-from streamq.compiler.stage_lines import kernel_lines, window_lines
+from streamq.compiler.stage_lines import settle_footprint, window_lines
 from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, state_name
+from streamq.compiler.state_texts import query_text
 from streamq.compiler.strategy import JudgePlace
-from streamq.compiler.tracks import Tracks, choose_tracks
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import PortColumns, all_columns
@@ -34,13 +33,11 @@ from streamq.plan.expr import Col
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
-from streamq.plan.statements import statements_of
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import EARLY, FINAL, OF_RESULT, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
-from streamq.runtime.track import off_track, source_relation
 
 AT_ONCE, IN_THE_END = "corrected", "settle"
 """The kinds of settle kernels before what reads ends: rows go at once, or once they are settled."""
@@ -53,15 +50,8 @@ class _Compiler:
     of the queries that rules have taken out of the plans.
     """
 
-    def __init__(
-        self,
-        plan: Results,
-        policies: Mapping[str, SourcePolicy],
-        options: Options,
-        tracks: Tracks,
-        unread: Sequence[Source],
-    ):
-        self.program = StagedPlan(plan, options, tracks)
+    def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options, unread: Sequence[Source]):
+        self.program = StagedPlan(plan, options)
         self.options = options
         self.policies = {**policies, **{source.table: source.policy for source in unread}}
         self.unread = unread
@@ -70,7 +60,6 @@ class _Compiler:
         self.unsettled = unsettled_nodes(plan, options.egresses)
         self.result_paths: list[list[Path]] = []
         self.settled: dict[str, Path] = {}
-        self.tracks_sources = any(isinstance(node, OnTrack) for node in nodes(plan))
 
     def compile(self) -> StagedPlan:
         """Compile the plans; may be called only once."""
@@ -127,10 +116,7 @@ class _Compiler:
             self.result_paths = inputs
             return []
         if isinstance(node, Source):
-            path = self._source(node)
-            return [path if self.tracks_sources else self._events_of_source(path)]
-        if isinstance(node, OnTrack):
-            return [self._events_of_source(replace(path, track=node.track)) for path in inputs[0]]
+            return [self._events_of_source(self._source(node))]
         if isinstance(node, Step):
             return [self._step(node, path) for path in inputs[0]]
         if isinstance(node, PassThrough):
@@ -180,19 +166,18 @@ class _Compiler:
         all_paths = [p for port in ports for p in port.paths]
         own = [node, evaluation.waiting is evaluation.evaluator]
         state = state_name(self.program, own, node.line, ports, [node])
-        name = self._name(node.title.replace(" ", "_"), state, all_paths[0].track)
+        name = self._name(node.title.replace(" ", "_"), state)
         factory = evaluation.factory
-        level = self.program.tracks.by_number[all_paths[0].track].level
-        site = kernel_site(node, evaluation, ports[0].paths, self.options, level)
+        site = kernel_site(node, evaluation, ports[0].paths, self.options)
         kernel = factory.make(evaluation, site)
         final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
-        statements = statements_of(node)
+        footprint = node.footprint
         if factory.also_keeps:
-            statements = statements.keeping(f"{statements.state.keeps}; {factory.also_keeps}")
+            footprint = replace(footprint, keeps=f"{footprint.keeps}; {factory.also_keeps}")
         lines = (
             node.line,
             f"run by: {self.strategy.run_by[node.digest]}",
-            *kernel_lines(statements, kernel.progress_rule.cti.shown(len(node.children)), node.growth),
+            *footprint.lines(kernel.progress_rule.cti.shown(len(node.children))),
         )
         moves = evaluation.moves.over(any(p.moves for p in all_paths))
         retracts = factory.corrects or any(p.retracts for p in all_paths)
@@ -220,15 +205,15 @@ class _Compiler:
 
         ``retracts``: the output has retractions; ``moves``: some of them are followed by the same event with another end.
         """
-        port.place = self.program.place_of(port.name, port.track)
+        port.place = self.program.place_of(port.name)
         port.sharings = sharings_of(self.program, self.ports, port)
         self.ports.append(port)
         self.program.relations[port.name] = Relation(port.name, port.stage + 1, port.schema)
-        return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves, track=port.track)
+        return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves)
 
-    def _name(self, kind: str, state: StateName, track: int) -> str:
-        """Return the name of a kernel on a track: its kind and the digest that names its state."""
-        return free_name(self.program, f"{kind}:{state.digest}", track)
+    def _name(self, kind: str, state: StateName) -> str:
+        """Return the name of a kernel: its kind and the digest that names its state."""
+        return free_name(self.program, f"{kind}:{state.digest}")
 
     def _settling(self, node: Node, rows: str) -> str:
         """Return the name of the settle kernel between ``rows`` and a node: they wait if only final rows of the node are read."""
@@ -257,7 +242,7 @@ class _Compiler:
         return Path(name, 0, node.schema, points=node.schema.shape == POINT)
 
     def _events_of_source(self, path: Path) -> Path:
-        """Return the path from a source, or from the source's ingress kernel on the path's track, if it has one.
+        """Return the path from a source, or from the source's ingress kernel, if it has one.
 
         A source has an ingress kernel if its items are not events yet (physical streams, edges), if it has ids, or if lateness
         must be judged before the first stateful operator.
@@ -267,7 +252,7 @@ class _Compiler:
         node = replace(source, policy=SourcePolicy())
         if node.ingress is not None:
             return self._host_ingress(path, node.ingress)
-        judging = self.strategy.judging_of(node.table, path.track)
+        judging = self.strategy.judging_of(node.table)
         if judging.at is JudgePlace.FIRST_KERNEL and not self._was_judged_alone(path):
             return path
         kernel = InsertIngressKernel(path.points, judging.ends, node.ids)
@@ -278,12 +263,10 @@ class _Compiler:
     def _judge_unread(self, source: Source) -> None:
         """Host the ingress kernel of a source that rules have taken out of the plans; nobody reads its events.
 
-        The source stays one of the queries': its progress counts at their levels of consistency and for the sources that follow
+        The source stays one of the queries': its progress counts at the level of consistency and for the sources that follow
         it, and its late and invalid rows are counted.
         """
-        relation, tracks = source_relation(source.table), self.program.tracks.by_number
-        track = next(number for number, one in tracks.items() if relation in one.sources)
-        self._events_of_source(replace(self._source(source), track=track))
+        self._events_of_source(self._source(source))
         # rows that nobody reads need not be held back
         self.ports[-1].aligns = None
 
@@ -291,19 +274,19 @@ class _Compiler:
         """Return True if the checkpoint that the run goes on from has a stage that judges the source's lateness."""
         source = self.program.relations[path.relation].source
         assert source is not None
-        return self.program.place_of(ingress_name(source, path.track), path.track) >= 0
+        return self.program.place_of(ingress_name(source)) >= 0
 
     def _host_ingress(self, path: Path, ingress: Ingress) -> Path:
         """Host the kernel that turns a source's items into events; return the path of the events."""
         source = self.program.relations[path.relation].source
         assert source is not None
-        name = ingress_name(source, path.track)
+        name = ingress_name(source)
         lines = (
             f"ingress of {source.shown_name()}: {ingress.title}",
-            *kernel_lines(statements_of(source), ingress.kernel.progress_rule.cti.shown(), source.growth),
+            *source.footprint.lines(ingress.kernel.progress_rule.cti.shown()),
             *(
                 (f"late rows are judged here: {reason}",)
-                if (reason := self.strategy.judging_of(source.table, path.track).reason)
+                if (reason := self.strategy.judging_of(source.table).reason)
                 else ()
             ),
         )
@@ -317,9 +300,7 @@ class _Compiler:
             lines=lines,
             aligns=ingress.aligns,
             bucket_columns=None if LE in ingress.hashed else ingress.hashed,
-            state=StateName(
-                digest=off_track(name, path.track), parts=(source.detail(), source.schema.describe()), modules=()
-            ),
+            state=StateName(digest=name, parts=(source.detail(), source.schema.describe()), modules=()),
             held=columns_text(source),
         )
         return self._host(port, retracts=not source.insert_only, moves=not source.insert_only)
@@ -359,7 +340,7 @@ class _Compiler:
         own = [windows.window, windows.keys, held, kernel.merges, kernel.infinite, kernel.reads_end]
         state = state_name(self.program, own, lines[0], [events], [node], windows.partials)
         hosted = Port(
-            name=self._name("window", state, paths[0].track),
+            name=self._name("window", state),
             kernel=kernel,
             inputs=[events],
             schema=schema,
@@ -388,10 +369,11 @@ class _Compiler:
         does = (
             "pass rows on, and let time wait for their ends" if kernel.at_once else "pass on what can no longer change"
         )
-        lines = (f"settle: {does}", *kernel_lines(statements_of(kernel), kernel.progress_rule.cti.shown()))
+        footprint = settle_footprint(at_once=kernel.at_once)
+        lines = (f"settle: {does}", *footprint.lines(kernel.progress_rule.cti.shown()))
         rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
         state = state_name(self.program, kind, kind, [rows])
-        named = self._name(kind, state, paths[0].track)
+        named = self._name(kind, state)
         form = OPEN if kernel.at_once else FINAL
         port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state, form=form)
         path = self.settled[name] = self._host(port, retracts=kernel.at_once)
@@ -410,13 +392,12 @@ def compile_stages(plan: Results, options: Options, written: Node | None = None)
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
     bare, policies = without_policies(plan)
-    tracks = choose_tracks(plan if written is None else as_results(written), options)
-    options = replace(options, placement=replace(options.placement, origins=tracks.origins))
-    shared = share_windows(tracks.over(bare), options)
+    shared = share_windows(bare, options)
     of_queries = [] if written is None else [node for node in nodes(written) if isinstance(node, Source)]
     unread = {source.table: source for source in of_queries if source.table not in policies}
-    program = _Compiler(shared.plan, policies, options, tracks, tuple(unread.values())).compile()
+    program = _Compiler(shared.plan, policies, options, tuple(unread.values())).compile()
     program.windows = shared.windows
+    program.queries = tuple(map(query_text, (plan if written is None else as_results(written)).inputs))
     if written is not None:
         program.patterns = tuple(pattern for node in nodes(written) for pattern in node.patterns)
     return program

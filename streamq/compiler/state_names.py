@@ -21,7 +21,6 @@ from streamq.plan.partial import Partial
 from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Schema
 from streamq.runtime.identity import ModuleCode
-from streamq.runtime.track import off_track, on_track
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +63,16 @@ def state_name(
     return StateName(digest=short_hash(values), parts=tuple(parts), modules=modules_called(called, exprs, partials))
 
 
-def free_name(program: StagedPlan, name: str, track: int) -> str:
-    """Return a name for a kernel, numbered if others of its track have it: their operators differ only in the code of modules."""
+def free_name(program: StagedPlan, name: str) -> str:
+    """Return a name for a kernel, numbered if others have it: their operators differ only in the code of modules."""
     names = chain([name], (f"{name}~{number}" for number in count(2)))
-    return next(one for one in (on_track(each, track) for each in names) if one not in program.relations)
+    return next(one for one in names if one not in program.relations)
 
 
 def path_text(program: StagedPlan, path: Path) -> Any:
     """Return, as JSON, what makes a path: its relation, and the steps that change rows, with the types of what they read."""
     source = program.relations[path.relation].source
-    relation = off_track(path.relation, path.track) if source is None else text_of_source(source)
+    relation = path.relation if source is None else text_of_source(source)
     steps = [_step_text(step) for step in path.steps if not leaves_out_columns(step)]
     return [relation, steps, path.retracts, path.moves]
 
@@ -83,11 +82,11 @@ def path_key(program: StagedPlan, path: Path) -> str:
     return short_hash(path_text(program, path))[:8]
 
 
-def ingress_name(source: Source, track: int) -> str:
+def ingress_name(source: Source) -> str:
     """Return the name of the kernel that makes events of a source's items; of its columns only if its state holds rows."""
     holds_rows = bool(source.ids) or not source.insert_only
     text = short_hash([text_of_source(source), columns_text(source) if holds_rows else ""])
-    return on_track(f"{INGRESS}{source.table}:{text}", track)
+    return f"{INGRESS}{source.table}:{text}"
 
 
 def columns_text(source: Source) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType
 
 from streamq.operators.select import Select
 from streamq.operators.source import Source
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Expr
 from streamq.plan.folding import fold
 from streamq.plan.named_object import NamedObject, VersionedCode
@@ -31,6 +32,16 @@ def text_of_source(source: Source) -> Any:
     """Return, as JSON, what makes a source: all but its policy, and columns that nobody may read."""
     values = {n: v for n, v in identity_values(source).items() if n not in ("policy", "columns")}
     return [type(source).__name__, source.schema.axis, {n: state_text(v) for n, v in values.items()}]
+
+
+def query_text(plan: Node) -> str:
+    """Return a hash of a query that its sources' policies do not change; unlike a plan without these, it makes no node anew."""
+
+    def visit(node: Node, inputs: list[str]) -> str:
+        is_other = isinstance(node, Source) and node.policy != SourcePolicy()
+        return short_hash([state_text(dataclasses.replace(node, policy=SourcePolicy()) if is_other else node), inputs])
+
+    return fold(plan, visit)
 
 
 def modules_called(
@@ -96,4 +107,4 @@ def _without_operands(value: Any) -> Any:
     return "operand" if isinstance(value, Tree) else state_text(value)
 
 
-__all__ = ["leaves_out_columns", "modules_called", "short_hash", "state_text", "text_of_source"]
+__all__ = ["leaves_out_columns", "modules_called", "query_text", "short_hash", "state_text", "text_of_source"]

@@ -48,16 +48,16 @@ UNREAD = JudgeChoice(at=JudgePlace.STAGE, reason="no operator reads the source o
 class Strategy:
     """The choices for a plan.
 
-    ``judging``: the place at which lateness is judged, by a source's table and the number of a track. ``run_by``: the method that
-    runs an operator with state, by its digest.
+    ``judging``: the place at which lateness is judged, by a source's table. ``run_by``: the method that runs
+    an operator with state, by its digest.
     """
 
-    judging: Mapping[tuple[str, int], JudgeChoice]
+    judging: Mapping[str, JudgeChoice]
     run_by: Mapping[str, ExecutionMethod]
 
-    def judging_of(self, table: str, track: int) -> JudgeChoice:
-        """Return the place at which the lateness of a source is judged on a track; UNREAD if the plan does not read it there."""
-        return self.judging.get((table, track), UNREAD)
+    def judging_of(self, table: str) -> JudgeChoice:
+        """Return the place at which the lateness of a source is judged; UNREAD if the plan does not read it."""
+        return self.judging.get(table, UNREAD)
 
 
 def choose(plan: Node, options: Options) -> Strategy:
@@ -68,11 +68,7 @@ def choose(plan: Node, options: Options) -> Strategy:
     ways = consumers(plan)
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
     run_by = {node.digest: by for node in nodes(plan) if (by := _run_by(node)) is not None}
-    judging = {}
-    for source in sources:
-        for track in dict.fromkeys(way.track for way in ways[source.digest]):
-            own = [way for way in ways[source.digest] if way.track == track]
-            judging[source.table, track] = _judging(source, own, options)
+    judging = {source.table: _judging(source, ways[source.digest], options) for source in sources}
     return Strategy(judging=judging, run_by=run_by)
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from streamq.runtime.identity import Identity
-    from streamq.runtime.moved_state import BucketMove
 
 
 def build_frame(
@@ -43,19 +42,16 @@ def build_frame(
     *,
     control: DataFrame | None = None,
     clock: DataFrame | None = None,
-    move: BucketMove | None = None,
 ) -> DataFrame:
     """Return the streaming DataFrame of a program: results, late rows and reports, distinguished by ``__channel``.
 
     Several results have a column each, ``Result.column``. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
     ``clock`` holds rows ``now bigint``, and has some whenever time has passed; None where no source follows the clock.
-    ``identity`` is kept beside the state. ``move``: the state comes into other buckets through ``control``. Reports are in
-    ``__report``: the totals and readings of each bucket, as JSON.
+    ``identity`` is kept beside the state. Reports are in ``__report``: the totals and readings of each bucket, as JSON.
     """
     from pyspark.sql import functions as F
 
     from streamq.runtime.processor import ENVELOPE_DDL, clock_packer, control_packer, make_processor, stage_packer
-    from streamq.runtime.spread_state import MovingStage
 
     ship_runtime()
     program = lowering.program
@@ -63,15 +59,14 @@ def build_frame(
     packed = [_packed_source(lowering, r) for r in program.sources]
     buckets = program.options.buckets
     if control is not None:
-        packed.append(control.mapInArrow(control_packer(sources, buckets, move), ENVELOPE_DDL))
+        packed.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
     if clock is not None:
         # Spark asks the first source first: what has come by then is in the offsets of those behind it
         packed.insert(0, clock.mapInArrow(clock_packer(program.clock_policies, buckets), ENVELOPE_DDL))
     df = reduce(lambda a, b: a.unionAll(b), packed)
     for stage in program.stages:
-        keys = [*bucket_keys(stage.buckets), *(() if move is None else move.retired)]
-        hosted = stage if move is None else MovingStage.of(stage).uniting(stage)
-        processor = make_processor(hosted, identity, {key: bucket for bucket, key in enumerate(keys)}, move)
+        keys = bucket_keys(stage.buckets)
+        processor = make_processor(stage, identity, {key: bucket for bucket, key in enumerate(keys)})
         to, now = F.element_at(F.lit(keys), F.col("__to") + 1), F.unix_millis(F.current_timestamp())
         df = df.select(to.alias("__to"), now.alias(NOW), "__channel", "__body")
         df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")

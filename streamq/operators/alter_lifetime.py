@@ -16,6 +16,7 @@ from streamq.operators.step import SparkRows, Step
 from streamq.operators.table_steps import MovedRows
 from streamq.plan.expected import Expected
 from streamq.plan.expr import Lit
+from streamq.plan.footprint import Footprint
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
@@ -43,12 +44,6 @@ class AlterLifetime(Step):
 
     Instants saturate at the ends of the axis. If the length is ``same``, an endless event stays endless; an event that would
     start at an infinite end is dropped.
-
-    CTI: c moved as the starts are; where an expression reads an end that may still move, the least start of such an event
-    Final: rows of final events
-    State: none; where one reads such an end, events not settled
-    Opens: nothing
-    Cost: a projection
     """
 
     input: Node
@@ -57,6 +52,15 @@ class AlterLifetime(Step):
 
     title = "alter_lifetime"
     may_drop = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="c moved as the starts are; where an expression reads an end that may still move, the least start "
+            "of such an event",
+            keeps="none; where one reads such an end, events not settled",
+            cost="a projection",
+        )
 
     def _mixes_windows(self) -> bool:
         # with another length, or starting at its end, a row lives where the user puts it, no longer on its window

@@ -11,6 +11,7 @@ from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_
 from streamq.operators.kernel_factory import OwnKernelFactory
 from streamq.operators.operator import QuarantineEvents
 from streamq.plan.expr import Col, Expr
+from streamq.plan.footprint import Footprint
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.own_names import shown_name
@@ -30,12 +31,6 @@ class Attempt(EvaluatedOperator):
 
     Only the failure of a user's function with ``on_error="quarantine"`` sets an event aside; other errors fail the query. All
     backends evaluate the expressions by the same evaluator, so that the same events fail.
-
-    CTI: c
-    Final: rows of final events
-    State: none; over events that may be taken back those that have failed, until they are settled
-    Opens: parts, the events that have failed and settle
-    Cost: a call for each event
     """
 
     input: Node
@@ -45,6 +40,14 @@ class Attempt(EvaluatedOperator):
     only_rewritten = True
     keeps_events = False
     attempts = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            keeps="none; over events that may be taken back those that have failed, until they are settled",
+            opens="parts, the events that have failed and settle",
+            cost="a call for each event",
+        )
 
     def _schema(self) -> Schema:
         """Return the input's columns, then one for each expression."""

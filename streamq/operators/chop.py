@@ -11,7 +11,7 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.operator import BatchRun
-from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint, live
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import Schema, quote
@@ -32,12 +32,6 @@ class Chop(EvaluatedOperator):
     """Intersects each lifetime with the cells ``[offset + i*period, offset + (i+1)*period)``: one event per cell it overlaps.
 
     Of an endless lifetime the pieces that start before ``until`` are reported, as for windows; one that the user sets bounds all.
-
-    CTI: c
-    Final: settled pieces
-    State: events not settled
-    Opens: parts, the events that start with a new one, and those with a piece due
-    Cost: a row a piece that is not settled
     """
 
     input: Node
@@ -45,6 +39,16 @@ class Chop(EvaluatedOperator):
     offset: int
 
     title = "chop"
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            final="settled pieces",
+            keeps="events not settled",
+            opens="parts, the events that start with a new one, and those with a piece due",
+            cost="a row a piece that is not settled",
+            bounds=(live(self.input.longest),),
+        )
 
     def _schema(self) -> Schema:
         return self.input.schema
@@ -55,9 +59,6 @@ class Chop(EvaluatedOperator):
     def detail(self) -> str:
         shown = f"period={show_duration(self.period, self.schema.axis)}"
         return shown + (f", offset={show_duration(self.offset, self.schema.axis)}" if self.offset else "")
-
-    def retention(self, port: int) -> Retention | None:
-        return None if self.input.longest is None else Retention(self.input.longest)
 
     def _evaluation(self) -> Evaluation:
         cells = Grid(self.period, self.period, self.offset)

@@ -11,7 +11,7 @@ from streamq.operators.evaluation import Evaluation, KeyColumns, PortColumns, al
 from streamq.operators.join_arguments import On, check_pairs, equality_pairs
 from streamq.operators.kernel_factory import CorrectingKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
-from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint, live
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_equality
@@ -30,14 +30,6 @@ class Clip(EvaluatedOperator):
     """Ends events of ``input`` where a matching event of ``by`` starts.
 
     ``on`` are pairs of columns that must be equal (NULL equals nothing); if empty, every event of ``by`` matches.
-
-    CTI: c, the least over the inputs
-    Final: settled rows
-    State: events not settled, starts inside them; where ends never move, events not settled once they are clipped, and starts
-        from c on; rows that wait
-    Opens: parts of groups: where starts have come, the events whose clipped lifetimes are not settled; where events have, the
-        starts; rows that go
-    Cost: a search in the sorted starts for each new event, and each whose lifetime a new start may change
     """
 
     input: Node
@@ -46,6 +38,19 @@ class Clip(EvaluatedOperator):
 
     title = "clip"
     matches_keys = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="c, the least over the inputs",
+            final="settled rows",
+            keeps="events not settled, starts inside them; where ends never move, events not settled once they are "
+            "clipped, and starts from c on; rows that wait",
+            opens="parts of groups: where starts have come, the events whose clipped lifetimes are not settled; "
+            "where events have, the starts; rows that go",
+            cost="a search in the sorted starts for each new event, and each whose lifetime a new start may change",
+            bounds=(live(self.input.longest),) * 2,
+        )
 
     def _mixes_windows(self) -> bool:
         return self.input.mixes_windows
@@ -60,10 +65,6 @@ class Clip(EvaluatedOperator):
 
     def detail(self) -> str:
         return "on " + (", ".join(show_equality(a, b) for a, b in self.on) or "no key")
-
-    def retention(self, port: int) -> Retention | None:
-        """Return that events stay as long as they live, and starts as long as an event that they may clip."""
-        return None if self.input.longest is None else Retention(self.input.longest)
 
     def _evaluation(self) -> Evaluation:
         """Return the evaluator that clips, and a kernel of its own; both inputs are hashed by the keys."""

@@ -9,7 +9,7 @@ from streamq.errors import PlanError, TimeError, column_names, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
-from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint, live
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
@@ -29,12 +29,6 @@ class DistinctIds(EvaluatedOperator):
     """Drops an event if one of equal ``ids`` (NULLs equal), itself dropped or not, has LE in ``[LE - within, LE)``.
 
     Of events with equal ids and LE only the one with the least (RE, payload) stays, and of equal ones just one.
-
-    CTI: c; where ends may still move, the least start of an event whose end is open
-    Final: rows that start before c
-    State: of each id the last event before c, if it is within reach of c, and those from c on
-    Opens: parts of an id that rows have or of which one is due: the last event before c, and those since
-    Cost: a sort of the events kept by id and start
     """
 
     input: Node
@@ -42,6 +36,17 @@ class DistinctIds(EvaluatedOperator):
     within: int
 
     title = "distinct_ids"
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="c; where ends may still move, the least start of an event whose end is open",
+            final="rows that start before c",
+            keeps="of each id the last event before c, if it is within reach of c, and those from c on",
+            opens="parts of an id that rows have or of which one is due: the last event before c, and those since",
+            cost="a sort of the events kept by id and start",
+            bounds=(live(self.input.longest, self.within),),
+        )
 
     def _schema(self) -> Schema:
         """Return the input's schema; raise for an id that does not exist, and for columns that cannot be ordered."""
@@ -53,9 +58,6 @@ class DistinctIds(EvaluatedOperator):
 
     def detail(self) -> str:
         return f"{', '.join(map(shown_name, self.ids))} within {show_duration(self.within, self.schema.axis)}"
-
-    def retention(self, port: int) -> Retention | None:
-        return None if self.input.longest is None else Retention(max(self.within, self.input.longest))
 
     def _evaluation(self) -> Evaluation:
         return Evaluation(

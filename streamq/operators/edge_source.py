@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamq.choices import Invalid
 from streamq.operators.operator import BatchRun
-from streamq.operators.source import Ingress, Source, axis_of, source_schema, without_refused
+from streamq.operators.source import GENERATED, Ingress, Source, axis_of, source_schema, without_refused
+from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import orderable
 from streamq.plan.node import Traits
@@ -50,8 +51,16 @@ class EdgeSource(Source):
         return f"two {self.title} of one key at one instant that differ, {ordered}"
 
     @property
-    def growth(self) -> str:
-        return "the last edge of each key, as a late one may be adjusted" if self.policy.late.adjusts else ""
+    def footprint(self) -> Footprint:
+        item, closes = self.title.removesuffix("s"), self.payload_from == "end"
+        return Footprint(
+            cti=GENERATED + "; at most the least open start, as the payload comes with the end" * closes,
+            final="closed events that are settled",
+            keeps=f"a key's open start, or its last {item} if late ones may be adjusted, and {self.title} at or after c",
+            opens=f"parts, the keys that new {self.title} have, and those with one that is due",
+            cost="a sort of the keys that a micro-batch touches",
+            for_good=f"the last {item} of each key, as a late one may be adjusted" if self.policy.late.adjusts else "",
+        )
 
     def _schema(self) -> Schema:
         """Return the payload's schema; raise if a column is missing, or one of the key or the order cannot be compared."""

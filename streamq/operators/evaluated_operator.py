@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.evaluation import Evaluation
 from streamq.operators.operator import BatchRun, Operator
-from streamq.plan.expected import Expected, ExpectedRates, Retention
 from streamq.plan.lazy import lazy
 from streamq.runtime.endpoints import Bound
 
@@ -29,29 +28,9 @@ class EvaluatedOperator(Operator):
         """The result of ``_evaluation``, computed once."""
         return self._evaluation()
 
-    def retention(self, port: int) -> Retention | None:
-        """Return what a stream keeps of an input whose rows are never taken back; None where the plan does not bound it."""
-        return None
-
-    def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
-        if self.grid_windows() is not None:
-            return super().expected_state(lag, rates, expected)
-        most = 0.0
-        for port, child in enumerate(self.children):
-            retention = None if child.traits.retracts else self.retention(port)
-            rows = None if retention is None else retention.most(child, lag, rates, expected)
-            if rows is None:
-                return None
-            most += rows
-        return most, most
-
     @property
     def keeps_state(self) -> bool:
         return True
-
-    @property
-    def keeps_endless(self) -> bool:
-        return any(child.traits.infinite and self.retention(port) is None for port, child in enumerate(self.children))
 
     @property
     def bounds_windows(self) -> bool:

@@ -9,6 +9,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun, not_of_the_group
+from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
@@ -26,18 +27,22 @@ class Except(EvaluatedOperator):
     """Subtracts bags at every instant: a payload alive l times left and r times right is alive ``max(0, l - r)`` times.
 
     NULLs are equal. Each of the remaining copies is one row per maximal interval.
-
-    CTI: c, the least over the inputs
-    Final: settled rows
-    State: a payload's events from the earliest start of a row not settled
-    Opens: whole groups, the events of one payload, that rows touch or with a row due
-    Cost: a sweep over the endpoints of the events kept
     """
 
     left: Node
     right: Node
 
     title = "except"
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="c, the least over the inputs",
+            final="settled rows",
+            keeps="a payload's events from the earliest start of a row not settled",
+            opens="whole groups, the events of one payload, that rows touch or with a row due",
+            cost="a sweep over the endpoints of the events kept",
+        )
 
     def _mixes_windows(self) -> bool:
         return self.left.mixes_windows

@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.row_key import RowKey
 from streamq.operators.step import SparkRows, Step
+from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Field, Schema, check_names
@@ -26,12 +27,6 @@ class Explode(Step):
     """Replaces the array in ``column`` by each of its elements, a row per element; an empty array or NULL gives no row.
 
     ``flatten``: the elements are structs, and their fields become columns instead.
-
-    CTI: c
-    Final: rows of final events
-    State: none
-    Opens: nothing
-    Cost: a row an element
     """
 
     input: Node
@@ -40,6 +35,12 @@ class Explode(Step):
 
     title = "explode"
     may_drop = multiplies = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cost="a row an element",
+        )
 
     def _schema(self) -> Schema:
         """Return the columns with elements in place of the array or, with ``flatten``, with their fields at the end instead.

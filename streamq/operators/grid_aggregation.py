@@ -8,6 +8,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
+from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial, are_exact
 from streamq.plan.passes import columns, reads_end
@@ -27,6 +28,10 @@ def basic_windows(rows: float, groups: float, grid: Grid) -> float:
     """Return the basic windows a tick that have points, at most, where ``rows`` points of so many groups come a tick."""
     panes = 1 if grid.divides else 2
     return min(rows, panes * groups / grid.hop)
+
+
+EACH_TIME = " (all of them in each micro-batch where a value reads an end that may still move)"
+"""The exception to what is read of windows on a grid."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,24 @@ class GridAggregation:
         reads_moving = retracts and any(reads_end(expr) for _, expr in self.arguments)
         return merge and are_partial and not reads_moving and bool(block_sizes(self.window.basic_grid()))
 
+    @property
+    def footprint(self) -> Footprint:
+        """The footprint of windows whose partial results are merged, or whose values are counted."""
+        blocks = "; in a bucket with many rows of them also those of blocks of 8, 64, ... hops" * self.may_have_blocks
+        cost = "a merge of the partial results in a window that is reported, over long ranges of log2 of them"
+        if self.may_have_blocks:
+            cost = "a merge of O(log n) blocks of the n hops of a window that is reported and of what began before it, of a "
+            cost += "bucket with few rows one by one"
+        return Footprint(
+            cti="start of the earliest window not final; at point_at_end c",
+            final="windows that end at or before c; where a value reads an end that may still move, once their "
+            "members are settled too",
+            keeps=f"partial results of windows not final{blocks}; where events may be taken back, values with weights",
+            opens="parts, the partial results in a window that is due, and those of its group in one that is corrected"
+            + EACH_TIME,
+            cost=cost + "; a sort of the values in it" * bool(self.reductions),
+        )
+
     def expected_rows(self, rows: float | None, expected: Expected) -> float | None:
         """Return the windows a tick with members, at most, over ``rows`` a tick of events or partial results; None if unknown."""
         groups = expected.groups(self.input, self.keys)
@@ -91,7 +114,7 @@ class GridAggregation:
         They are those in micro-batches of a hop or longer, and at most: a shorter one adds partial results of its own, and values
         that no window needs any more stay until half of a bin are. Blocks are counted also of so few rows that there are none
         (``basic_window_blocks``), as bins are wider then, and rows stay for longer. None if they cannot be estimated; ``lag`` as
-        in :meth:`Operator.expected_state`.
+        in ``estimates.py``.
         """
         grid, are_points, rows = self.window.basic_grid(), self.input.schema.shape == POINT, rates.of(self.input)
         longest = 0 if are_points else self.input.traits.longest

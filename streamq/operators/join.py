@@ -25,8 +25,9 @@ from streamq.operators.kernel_factory import CorrectingKernelFactory, OwnKernelF
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
 from streamq.operators.per_window import warn_of_paired_neighbours
-from streamq.plan.expected import ExpectedRates, Retention
+from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col, Expr
+from streamq.plan.footprint import Footprint, live
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node, node
@@ -51,16 +52,6 @@ class Join(Pairing):
     ``how`` is inner, left, semi or anti; ``where`` is part of the condition in each. ``left_names`` and ``right_names`` map each
     side's columns to their names in ``where`` and in the result; a right column that is missing is a key, for which the left
     one stands.
-
-    CTI: inner: c, the least over the inputs; left, semi, anti: the least start of a left event that lives on at c, at least c,
-        at most the left input's CTI
-    Final: inner: pairs of final events; left, semi, anti: settled rows
-    State: inner: events not settled, in bins of time by length of life, large ones also by group; left, semi, anti: events not
-        settled, and right ones that overlap such a left one; lifetimes of left ones; rows that wait
-    Opens: inner: whole groups that rows touch, of the other side in the bins that new events overlap in time; left, semi, anti:
-        whole groups that right rows touch, of those that left rows touch the right events, and rows that go
-    Cost: inner: the pairs that what is new makes, and the bins they lie in; left, semi, anti: the pairs of new left events, and
-        of those that a new right event meets
     """
 
     left: Node
@@ -71,11 +62,27 @@ class Join(Pairing):
     left_names: Pairs
     right_names: Pairs
 
-    cases = tuple(JoinKind)
-
     @property
-    def case(self) -> tuple[str, ...]:
-        return (self.how,)
+    def footprint(self) -> Footprint:
+        if self.how == JoinKind.INNER:
+            return Footprint(
+                cti="c, the least over the inputs",
+                final="pairs of final events",
+                keeps="events not settled, in bins of time by length of life, large ones also by group",
+                opens="whole groups that rows touch, of the other side in the bins that new events overlap in time",
+                cost="the pairs that what is new makes, and the bins they lie in",
+                # pairs need an event as long as it lives; other kinds of join also keep rows that wait, and parts
+                bounds=(live(self.left.longest), live(self.right.longest)),
+            )
+        return Footprint(
+            cti="the least start of a left event that lives on at c, at least c, at most the left input's CTI",
+            final="settled rows",
+            keeps="events not settled, and right ones that overlap such a left one; lifetimes of left ones; rows "
+            "that wait",
+            opens="whole groups that right rows touch, of those that left rows touch the right events, and rows "
+            "that go",
+            cost="the pairs of new left events, and of those that a new right event meets",
+        )
 
     @property
     def title(self) -> str:
@@ -171,11 +178,6 @@ class Join(Pairing):
             group_columns=group_columns,
             factory=OwnKernelFactory(lambda site: InnerJoinKernel(evaluator, site.inputs, site.result)),
         )
-
-    def retention(self, port: int) -> Retention | None:
-        """Return that pairs need an event as long as it lives; other kinds of join also keep rows that wait, and parts."""
-        longest = self.children[port].longest
-        return None if longest is None or self.how != JoinKind.INNER else Retention(longest)
 
     def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
         """Return the evaluator, if an outer join's condition calls Python, which Spark does not allow; else None: one form."""

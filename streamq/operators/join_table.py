@@ -13,6 +13,7 @@ from streamq.errors import AmbiguousColumn, PlanError, sentence
 from streamq.operators.input_table import source_name, static_table
 from streamq.operators.join_arguments import On, check_pairs, check_suffixes, equality_pairs
 from streamq.operators.step import SparkRows, Step
+from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_equality
 from streamq.plan.schema import Field, Schema, check_names, key_types, quote
@@ -32,12 +33,6 @@ class JoinTable(Step):
 
     ``on`` are pairs (payload column, table column); NULL equals nothing. ``how``: inner or left. ``names`` are pairs of a table's
     column and its name in the result.
-
-    CTI: c
-    Final: rows of final events
-    State: none; the table is read once
-    Opens: nothing
-    Cost: a hash join with the table
     """
 
     input: Node
@@ -49,6 +44,13 @@ class JoinTable(Step):
 
     title = "join_table"
     may_drop = multiplies = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            keeps="none; the table is read once",
+            cost="a hash join with the table",
+        )
 
     def _schema(self) -> Schema:
         """Return the stream's columns, then the table's by their new ``names``, which the verb has checked for clashes.

@@ -11,6 +11,7 @@ from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
 from streamq.operators.per_window import warn_of_neighbours
 from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import payload_order
 from streamq.plan.node import ImpliedWindows, Node, Traits, node
@@ -33,12 +34,6 @@ class LastRows(EvaluatedOperator):
     A window is the latest from the start of its last row until that of the next window's; of windows that are complete at one
     instant only the last is. So an event lives from the start of the last row of the first window with it to the start of the
     last row of the first later window without it. An event that is never in the latest window is left out. NULL keys are equal.
-
-    CTI: c
-    Final: settled rows
-    State: each key's rows from the first window on that overlaps the latest one complete before c, for good
-    Opens: parts of a key that rows touch or of which one is due: the rows kept
-    Cost: a sort of the rows kept by key and start
     """
 
     input: Node
@@ -48,16 +43,23 @@ class LastRows(EvaluatedOperator):
     title = "last_rows"
     implied_windows = ImpliedWindows.SNAPSHOTS
 
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            final="settled rows",
+            keeps="each key's rows from the first window on that overlaps the latest one complete before c, for good",
+            opens="parts of a key that rows touch or of which one is due: the rows kept",
+            cost="a sort of the rows kept by key and start",
+            for_good=self.window.kept_for_good(self.keys),
+            bounds=(Retention(0, 2 * self.window.n + self.window.step, self.keys),),
+        )
+
     def _schema(self) -> Schema:
         """Return the input's columns; raise for a key or an order that does not exist or cannot be compared."""
         for key in self.keys:
             check_key(self.input.schema.require(key, "last_rows"), key, "last_rows")
         self.window.check(self.input.schema, "last_rows")
         return self.input.schema.with_shape(INTERVAL)
-
-    @property
-    def growth(self) -> str:
-        return self.window.kept_for_good(self.keys)
 
     def _mixes_windows(self) -> bool:
         return False
@@ -68,9 +70,6 @@ class LastRows(EvaluatedOperator):
     def detail(self) -> str:
         by = f", by {', '.join(map(shown_name, self.keys))}" if self.keys else ""
         return self.window.shown(self.schema.axis) + by
-
-    def retention(self, port: int) -> Retention:
-        return Retention(0, 2 * self.window.n + self.window.step, self.keys)
 
     def _evaluation(self) -> Evaluation:
         order = self.window.order(self.schema.names)

@@ -10,7 +10,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Columns, EndMoves, Evaluation, PortColumns
 from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
-from streamq.plan.expected import NO_RATES, Retention
+from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, Traits
@@ -22,6 +22,13 @@ from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.runtime.kernels.windows import WindowsKernel
 from streamq.windows import Window
+
+TOUCHED = "parts of a group that rows touch or with a window due"
+"""The part of the state that is read where settled members are fewer rows."""
+
+MOVING_EVENTS = "; all its events where ends may still move"
+EARLY_EVENTS = "; with early=True all its events, of which none are condensed"
+"""The parts of the state that are read besides where settled members are fewer rows."""
 
 BOUNDS = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
 """The columns, by name, that hold an event's lifetime, to group by lifetime; no result has them."""
@@ -58,7 +65,6 @@ class MemberOperator(EvaluatedOperator):
     window: Window
     clip: ClipInput
     stamp: Stamp
-    from_members: bool
 
     @property
     def on_windows(self) -> bool:
@@ -81,19 +87,10 @@ class MemberOperator(EvaluatedOperator):
         """True if the settled events in the same windows are one row."""
         return False
 
-    def retention(self, port: int) -> Retention | None:
-        longest = self.input.longest
-        if longest is None:
-            return None
-        return self.window.retention(longest, self.keys, condenses=self._condenses_windows)
-
-    def keeping_members(self) -> Node:
-        forms = self.stream_forms(NO_RATES)
-        return self if forms is None or len(forms.possible) == 1 else replace(self, from_members=True)
-
     @property
-    def growth(self) -> str:
-        return self.window.kept_for_good(self.keys)
+    def _footprint_of_windows(self) -> Footprint:
+        """The footprint as of an operator that keeps the members of its windows."""
+        return self.window.footprint(self.input.longest, self.keys, condenses=self._condenses_windows)
 
     def _check_keys(self) -> None:
         """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""

@@ -16,9 +16,9 @@ from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.merging import merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
-from streamq.operators.stream_form import StreamForms, stream_forms_on_a_grid
 from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
+from streamq.plan.footprint import Footprint
 from streamq.plan.node import Traits, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.partial import SparkPartial, spark_partials
@@ -41,16 +41,6 @@ class MergePartials(Operator):
 
     ``shown``: the windows that a stream merges them into, if they are not those of ``input``, but may be shorter; a row has the
     number of its window's size in ``__window``, and NULL for partial results that these windows do not show.
-
-    CTI: start of the earliest window not final; at point_at_end c
-    Final: windows that end at or before c; where a value reads an end that may still move, once their members are settled too
-    State: partial results of windows not final; in blocks: in a bucket with many rows of them also those of blocks of 8,
-        64, ... hops; where events may be taken back, values with weights
-    Opens: parts, the partial results in a window that is due, and those of its group in one that is corrected (all of them in
-        each micro-batch where a value reads an end that may still move)
-    Cost: one by one: a merge of the partial results in a window that is reported, over long ranges of log2 of them; in blocks: a
-        merge of O(log n) blocks of the n hops of a window that is reported and of what began before it, of a bucket with few
-        rows one by one
     """
 
     input: PartialAggregate
@@ -59,12 +49,10 @@ class MergePartials(Operator):
 
     title = "merge"
     only_rewritten = True
-    cases = ("in blocks", "one by one")
 
     @property
-    def case(self) -> tuple[str, ...]:
-        """The way in which a stream merges partial results: in blocks of hops those that merge for good, or can be subtracted."""
-        return ("in blocks" if self.grid_windows().may_have_blocks else "one by one",)
+    def footprint(self) -> Footprint:
+        return self.grid_windows().footprint
 
     def _schema(self) -> Schema:
         """Return the columns of the partial results without their ranges of windows, with the stamp's lifetimes."""
@@ -120,9 +108,6 @@ class MergePartials(Operator):
         A batch does not merge windows of several sizes together.
         """
         return None if self.shown else self.input.merge_forms(rates)
-
-    def stream_forms(self, rates: ExpectedRates) -> StreamForms:
-        return stream_forms_on_a_grid(self.input.window.basic_grid().n, self.grid_windows().partials_an_event(rates))
 
     def copied_column(self, name: str) -> str | None:
         return name if name in self.input.keys else None

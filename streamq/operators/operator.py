@@ -11,8 +11,8 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.row_key import RowKey, no_row_key
-from streamq.operators.stream_form import StreamForm, StreamForms
 from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
+from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
 from streamq.plan.schema import Schema
@@ -96,6 +96,11 @@ class Operator(Node, ABC):
                 hint = f"Compute it before, in a column of its own: .with_columns(x={show(calls[0])})."
                 raise PlanError(sentence(name, wrong, f"found {show(expr)} in {self.title}", hint))
 
+    @property
+    @abstractmethod
+    def footprint(self) -> Footprint:
+        """What a stream promises, keeps, reads and pays for it."""
+
     @abstractmethod
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Return the operator's result over the results of its inputs: columns ``__le``, ``__re`` (ticks) and payload."""
@@ -104,39 +109,10 @@ class Operator(Node, ABC):
         """Return the forms that ``in_batch`` can take, and the cheapest at such rates of the plan's nodes; None if it has one."""
         return None
 
-    def stream_forms(self, rates: ExpectedRates) -> StreamForms | None:
-        """Return the forms of a stream, and the cheapest at such rates of the plan's nodes; None if these are no windows."""
-        return None
-
-    def keeping_members(self) -> Node:
-        """Return the operator as a stream computes it from its members; itself if it has no other form."""
-        return self
-
-    @property
-    def stream_form(self) -> StreamForm | None:
-        """The form that a stream takes of several that the operator could take; None if it has none to choose from."""
-        forms = self.stream_forms(NO_RATES)
-        if forms is None or len(forms.possible) == 1:
-            return None
-        return StreamForm.EVALUATED if self.grid_windows() is None else StreamForm.COMBINED
-
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         """Return the rows a tick that it gives at most over ``inputs`` with so many; None where that cannot be estimated."""
         windows = self.grid_windows()
         return None if windows is None else windows.expected_rows(inputs[0], expected)
-
-    def expected_state(self, lag: int, rates: ExpectedRates, expected: Expected) -> tuple[float, float] | None:
-        """Return the rows of state of a stream, in micro-batches of a hop and at most; None where they cannot be estimated.
-
-        Rows come at an even rate, and the CTI is ``lag`` ticks behind them.
-        """
-        windows = self.grid_windows()
-        return None if windows is None else windows.expected_state(lag, rates, expected)
-
-    @property
-    def not_expected(self) -> str:
-        """The rows that estimates do not count, as text: there may be more than "at most"; "" if there are none."""
-        return ""
 
     @property
     def module_notes(self) -> tuple[str, ...]:
@@ -152,19 +128,6 @@ class Operator(Node, ABC):
     def keeps_state(self) -> bool:
         """True if in a stream it keeps events, or results computed from them, from one micro-batch to the next."""
         return False
-
-    @property
-    def keeps_endless(self) -> bool:
-        """True if a stream keeps an event without an end until it is ended; what is kept with or without one is ``growth``."""
-        return False
-
-    @property
-    def growth(self) -> str:
-        """The rows of state that a stream keeps for good, more with each group or event, with the cure if there is one.
-
-        "" if all go as time goes on, of lifetimes that end.
-        """
-        return ""
 
     @property
     def event_windows(self) -> Window | None:

@@ -14,6 +14,7 @@ from streamq.operators.merging import choose_form, not_subtracted
 from streamq.operators.operator import BatchRun, PassThrough
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
+from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
@@ -33,12 +34,6 @@ class PartialAggregate(PassThrough):
     """Groups the events of ``input`` by keys and range of windows (DataCell's basic window) into partial results.
 
     ``arguments`` are the columns, by name, that the partial results are computed from; several may share one.
-
-    CTI: c
-    Final: none by itself: the merge that reads it says when
-    State: none; held by the merge
-    Opens: nothing
-    Cost: a group by of what is new by keys and range of windows, before the shuffle
     """
 
     input: Node
@@ -49,6 +44,14 @@ class PartialAggregate(PassThrough):
 
     title = "partial"
     only_rewritten = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            final="none by itself: the merge that reads it says when",
+            keeps="none; held by the merge",
+            cost="a group by of what is new by keys and range of windows, before the shuffle",
+        )
 
     def _schema(self) -> Schema:
         """Return the keys, the first and last window of the range, the number of events, and the partial results."""

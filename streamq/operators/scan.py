@@ -18,6 +18,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expected import Retention
 from streamq.plan.expr import Col, Expr, Lit
+from streamq.plan.footprint import Footprint
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.node import Node, Traits, node
@@ -36,16 +37,7 @@ S = TypeVar("S", bound=Verbs)
 
 @node
 class Scan(EvaluatedOperator):
-    """Calls ``operator`` with ``args`` for each event of a group, in the order of (LE, payload), if ``where`` is true for it.
-
-    CTI: c
-    Final: rows that start before c
-    State: the events since c; udso: of each group the state over all events before c, for good; pattern: of each group the
-        events before c whose scope one from c on can complete
-    Opens: parts of a group that rows touch or with an event due: the events since c; udso: its state; pattern: if a row can
-        complete a match, the first or the last of those before c, as many as decide it, or all where none does
-    Cost: a call for each event; where events come between others, or rows go before they are final, again for those since c
-    """
+    """Calls ``operator`` with ``args`` for each event of a group, in the order of (LE, payload), if ``where`` is true for it."""
 
     input: Node
     keys: tuple[str, ...]
@@ -54,11 +46,31 @@ class Scan(EvaluatedOperator):
     where: Expr | None = None
 
     title = "scan"
-    cases = ("udso", "pattern")
 
     @property
-    def case(self) -> tuple[str, ...]:
-        return ("udso",) if isinstance(self.operator, StatefulOperator) else ("pattern",)
+    def footprint(self) -> Footprint:
+        common = "parts of a group that rows touch or with an event due: the events since c; "
+        cost = "a call for each event; where events come between others, or rows go before they are final, again for "
+        cost += "those since c"
+        if isinstance(self.operator, StatefulOperator):
+            return Footprint(
+                final="rows that start before c",
+                keeps="the events since c; of each group the state over all events before c, for good",
+                opens=f"{common}its state",
+                cost=cost,
+                for_good="the state of each group" if self.keys else "",
+                bounds=(Retention(0, 1, self.keys),),
+            )
+        deciding = (
+            "if a row can complete a match, the first or the last of those before c, as many as decide it, or all "
+        )
+        deciding += "where none does"
+        return Footprint(
+            final="rows that start before c",
+            keeps="the events since c; of each group the events before c whose scope one from c on can complete",
+            opens=f"{common}{deciding}",
+            cost=cost,
+        )
 
     def _schema(self) -> Schema:
         """Return the keys and the operator's columns; raise for keys, arguments or a filter of a wrong type.
@@ -81,10 +93,6 @@ class Scan(EvaluatedOperator):
         return source.with_fields(fields).with_shape(POINT)
 
     @property
-    def growth(self) -> str:
-        return "the state of each group" if self.keys and "udso" in self.case else ""
-
-    @property
     def set_aside(self) -> tuple[QuarantineEvents, ...]:
         aside = QuarantineEvents(self.operator.name, self.input.schema, in_windows=False)
         return (aside,) if self.operator.sets_aside else ()
@@ -98,9 +106,6 @@ class Scan(EvaluatedOperator):
     def detail(self) -> str:
         condition = "" if self.where is None else f" where {show(self.where)}"
         return f"{self.operator.shown(self.args)}{condition}{show_keys(self.keys)}"
-
-    def retention(self, port: int) -> Retention | None:
-        return Retention(0, 1, self.keys) if isinstance(self.operator, StatefulOperator) else None
 
     def _evaluation(self) -> Evaluation:
         """Return the evaluator that calls the operator; arguments that are no columns are computed into columns.

@@ -14,6 +14,7 @@ from streamq.operators.step import ExpressionStep, StepRows, V
 from streamq.operators.table_steps import columns_step
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
+from streamq.plan.footprint import Footprint
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import shown_name
@@ -27,14 +28,7 @@ from streamq.runtime.inner_path import TableStep
 
 @node
 class Select(ExpressionStep):
-    """Replaces the payload by ``columns``: pairs of a name and the expression that computes it.
-
-    CTI: c; where an expression reads an end that may still move, the least start of an event whose end is open
-    Final: rows of final events
-    State: none; where one reads such an end, events not settled
-    Opens: nothing
-    Cost: a projection
-    """
+    """Replaces the payload by ``columns``: pairs of a name and the expression that computes it."""
 
     input: Node
     columns: tuple[tuple[str, Expr], ...]
@@ -42,6 +36,15 @@ class Select(ExpressionStep):
     title = "select"
     keeps_events = True
     attempts = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="c; where an expression reads an end that may still move, the least start of an event whose end is "
+            "open",
+            keeps="none; where one reads such an end, events not settled",
+            cost="a projection",
+        )
 
     def _schema(self) -> Schema:
         """Return the types of the columns; raise PlanError for one without a type."""

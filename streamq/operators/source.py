@@ -16,6 +16,7 @@ from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source_items import ItemRule, ItemRules
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expected import Expected
+from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.lazy import lazy
 from streamq.plan.lowering import instant, orderable, text_literal
@@ -170,14 +171,24 @@ class Source(Operator):
         return f"{self.title}{self.table.removeprefix('#')}" if self.table.startswith("#") else self.table
 
 
+GENERATED = "c, generated from the data (greatest start seen - delay) or set from outside"
+"""The CTI of a source whose rows say nothing of it, in words."""
+
+
 class InsertSource(Source):
     """A source of inserts; with ``ids``, rows of equal ids and start are one event, however often they are delivered."""
 
-    cases = ("with id", "without id")
-
     @property
-    def case(self) -> tuple[str, ...]:
-        return ("with id" if self.ids else "without id",)
+    def footprint(self) -> Footprint:
+        if not self.ids:
+            return Footprint(cti=GENERATED, final="every row that is on time", cost="a pass over what is new")
+        return Footprint(
+            cti=GENERATED,
+            final="every row that is on time",
+            keeps="rows not settled",
+            opens="parts, the rows that start where a new one does, and those that settle",
+            cost="a pass over what is new; and over the rows held that start where it does",
+        )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Return the table's events; with ids, each once."""

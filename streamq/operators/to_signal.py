@@ -11,6 +11,7 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
 from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.node import ADDED, Node, Traits, node
 from streamq.plan.own_names import shown_name
@@ -29,12 +30,6 @@ class ToSignal(EvaluatedOperator):
     """Sets each lifetime to ``[LE, next greater LE of equal keys)``; NULL keys are equal.
 
     Samples of one key and instant all have the same lifetime; with ``order_by``, those that are not the last have none.
-
-    CTI: c
-    Final: settled rows
-    State: a key's last sample, for good, and samples at or after c
-    Opens: parts of a key that rows touch or of which one is due: the last sample before c, and those since
-    Cost: a search in the sorted starts for each sample kept
     """
 
     input: Node
@@ -43,6 +38,17 @@ class ToSignal(EvaluatedOperator):
 
     title = "to_signal"
 
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            final="settled rows",
+            keeps="a key's last sample, for good, and samples at or after c",
+            opens="parts of a key that rows touch or of which one is due: the last sample before c, and those since",
+            cost="a search in the sorted starts for each sample kept",
+            for_good="the last sample of each key" if self.keys else "",
+            bounds=(Retention(0, 1, self.keys),),
+        )
+
     def _schema(self) -> Schema:
         """Return the input's columns, with the shape of a signal; raise for a key that does not exist or cannot be compared."""
         for key in self.keys:
@@ -50,10 +56,6 @@ class ToSignal(EvaluatedOperator):
         for column in self.order_by:
             check_key(self.input.schema.require(column, "to_signal"), column, "to_signal", "order")
         return self.input.schema.with_shape(SIGNAL)
-
-    @property
-    def growth(self) -> str:
-        return "the last sample of each key" if self.keys else ""
 
     def _mixes_windows(self) -> bool:
         return False
@@ -64,9 +66,6 @@ class ToSignal(EvaluatedOperator):
     def detail(self) -> str:
         order = f", order_by=[{', '.join(self.order_by)}]" if self.order_by else ""
         return (f"by {', '.join(map(shown_name, self.keys))}" if self.keys else "one signal") + order
-
-    def retention(self, port: int) -> Retention:
-        return Retention(0, 1, self.keys)
 
     def _evaluation(self) -> Evaluation:
         columns = PortColumns(all_columns(self.schema), self.keys)

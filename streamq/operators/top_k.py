@@ -10,16 +10,15 @@ from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
-from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms
+from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms, shown_costs
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
-from streamq.operators.form_choice import shown_costs
-from streamq.operators.grid_aggregation import GridAggregation
+from streamq.operators.grid_aggregation import EACH_TIME, GridAggregation
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.member_operator import MemberOperator
+from streamq.operators.member_operator import EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
 from streamq.operators.operator import BatchRun
-from streamq.operators.stream_form import StreamForms, only_from_members, stream_forms_on_a_grid
 from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Col, Expr
+from streamq.plan.footprint import Footprint
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
@@ -70,20 +69,6 @@ class TopK(MemberOperator):
 
     ``ties``: "keep" all members at the last rank, or "break" ties by the payload's columns in order, ascending, then LE and RE.
     ``row_number``: add each member's place among broken ties as a column. NULL is less than any value, NaN greater.
-    ``from_members``: a stream keeps members also of windows on a grid, as a user asked it to.
-
-    CTI: {window}; at point_at_end c
-    Final: {window}
-    State: {window}; condensed: of settled ones that are in the same windows the best, of rows windows also the first; asleep: of
-        a group with many of them the best of those that end about as late as one another, read instead of them until then; best:
-        the best events of each range of windows, all of them where they may be taken back
-    Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and the best
-        of the others; asleep: parts of a group that rows touch or with a window due: new events, those that end soon, and the
-        best of each slot of the timing wheel; asleep: all its events where ends may still move; condensed, asleep: with
-        early=True all its events, of which none are condensed; best: parts, the rows in a window that is due, and those of its
-        group in one that is corrected (all of them in each micro-batch where a value reads an end that may still move)
-    Cost: members, condensed, asleep: a copy of each member in each of its windows that is not final, and a sort of the copies;
-        best: a sort of the events before the shuffle, and of the rows in a window that is reported
     """
 
     input: Node
@@ -96,19 +81,43 @@ class TopK(MemberOperator):
     clip: ClipInput
     stamp: Stamp
     row_number: bool = field(default=False, metadata=ADDED)
-    from_members: bool = field(default=False, metadata=ADDED)
 
     title = "top_k"
-    cases = ("members", "condensed", "asleep", "best")
 
     @property
-    def case(self) -> tuple[str, ...]:
-        return ("best" if self._is_grid else self._form_of_members,)
+    def footprint(self) -> Footprint:
+        windows = self._footprint_of_windows
+        form = "best" if self._is_grid else self._form_of_members
+        kept = {
+            "condensed": "; of settled ones that are in the same windows the best, of rows windows also the first",
+            "asleep": "; of a group with many of them the best of those that end about as late as one another, read "
+            "instead of them "
+            "until then",
+            "best": "; the best events of each range of windows, all of them where they may be taken back",
+        }
+        opened = {
+            "condensed": f"{TOUCHED}: events not settled, and the best of the others{EARLY_EVENTS}",
+            "asleep": f"{TOUCHED}: new events, those that end soon, and the best of each slot of the timing "
+            f"wheel{MOVING_EVENTS}"
+            f"{EARLY_EVENTS}",
+            "best": "parts, the rows in a window that is due, and those of its group in one that is "
+            f"corrected{EACH_TIME}",
+        }
+        members = "a copy of each member in each of its windows that is not final, and a sort of the copies"
+        best = "a sort of the events before the shuffle, and of the rows in a window that is reported"
+        return replace(
+            windows,
+            cti=f"{windows.cti}; at point_at_end c",
+            keeps=f"{windows.keeps}{kept.get(form, '')}",
+            opens=opened.get(form, windows.opens),
+            cost=best if form == "best" else members,
+            but_for="ties" if self.ties == "keep" else "",
+        )
 
     @property
     def _is_grid(self) -> bool:
         """True if a stream keeps, instead of members, the best of ranges of windows."""
-        return self.window.grid is not None and not self.from_members
+        return self.window.grid is not None
 
     def _schema(self) -> Schema:
         """Return the input's columns and the places; raise PlanError for a ``by`` without an order and for clashing names."""
@@ -202,16 +211,6 @@ class TopK(MemberOperator):
         most = self.k * groups / grid.hop
         return most if rows is None or self.input.schema.shape != POINT else min(rows * grid.n, most)
 
-    @property
-    def not_expected(self) -> str:
-        return "ties" if self.ties == "keep" else ""
-
-    def stream_forms(self, rates: ExpectedRates) -> StreamForms:
-        """Return the stream forms: of windows on a grid both, whose costs are not estimated."""
-        if self.window.grid is None:
-            return only_from_members("its windows are not on a grid")
-        return stream_forms_on_a_grid(self.window.grid.n, None)
-
     def batch_forms(self, rates: ExpectedRates) -> BatchForms:
         """Return the forms: over windows on a grid the best of each range of windows may be taken before they are copied."""
         grid = self.window.grid
@@ -220,7 +219,7 @@ class TopK(MemberOperator):
         if grid is None:
             refused = dict.fromkeys((*UNRANKED, BatchForm.EXPLODE), "its windows are not on a grid")
         else:
-            windows = replace(self, from_members=False).grid_windows()
+            windows = self.grid_windows()
             are_points = self.input.schema.shape == POINT
             best = windows.partials_an_event(rates) if windows is not None and are_points else None
             cheapest = choose_ranked_form(grid.n, best)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, sentence
 from streamq.operators.operator import BatchRun, PassThrough, not_of_the_group
+from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, node
 from streamq.plan.schema import INTERVAL, Schema
 from streamq.plan.verbs import Verbs, not_a_stream
@@ -18,19 +19,19 @@ if TYPE_CHECKING:
 
 @node
 class Union(PassThrough):
-    """Merges ``inputs`` that have equal payload columns (names, order and types) and one time axis.
-
-    CTI: c, the least over the inputs
-    Final: rows of final events
-    State: none
-    Opens: nothing
-    Cost: none: rows are passed on
-    """
+    """Merges ``inputs`` that have equal payload columns (names, order and types) and one time axis."""
 
     inputs: tuple[Node, ...]
 
     title = "union"
     keeps_events = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="c, the least over the inputs",
+            cost="none: rows are passed on",
+        )
 
     def _schema(self) -> Schema:
         """Return the columns that all inputs have; raise PlanError if columns or time axes differ.

@@ -16,6 +16,7 @@ from streamq.operators.select import Select
 from streamq.operators.step import ExpressionStep, StepRows, V
 from streamq.operators.table_steps import FilteredRows, is_exact
 from streamq.plan.expr import Expr, Lit
+from streamq.plan.footprint import Footprint
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
 from streamq.plan.passes import reads_end
@@ -28,14 +29,7 @@ from streamq.runtime.inner_path import TableStep
 
 @node
 class Where(ExpressionStep):
-    """Keeps the events of ``input`` for which ``predicate`` is true (not false, not NULL).
-
-    CTI: c; where the predicate reads an end that may still move, the least start of an event whose end is open
-    Final: rows of final events
-    State: none; where it reads such an end, events not settled
-    Opens: nothing
-    Cost: a filter
-    """
+    """Keeps the events of ``input`` for which ``predicate`` is true (not false, not NULL)."""
 
     input: Node
     predicate: Expr
@@ -43,6 +37,15 @@ class Where(ExpressionStep):
     title = "where"
     may_drop = True
     attempts = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="c; where the predicate reads an end that may still move, the least start of an event whose end is "
+            "open",
+            keeps="none; where it reads such an end, events not settled",
+            cost="a filter",
+        )
 
     def _schema(self) -> Schema:
         """Return the input's schema; raise TypeMismatch for a predicate that is not boolean."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import types as t
@@ -11,23 +11,23 @@ from pyspark.sql import types as t
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.evaluation import Columns, Evaluation, PortColumns
-from streamq.operators.grid_aggregation import GridAggregation
+from streamq.operators.grid_aggregation import EACH_TIME, GridAggregation
 from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.member_operator import MemberOperator
+from streamq.operators.member_operator import EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
 from streamq.operators.operator import BatchRun, QuarantineEvents
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.row_key import RowKey
 from streamq.operators.snapshot_sweep import snapshots
 from streamq.operators.split_aggregates import SplitAggregates, split_aggregates
-from streamq.operators.stream_form import StreamForms, only_from_members, stream_forms_on_a_grid
 from streamq.operators.window_forms import WindowForms
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
-from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable, not_merged
+from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
 from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
+from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import instant, lifetime, payload_order, spark_expression
-from streamq.plan.node import ADDED, Node, node
+from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_keys, shown_name
 from streamq.plan.partial import COUNT
 from streamq.plan.passes import columns, reads_end
@@ -50,32 +50,7 @@ if TYPE_CHECKING:
 
 @node
 class WindowAggregate(MemberOperator):
-    """Reduces the members of each window, per group of ``keys``, to one row of ``aggregates``; empty windows have no row.
-
-    ``from_members``: a stream keeps members also of windows on a grid, as a user asked it to.
-
-    CTI: {window}; at point_at_end c; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, at most
-        the start (at point_at_end the end) of the earliest window not final
-    Final: {window}; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are
-        settled
-    State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results; at once: new
-        ones, too, as they are never taken back; asleep: of a
-        group with many of them a row for those that end about as late as one another, read instead of them until then;
-        by value: one such row for each of their values, where a median, percentile or distinct count reads these;
-        mergeable: as partial results, of many points in windows of 16 hops or more also those of blocks of hops; counted: values
-        by range of windows, with their numbers and partial results, of collect and time_weighted_avg also lifetimes
-    Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and a row for
-        the others in the same windows; asleep: parts of a group that rows touch or with a window due: new events, those that
-        end soon, and a row for each slot of the timing wheel; asleep: all its events where ends may still move; condensed,
-        asleep: with early=True all its events, of which none are condensed; mergeable, counted: parts, the rows in a window that
-        is due, and those of its group in one that is corrected (all of them in each micro-batch where a value reads an end that
-        may still move)
-    Cost: members, condensed, asleep: O(n log n) in the events read and their windows not final; by value: and in the events
-        that these rows stand for, of which no more is read; members: collect and
-        time_weighted_avg have a copy of each member in each of its windows; mergeable: a merge of the partial results in a window
-        that is reported, of many points in many hops of O(log n) blocks; counted: a merge of them, and a sort of the
-        values in it, of which collect and time_weighted_avg have a copy in each window
-    """
+    """Reduces the members of each window, per group of ``keys``, to one row of ``aggregates``; empty windows have no row."""
 
     input: Node
     keys: tuple[str, ...]
@@ -83,27 +58,76 @@ class WindowAggregate(MemberOperator):
     aggregates: tuple[tuple[str, Aggregate], ...]
     clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
-    from_members: bool = field(default=False, metadata=ADDED)
-
-    cases = ("time-sensitive", "mergeable", "counted", "members", "condensed", "at once", "asleep", "by value")
 
     @property
-    def case(self) -> tuple[str, ...]:
-        """The cases that hold.
+    def footprint(self) -> Footprint:
+        """On a grid all aggregates merge, or some are computed from counted values; else results are computed from the members.
 
-        On a grid all aggregates merge, or some are computed from counted values; else results are computed from the members,
-        whose settled ones are condensed, or sleep, if they may; by value if not all aggregates merge. One of the aggregates may
-        read ends that the window does not cut.
+        Settled members are condensed, or sleep, if they may; by value if not all aggregates merge.
         """
+        windows = self._footprint_of_windows
+        form = ("mergeable" if self.merges else "counted") if self.is_grid else self._form_of_members
         # a lifetime cut at the window's end does not depend on the end of the member
-        sensitive = self.is_time_sensitive and not self.clip.cuts_ends
-        if self.is_grid:
-            form = "mergeable" if self.merges else "counted"
-        else:
-            form = self._form_of_members
-        by_value = form in ("condensed", "asleep") and not self.merges
-        at_once = form == "condensed" and self._is_condensed_at_once
-        return (*["time-sensitive"] * sensitive, form, *["at once"] * at_once, *["by value"] * by_value)
+        reads_ends = self.is_time_sensitive and not self.clip.cuts_ends
+        moving = "; where a time-sensitive aggregate reads ends that are not clipped, "
+        kept = {
+            "condensed": "; settled ones that are in the same windows as one row, with their partial results"
+            + "; new ones, too, as they are never taken back" * (form == "condensed" and self._is_condensed_at_once),
+            "asleep": "; of a group with many of them a row for those that end about as late as one another, read "
+            "instead of them "
+            "until then",
+            "mergeable": "; as partial results, of many points in windows of 16 hops or more also those of blocks "
+            "of hops",
+            "counted": "; values by range of windows, with their numbers and partial results, of collect and "
+            "time_weighted_avg also "
+            "lifetimes",
+        }
+        opened = {
+            "condensed": f"{TOUCHED}: events not settled, and a row for the others in the same windows{EARLY_EVENTS}",
+            "asleep": f"{TOUCHED}: new events, those that end soon, and a row for each slot of the timing "
+            f"wheel{MOVING_EVENTS}"
+            f"{EARLY_EVENTS}",
+        }
+        on_grid = f"parts, the rows in a window that is due, and those of its group in one that is corrected{EACH_TIME}"
+        return replace(
+            windows,
+            cti=f"{windows.cti}; at point_at_end c"
+            + f"{moving}at most the start (at point_at_end the end) of the earliest window not final" * reads_ends,
+            final=f"{windows.final}{f'{moving}once their members are settled' * reads_ends}",
+            keeps=f"{windows.keeps}{kept.get(form, '')}"
+            + "; one such row for each of their values, where a median, percentile or distinct count reads these"
+            * self.keeps_values,
+            opens=on_grid if self.is_grid else opened.get(form, windows.opens),
+            cost=self._cost(form, is_by_value=self.keeps_values),
+            for_good=self._kept_for_good,
+        )
+
+    @property
+    def keeps_values(self) -> bool:
+        """True if settled members in the same windows are a row for each of their values, as not all aggregates merge."""
+        return not self.is_grid and not self.merges and self._form_of_members in ("condensed", "asleep")
+
+    @property
+    def _kept_for_good(self) -> str:
+        """The rows that stay for good, in words; of windows that never stop growing, those that settled members become."""
+        is_since_landmark = self.window.windows_of_a_point == INFINITY
+        if not is_since_landmark or not self.evaluation.factory.condenses:
+            return self._footprint_of_windows.for_good
+        told_apart = " and ".join(["group"] * bool(self.keys) + ["value"] * (not self.merges))
+        return f"a row for each {told_apart}" if told_apart else ""
+
+    def _cost(self, form: str, *, is_by_value: bool) -> str:
+        """Return the cost of a micro-batch in a form of its state, in words."""
+        if form == "mergeable":
+            blocks = "of many points in many hops of O(log n) blocks"
+            return f"a merge of the partial results in a window that is reported, {blocks}"
+        if form == "counted":
+            copies = "of which collect and time_weighted_avg have a copy in each window"
+            return f"a merge of them, and a sort of the values in it, {copies}"
+        cost = "O(n log n) in the events read and their windows not final"
+        cost += "; and in the events that these rows stand for, of which no more is read" * is_by_value
+        copies = "; collect and time_weighted_avg have a copy of each member in each of its windows"
+        return cost + copies * (form == "members")
 
     @property
     def _is_condensed_at_once(self) -> bool:
@@ -175,7 +199,6 @@ class WindowAggregate(MemberOperator):
         return WindowPlace(
             windows=self.window.name,
             grid=self.window.grid,
-            from_members=self.from_members,
             by_places=self.window.by_places,
             equal_starts=self.window.equal_starts,
             stamp=self.stamp,
@@ -198,14 +221,6 @@ class WindowAggregate(MemberOperator):
         return RowKey(self.keys, wrong, lists=lists)
 
     @property
-    def growth(self) -> str:
-        is_since_landmark = self.window.windows_of_a_point == INFINITY
-        if not is_since_landmark or not self.evaluation.factory.condenses:
-            return super().growth
-        told_apart = " and ".join(["group"] * bool(self.keys) + ["value"] * (not self.merges))
-        return f"a row for each {told_apart}" if told_apart else ""
-
-    @property
     def event_windows(self) -> Window | None:
         # time-bound rows are final by c itself: ends of windows do not tell which events come too late for them
         return None if self.stamp == Stamp.TIME_BOUND else self.window
@@ -220,11 +235,6 @@ class WindowAggregate(MemberOperator):
 
         The windows are a grid, rows live on them or at their ends, and each aggregate merges or reads values alone.
         """
-        return not self.from_members and self._may_be_grid
-
-    @property
-    def _may_be_grid(self) -> bool:
-        """True if a stream need not keep members as they are: it counts equal ones, and calls no user's code."""
         if self.window.grid is None or self.stamp == Stamp.TIME_BOUND:
             return False
         return all(self._fits_grid(a) for _, a in self.aggregates)
@@ -315,20 +325,6 @@ class WindowAggregate(MemberOperator):
 
     def copied_column(self, name: str) -> str | None:
         return name if name in self.keys else None
-
-    def stream_forms(self, rates: ExpectedRates) -> StreamForms:
-        """Return the stream forms: of windows on a grid, whose aggregates merge or read values alone, both."""
-        if self._may_be_grid:
-            split = replace(self, from_members=False).grid_windows()
-            assert split is not None
-            return stream_forms_on_a_grid(
-                self.window.basic_grid().n, split.partials_an_event(rates), counts=bool(split.reductions)
-            )
-        if self.window.grid is None:
-            return only_from_members("its windows are not on a grid")
-        return only_from_members(
-            not_merged(self.aggregates, self.input.schema) or "the operator says how long rows live"
-        )
 
     def batch_forms(self, rates: ExpectedRates) -> BatchForms:
         """Return the batch forms, each for all aggregates."""

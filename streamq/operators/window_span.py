@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.operators.step import SparkRows, Step
+from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.runtime.event import LE, RE
@@ -25,12 +26,6 @@ class WindowSpan(Step):
 
     Windows overlap or touch, and lifetimes end. The hop at the start of a window stands for the window, so tumbling windows of
     one hop over spans have the members of the ``window``.
-
-    CTI: start of the first window that ends after c
-    Final: rows of final events
-    State: none
-    Opens: nothing
-    Cost: a projection
     """
 
     input: Node
@@ -41,6 +36,13 @@ class WindowSpan(Step):
     # an event is late by the end of its last window before c exactly if its span begins before the CTI sent
     moves_as_progress = True
     moves_start = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="start of the first window that ends after c",
+            cost="a projection",
+        )
 
     def _schema(self) -> Schema:
         return self.input.schema.with_shape(INTERVAL)

@@ -20,6 +20,7 @@ from streamq.operators.operator import BatchRun
 from streamq.operators.pairing import Pairing
 from streamq.operators.per_window import warn_of_neighbours
 from streamq.plan.expr import Col, Expr
+from streamq.plan.footprint import Footprint
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node, Traits, node
@@ -43,15 +44,7 @@ if TYPE_CHECKING:
 
 @node
 class WindowedJoin(Pairing):
-    """Pairs members of each window with equal ``on`` (NULL equals nothing) for which ``where`` is true; names as in Join.
-
-    CTI: start of the earliest window not final, the least over the inputs
-    Final: windows that end at or before c
-    State: members of windows not final, in bins by their first window until that is due; pairs with windows to come
-    Opens: parts, members whose first window is due, those of the other side that they may meet, and the pairs in a window that is
-        due; of late rows, and with early=True of all, those of the other side in their groups
-    Cost: the pairs that members make whose first window is due, and a row for each pair in a window that is due
-    """
+    """Pairs members of each window with equal ``on`` (NULL equals nothing) for which ``where`` is true; names as in Join."""
 
     left: Node
     right: Node
@@ -64,6 +57,20 @@ class WindowedJoin(Pairing):
     title = "windowed_join"
     on_windows = True
     implied_windows = ImpliedWindows.LIFETIMES
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="start of the earliest window not final, the least over the inputs",
+            final="windows that end at or before c",
+            keeps="members of windows not final, in bins by their first window until that is due; pairs with "
+            "windows to come",
+            opens="parts, members whose first window is due, those of the other side that they may meet, and the "
+            "pairs in a window that is due; of late rows, and with early=True of all, those of the other side in "
+            "their groups",
+            cost="the pairs that members make whose first window is due, and a row for each pair in a window that "
+            "is due",
+        )
 
     def _mixes_windows(self) -> bool:
         return self.window.overlap

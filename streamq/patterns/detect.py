@@ -50,15 +50,7 @@ class Definitions:
 
 @node
 class Detect(Node):
-    """The matches of a pattern; ``names``: event types of ``inputs``; ``conditions``: more of the last definition, over ``x.v``.
-
-    CTI: c, the least over the inputs; behind UNLESS the least start of a match whose scope c has not passed
-    Final: as of the joins and scans that it consists of
-    State: the events whose scopes can still be completed
-    Opens: whole groups in its joins; in its scans the events since c, and those before c that
-        they may complete
-    Cost: as of the joins and scans that it consists of
-    """
+    """The matches of a pattern; ``names``: event types of ``inputs``; ``conditions``: more of the last one, over ``x.v``."""
 
     inputs: tuple[Node, ...]
     names: tuple[str, ...]

@@ -137,8 +137,7 @@ class SparkMembers:
 class WindowPlace:
     """The window that an aggregate is computed over, as far as explain's notes on the aggregate depend on it.
 
-    windows: what their kind is called; grid: the one that they lie on; from_members: whether they are computed from their
-    members even so, as the form evaluated is asked for; by_places: whether they go by the places of events;
+    windows: what their kind is called; grid: the one that they lie on; by_places: whether they go by the places of events;
     equal_starts: whether results of several may start together, by their stamp; progress: their CTI rule; endless: whether
     events may never end; condenses: whether partial results stand for settled members, if the aggregate merges; unread: how many
     columns of the input neither a key nor an aggregate reads; ordered_beside, unmerged_beside: other aggregates that take members
@@ -147,7 +146,6 @@ class WindowPlace:
 
     windows: str
     grid: Grid | None
-    from_members: bool
     by_places: bool
     equal_starts: Callable[[Stamp], bool]
     stamp: Stamp

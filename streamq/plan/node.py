@@ -82,9 +82,7 @@ class WrittenPattern:
 class Node(ABC):
     """A node of a plan; a subclass has the decorator ``@node``, defines ``_schema``, and ``_traits`` unless they are its inputs'.
 
-    A property that is equal for all nodes of a class may be a class attribute: ``title = "where"``. The docstring has
-    the statements of ``statements.py`` beside; a clause that begins with some of ``cases`` holds for nodes whose ``case`` has one
-    of them.
+    A property that is equal for all nodes of a class may be a class attribute: ``title = "where"``.
     ``children`` are the input nodes, in the order of the fields.
     """
 
@@ -93,7 +91,6 @@ class Node(ABC):
     mixes_windows: bool = False
     digest: str
     children: tuple[Node, ...]
-    cases: ClassVar[tuple[str, ...]] = ()
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __post_init__(self) -> None:
@@ -143,11 +140,6 @@ class Node(ABC):
     def implied_windows(self) -> ImpliedWindows | None:
         """The windows of an aggregate over its rows without a window verb before it; None: it needs such a verb."""
         return None
-
-    @property
-    def case(self) -> tuple[str, ...]:
-        """The members of ``cases`` that hold for this node."""
-        return ()
 
     @property
     def expansion(self) -> Node:

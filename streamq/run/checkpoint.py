@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
 from streamq.plan.schema import MICRO_BATCH
-from streamq.policies import show_level
 from streamq.run.control import ControlFolder
 from streamq.run.files import last_number, path_exists, read_line, write_line
 from streamq.runtime.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
-from streamq.runtime.moved_state import BucketMove
 from streamq.runtime.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.state_fit import fit_to_state
 
@@ -52,16 +50,12 @@ class EarlierRuns:
 def identity_of(program: StagedPlan) -> Identity:
     """Return the identity of compiled queries."""
     options = program.options
-    tracks = program.tracks
     results = [
         ResultState(
             output=result.egress.output,
             ctis=result.egress.ctis,
             operators=program.operators_under(result),
-            track=tracks.numbers[result.number],
-            level=show_level(program.options.level_of(result.number), program.axis),
-            query=tracks.queries[result.number],
-            sink=options.sinks.get(result.number, ""),
+            query=program.queries[result.number],
         )
         for result in program.results
     ]
@@ -74,8 +68,7 @@ def identity_of(program: StagedPlan) -> Identity:
         buckets=options.buckets,
         late_sink=options.late_output,
         early=options.early,
-        blocks=any(track.level.block != 0 for track in tracks.by_number.values()),
-        origins=tuple(tracks.origins.items()),
+        blocks=options.counted_level.block != 0,
         windows=tuple(one for window in program.windows if (one := window.stored()) is not None),
         clock=bool(program.clock_policies),
     )
@@ -116,25 +109,6 @@ class Checkpoint:
         """Return the number of the last micro-batch that Spark has planned; -1 if there is none."""
         return last_number(self.spark, f"{self.path}/offsets")
 
-    def planned_move(self) -> BucketMove | None:
-        """Return the move with which Spark has planned a micro-batch that is not committed; None if there is none.
-
-        Some of its tasks may have written state in the new buckets, which Spark does not replace on every file system.
-        """
-        line = read_line(self.spark, self._identity)
-        fields = {} if line is None else json.loads(line)
-        if fields.get("version") != STATE_VERSION or "move" not in fields or self.last_commit() > fields["after"]:
-            return None
-        move = fields["move"]
-        is_planned = self.last_planned() > self.last_commit()
-        return BucketMove(move["token"], move["buckets"], tuple(move["retired"])) if is_planned else None
-
-    def mark_moving(self, move: BucketMove) -> None:
-        """Record the move with which micro-batches are planned until one is committed."""
-        line = read_line(self.spark, self._identity)
-        assert line is not None
-        write_line(self.spark, self._identity, json.dumps({**json.loads(line), "move": move}, default=asdict))
-
     def has_begun(self) -> bool:
         """Return True if a run has read any input."""
         return path_exists(self.spark, f"{self.path}/offsets/*")
@@ -157,11 +131,7 @@ class Checkpoint:
             # a run that was interrupted while it marked the checkpoint has done nothing yet
             return self._claim_new(own)
         is_ending = self.control.has_end(self.spark)
-        is_same = isinstance(stored, Identity) and (stored.mark, stored.folders, stored.sinks) == (
-            own.mark,
-            own.folders,
-            own.sinks,
-        )
+        is_same = isinstance(stored, Identity) and (stored.mark, stored.folders) == (own.mark, own.folders)
         has_begun = (is_same and not is_ending) or self.has_begun()
         if not is_same and not has_begun:
             # an earlier start failed before it read any input, and its query or sink has been changed since

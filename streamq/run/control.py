@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 CONTROL_DDL = "source string, cti bigint, until bigint, idle_before bigint"
 """The columns of the folder's rows on progress; a NULL source stands for every source."""
 
-MOVE_DDL = "move string, stage int, bucket int, chunk string, body binary"
-"""The columns of the folder's rows with state that moves into other buckets: see ``moved_state.py``."""
-
 
 @dataclass(frozen=True)
 class OutsideCti:
@@ -53,7 +50,7 @@ class ControlFolder:
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the folder's rows as a streaming DataFrame."""
-        return spark.readStream.schema(f"{CONTROL_DDL}, {MOVE_DDL}").parquet(self.path)
+        return spark.readStream.schema(CONTROL_DDL).parquet(self.path)
 
     def send(self, spark: SparkSession, message: OutsideCti) -> None:
         """Write a CTI; the query reads it in its next micro-batch."""

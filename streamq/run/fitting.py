@@ -32,14 +32,7 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity) -> tuple[S
     from streamq.compiler.stages import compile_stages
 
     by_name = {operator.name: operator.stage for operator in stored.operators}
-    placement = Placement(
-        by_name=by_name,
-        stages=stored.stages,
-        sources=stored.sources,
-        windows=stored.windows,
-        results=stored.results,
-        origins=dict(stored.origins),
-    )
+    placement = Placement(by_name=by_name, stages=stored.stages, sources=stored.sources, windows=stored.windows)
     programs = []
     for left_out in (subset for n in range(len(BELOW_STATE) + 1) for subset in combinations(BELOW_STATE, n)):
         rules = [rule for rule in RULES if rule.name not in left_out]

@@ -48,10 +48,8 @@ def metrics(
         "quarantined": {
             name: history.late.get(f"{name}|{CountReason.QUARANTINED}", 0) for name in program.quarantining
         },
-        "results": [
-            {"output": result.egress.output, "consistency": show_level(program.options.level_of(result.number), axis)}
-            for result in program.results
-        ],
+        "consistency": show_level(program.options.level, axis),
+        "results": [{"output": result.egress.output} for result in program.results],
         "sources": {source.name: _source_metrics(source, axis, now) for source in sources},
         "stages": [
             _stage_metrics(program.stages[number], program, history, operator)
@@ -103,7 +101,6 @@ def _operator_metrics(hosted: HostedKernel, program: StagedPlan, history: RunHis
     axis, readings = program.axis, history.readings.kernel(hosted.name)
     return {
         "operator": program.titles[hosted.name][0],
-        "consistency": program.level_of(hosted.track),
         **instant_fields("cti_in", min(ctis_in(program, hosted, history.readings).values()), axis),
         **instant_fields("cti_out", readings.output_cti, axis),
         "inserted": readings.inserted or 0,

@@ -66,15 +66,14 @@ def migrate(
     late_sink: str | None = None,
     buckets: int | None = None,
     early: bool = False,
-    form: str | None = None,
 ) -> Migration:
     """Compute the state of a changed query anew from its sources, up to where a checkpoint stands; return the :class:`Migration`.
 
-    For a query that does not fit the state of ``checkpoint``, such as one in another ``form`` (see ``run``); another number of
-    ``buckets`` alone needs only ``run``. ``to`` is a new folder: the checkpoint on which ``run`` (or :func:`run_all`, if
-    ``query`` is a list of its results) then goes on, with the arguments given here. All rows that ``checkpoint`` has read are
-    read again, in one micro-batch, so no row is late; nothing is written. So the sources must still have these rows, and the
-    micro-batch must fit into memory. CTIs sent by ``advance`` count as they did.
+    For a query that does not fit the state of ``checkpoint``, such as one with another number of ``buckets``. ``to`` is a new
+    folder: the checkpoint on which ``run`` (or :func:`run_all`, if ``query`` is a list of its results) then goes on, with the
+    arguments given here. All rows that ``checkpoint`` has read are read again, in one micro-batch, so no row is late; nothing is
+    written. So the sources must still have these rows, and the micro-batch must fit into memory. CTIs sent by ``advance`` count
+    as they did.
 
     The sink is handed over as well: the old sinks hold the rows up to that point, and the run on ``to`` writes those after it,
     into new sinks, a folder a micro-batch. Stop the old run before, and do not go on with it. A migration that was interrupted,
@@ -100,7 +99,6 @@ def migrate(
         control=ControlFolder(f"{to}/streamq/control"),
         buckets=buckets,
         early=early,
-        form=form,
         checkpoint=to,
     )
     spark = session_of(tables_behind([r.query for r in results], VERB).values(), VERB)

@@ -152,12 +152,7 @@ class Pacer:
         from streamq.run.source_status import progress_of_sources
 
         if readings:
-            ctis = [
-                progress.cti
-                for track in self._program.tracks.by_number
-                for progress in progress_of_sources(self._program, readings, track).values()
-            ]
-            cti = min(ctis)
+            cti = min(progress.cti for progress in progress_of_sources(self._program, readings).values())
             rows = sum(source.new_rows or 0 for source in readings.of_sources.values())
             self.pace = self.pace.after(cti, rows, self._clock())
 

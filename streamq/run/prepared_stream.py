@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streamq.compiler.results import Results
     from streamq.compiler.staged_plan import StagedPlan
     from streamq.operators import Source
-    from streamq.runtime.moved_state import BucketMove
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ class StreamRequest:
     """A request to run queries as one stream, with the arguments of ``verb``, which the user called.
 
     ``control`` is the folder for CTIs from outside, None for no folder. ``clock`` gives the time of day, if a source follows it.
-    ``form``: the form in which windows are computed. ``checkpoint`` is the path of a run's checkpoint. ``buckets``: None for
+    ``checkpoint`` is the path of a run's checkpoint. ``buckets``: None for
     those of the checkpoint or, if it is new, a default.
     """
 
@@ -50,7 +49,6 @@ class StreamRequest:
     clock: ClockRows = ticking_clock
     buckets: int | None = None
     early: bool = False
-    form: str | None = None
     checkpoint: str | None = None
 
 
@@ -59,7 +57,6 @@ class PreparedStream:
     """Compiled queries with their tables as DataFrames, streaming ones for their sources, and a session that can run them.
 
     ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new.
-    ``move``: its state moves into other buckets.
     """
 
     spark: SparkSession
@@ -70,7 +67,6 @@ class PreparedStream:
     tables: Mapping[str, DataFrame]
     control: ControlFolder | None
     clock: ClockRows
-    move: BucketMove | None = None
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -88,12 +84,7 @@ class PreparedStream:
             control = None if self.control is None else self.control.stream(self.spark)
             clock = self.clock(self.spark) if self.program.clock_policies else None
             lowering = StreamLowering(self.program, self.tables)
-            return build_frame(lowering, self.identity, control=control, clock=clock, move=self.move)
-
-    @property
-    def changes_buckets(self) -> bool:
-        """True if the checkpoint's state is in another number of buckets."""
-        return isinstance(self.stored, Identity) and self.stored.buckets != self.identity.buckets
+            return build_frame(lowering, self.identity, control=control, clock=clock)
 
     @property
     def reads_all_at_once(self) -> bool:
@@ -117,7 +108,6 @@ def prepare(request: StreamRequest) -> PreparedStream:
     The session gets the settings that streams need. Warns of many more tasks than run at once, and of modules whose failures
     are to be set aside where there is no late sink. Without ``buckets``, the number is that of the checkpoint, or a default.
     """
-    from streamq.compiler.form_hint import FormHint, in_stream_form, stream_form_of
     from streamq.compiler.results import rewritten
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import number_sources
@@ -126,11 +116,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
     if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
         raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
     written, options = written_results(request.results, request.consistency, request.early, verb)
-    form = stream_form_of(request.form, verb)
-    numbered, names = number_sources(written)
-    plan = in_stream_form(numbered, form)
-    if form is not None:
-        FormHint(stream=form).check(rewritten(plan), verb)
+    plan, names = number_sources(written)
     bound = tables_behind([result.query for result in request.results], verb)
     spark = session_of(bound.values(), verb)
     prepare_for_streams(spark, verb)
@@ -150,8 +136,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
     if (
         checkpoint is not None
         and isinstance(stored, Identity)
-        # at several levels a result goes on where its folder was
-        and (stored.mark != identity.mark or (program.tracks.are_several and stored.sinks != identity.sinks))
+        and stored.mark != identity.mark
         and checkpoint.has_begun()
     ):
         program, identity = compile_to_fit(plan, options, stored)

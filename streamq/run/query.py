@@ -59,9 +59,8 @@ def batch_frames(
     """
     from functools import reduce
 
-    from streamq.compiler.batch import lower_in_batch, to_user, without_unread_columns
+    from streamq.compiler.batch import check_form, lower_in_batch, to_user, without_unread_columns
     from streamq.compiler.estimates import expected_rates
-    from streamq.compiler.form_hint import FormHint
     from streamq.compiler.rewriter import rewrite
     from streamq.operators import Source
     from streamq.operators.operator import BatchRun, set_aside
@@ -79,7 +78,7 @@ def batch_frames(
                 raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
         rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
         rewritten = without_unread_columns(rewritten)
-        FormHint(batch=form).check(rewritten, verb)
+        check_form(rewritten, form, verb)
         modules = sorted({aside.module for aside in set_aside(rewritten)})
         run = BatchRun(
             frames,

@@ -25,21 +25,18 @@ def result(
     sink: SinkArgument = None,
     output: str = "final",
     ctis: bool = False,
-    consistency: str | Consistency | None = None,
 ) -> ResultRequest:
-    """Return a result for :func:`run_all` to write: a query, its sink, the form of its output, and its level of consistency.
+    """Return a result for :func:`run_all` to write: a query, its sink, and the form of its output.
 
-    ``sink``, ``output``, ``ctis`` and ``consistency`` are those of :meth:`Stream.run`, except that "memory", "console"
-    and formats other than those of files with a path are not allowed as sinks: a function writes a table such as Delta's.
-    ``consistency=None`` is the level of the run. Raises PlanError for an object that is not a stream, an illegal sink, an output
-    that the query cannot have, and a level that does not exist; TimeError for a level of another time axis.
+    ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`, except that "memory", "console" and formats other than
+    those of files with a path are not allowed as sinks: a function writes a table such as Delta's. Raises PlanError for an object
+    that is not a stream, an illegal sink, and an output that the query cannot have.
     """
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
     split_sink(sink, "result")
-    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis, consistency=consistency)
+    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
     request.egress("result")
-    request.level("result")
     return request
 
 
@@ -56,17 +53,12 @@ def run_all(
     buckets: int | None = None,
     progress_log: bool = False,
     early: bool = False,
-    form: str | None = None,
 ) -> Run:
     """Start several queries as one stream, each result with its own output and sink.
 
-    Sources, and all other common parts of the queries, are read, computed and kept once, as ``run.explain()`` shows. Each result
-    is what it would be if only those of its level of consistency ran; ``consistency`` is that of results without one of their
-    own. Results of different levels share the sources; an operator that both need runs, and keeps state, for each level. Final
-    rows depend on a level only if it forgets, so these share operators with another level that does not. A late row is counted,
-    and written into ``late_sink``, once for each level at which it is late: for one level under the name of its source, for
-    others under ``source at level``, as ``trips at weak(10 minutes)``. The other arguments are those of :meth:`Stream.run`; all
-    queries share one checkpoint. A sink that is a folder holds folders ``streamq_batch=N``, each written once; a run that was
+    Sources, and all other common parts of the queries, are read, computed and kept once, as ``run.explain()`` shows. The other
+    arguments are those of :meth:`Stream.run`; all queries share one checkpoint and one level of consistency: another level is
+    another run. A sink that is a folder holds folders ``streamq_batch=N``, each written once; a run that was
     interrupted writes its last micro-batch again. The counts of the run are sums over the results. Raises PlanError for queries
     on different time axes, for two sources with one name and different tables, and where :meth:`Stream.run` does.
 
@@ -78,7 +70,6 @@ def run_all(
             [
                 sq.result(delays, sink="delays"),
                 sq.result(counts, sink="counts", output="changelog"),
-                sq.result(counts, sink="alarms", output="changelog", consistency="strong"),
             ],
             checkpoint="checkpoint",
         )
@@ -99,7 +90,6 @@ def run_all(
         buckets=buckets,
         progress_log=progress_log,
         early=early,
-        form=form,
     )
     return start_run(arguments)
 
@@ -128,14 +118,14 @@ def explain_all(
         sums = trips.group_by("line").tumbling_window("1 hour").select(total=sq.sum("fare"))
         sq.explain_all([sq.result(counts), sq.result(sums)], mode="physical")
     """
+    from streamq.compiler.batch import chosen_form
     from streamq.compiler.estimates import checked_expected
     from streamq.compiler.explain import explain, print_explanation
-    from streamq.compiler.form_hint import hint_of
 
     verb = "explain_all"
     _check_results(results, verb)
     plans, options = written_results(results, consistency, early, verb)
-    expected, hint = checked_expected(expected, plans, verb), hint_of(form, verb)
+    expected, hint = checked_expected(expected, plans, verb), chosen_form(form, verb)
     print_explanation(lambda format: explain(plans, mode, format, options, expected=expected, form=hint), format)
 
 

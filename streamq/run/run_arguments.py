@@ -10,7 +10,7 @@ from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, sentence
 from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs
-from streamq.policies import Consistency, Level, consistency_of
+from streamq.policies import Consistency, consistency_of
 from streamq.run.pacing import hops_of
 from streamq.run.sinks import Sink, SinkArgument, sink_of
 from streamq.run.sinks.sink import folder_name
@@ -26,16 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRequest:
-    """A result that a user requests: the query, the form of its output, with CTIs or without, the sink, and its level.
-
-    ``consistency``: its level of consistency, None for that of the run.
-    """
+    """A result that a user requests: the query, the form of its output, with CTIs or without, and the sink."""
 
     query: Verbs
     output: str | OutputForm = OutputForm.FINAL
     ctis: bool = False
     sink: SinkArgument = None
-    consistency: str | Consistency | None = None
 
     def egress(self, verb: str) -> Egress:
         """Return the form of its rows; raise PlanError, worded for ``verb``, for an output that the query cannot have."""
@@ -43,10 +39,6 @@ class ResultRequest:
 
         form = choose_word(OutputForm, self.output, "output", verb)
         return choose_egress(self.query.plan, form, ctis=self.ctis, verb=verb)
-
-    def level(self, verb: str) -> Level | None:
-        """Return its own level of consistency, None if it has none; raise PlanError or TimeError, worded for ``verb``."""
-        return None if self.consistency is None else consistency_of(self.consistency, self.query.plan.schema.axis, verb)
 
 
 def written_results(
@@ -59,10 +51,7 @@ def written_results(
     written = Results.from_plans([result.query.plan for result in results], verb)
     level = consistency_of(consistency, written.schema.axis, verb)
     egresses = tuple(result.egress(verb) for result in results)
-    levels = {number: own for number, result in enumerate(results) if (own := result.level(verb)) is not None}
-    folders = {number: sink_of(result.sink, verb).folders for number, result in enumerate(results)}
-    sinks = {number: folder_name(names[0]) for number, names in folders.items() if names}
-    options = Options(egresses=egresses, level=level, levels=levels, sinks=sinks, early=early)
+    options = Options(egresses=egresses, level=level, early=early)
     check_early(early, options, verb)
     return written, options
 
@@ -106,7 +95,6 @@ class RunArguments:
     buckets: int | None = None
     progress_log: bool = False
     early: bool = False
-    form: str | None = None
 
     def check(self) -> None:
         """Raise PlanError for an illegal sink, and for arguments that cannot be combined."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ Needed = Mapping[str, int | None]
 class RunSources:
     """The sources of a run, by relation: their ``statuses``, those that follow others, and those that are silent.
 
-    ``level`` and ``progress`` are those of the first track; :meth:`of_track` has those of another, and only its sources.
+    ``level`` is that of consistency as it counts, ``progress`` that of the sources at it.
     """
 
     def __init__(self, program: StagedPlan, history: RunHistory, state: RunState, now: dt.datetime):
@@ -32,18 +31,8 @@ class RunSources:
         self.statuses: dict[str, SourceStatus] = source_statuses(program, history)
         self.follows = followers(program)
         self.silent, self.silent_ctis = self._passed_over(int(now.timestamp() * 1_000))
-        self._count_on(min(program.tracks.by_number))
-
-    def of_track(self, track: int) -> RunSources:
-        """Return the sources whose progress counts on a track; a source is passed over because of all others there are."""
-        own = copy.copy(self)
-        own._count_on(track)
-        own.statuses = {name: status for name, status in self.statuses.items() if name in own.progress}
-        return own
-
-    def _count_on(self, track: int) -> None:
-        self.level = self.program.tracks.by_number[track].level
-        self.progress = progress_of_sources(self.program, self.history.readings, track)
+        self.level = program.options.counted_level
+        self.progress = progress_of_sources(program, history.readings)
 
     def _passed_over(self, now: int) -> tuple[set[str], Mapping[str, int]]:
         """Return the sources that have been silent for their ``idle_after``, and the CTIs that they get for that.

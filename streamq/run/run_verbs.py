@@ -27,16 +27,15 @@ class RunVerbs(Verbs):
         control: str | None = None,
         buckets: int | None = None,
         early: bool = False,
-        form: str | None = None,
     ) -> DataFrame:
         """Return the query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
 
-        ``consistency``, ``output``, ``ctis``, ``early`` and ``form`` are those of :meth:`run`. "final" rows have payload, start,
+        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`. "final" rows have payload, start,
         end; rows of a "changelog" have kind, payload, start, end, new_end; rows of an "upsert" have op, payload, start, end.
         ``control`` is a folder, created if it does not exist, into which CTIs from outside can be written, as rows ``source
         string, cti bigint, until bigint``; it must exist as long as the checkpoint, which can only be continued with it if it
-        was begun with it, and only without it if it was not. ``buckets`` must not change as long as the checkpoint exists, as
-        only :meth:`run` can move state into others; the default depends on ``spark.sql.shuffle.partitions``. The query may be
+        was begun with it, and only without it if it was not. ``buckets`` must not change as long as the checkpoint exists; the
+        default depends on ``spark.sql.shuffle.partitions``. The query may be
         started on its checkpoint again, by this program or another, with a new ``to_stream``. A changed query goes on there if
         every operator with state is in the stage that has its state; else it fails in its first micro-batch with rows, with a
         message on which operator lacks its state and why. Late and invalid rows are dropped without being counted; ``run`` counts
@@ -59,7 +58,6 @@ class RunVerbs(Verbs):
             control=None if control is None else ControlFolder(control),
             buckets=buckets,
             early=early,
-            form=form,
         )
         return streaming_rows(request)
 
@@ -78,7 +76,6 @@ class RunVerbs(Verbs):
         buckets: int | None = None,
         progress_log: bool = False,
         early: bool = False,
-        form: str | None = None,
     ) -> Run:
         """Start the query as a stream, and return its :class:`Run`.
 
@@ -119,16 +116,9 @@ class RunVerbs(Verbs):
         of that name, which every source of streamq leaves out.
 
         buckets: the number of parts into which groups are spread, over as many tasks as Spark had shuffle partitions when the
-        checkpoint began; each part costs some milliseconds a micro-batch. On a checkpoint with another number the state moves
-        into the new buckets in the first micro-batch. The default is that of the checkpoint; for a new one
+        checkpoint began; each part costs some milliseconds a micro-batch. A checkpoint has its number for life, which is the
+        default there; :func:`migrate` computes the state anew in another one. For a new checkpoint the default is
         ``spark.sql.shuffle.partitions``, at most 32.
-
-        form: the way to compute windows on a grid. "combined": events are added up by basic window before they are sent, and
-        windows merge these partial results. "evaluated": events are sent one by one, and the windows that change are computed
-        from their members, of which settled ones in the same windows become one row where aggregates merge. By default windows
-        are combined where they can be, and else evaluated; a form that is given must fit some window of the query. "evaluated"
-        is hardly ever less work (:meth:`explain` with ``expected=`` has the costs), and the states differ, so a checkpoint goes
-        on in its own form only; :func:`migrate` computes the state of the other one.
 
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,
         also for an output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.
@@ -155,6 +145,5 @@ class RunVerbs(Verbs):
             buckets=buckets,
             progress_log=progress_log,
             early=early,
-            form=form,
         )
         return start_run(arguments)

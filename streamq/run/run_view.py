@@ -169,13 +169,10 @@ def _sources(look: RunLook) -> ViewSection:
 
 
 def _operators(look: RunLook) -> ViewSection:
-    """Return the table of the operators with state; where several levels of consistency run, each is named with its own."""
-    has_levels = (
-        len({operator["consistency"] for stage in look.metrics["stages"] for operator in stage["operators"]}) > 1
-    )
+    """Return the table of the operators with state."""
     rows = [
         [
-            f"{operator['operator']}, {operator['consistency']}" if has_levels else operator["operator"],
+            operator["operator"],
             operator["inserted"],
             operator["retracted"],
             operator["state_rows"],

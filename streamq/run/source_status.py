@@ -135,20 +135,20 @@ def kernels(program: StagedPlan) -> dict[str, HostedKernel]:
     return {hosted.name: hosted for stage in program.stages for hosted in stage.hosted}
 
 
-def progress_of_sources(program: StagedPlan, readings: Readings, track: int) -> dict[str, SourceProgress]:
-    """Return the progress of the sources of a track as its operators see it at its level of consistency, by relation.
+def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, SourceProgress]:
+    """Return the progress of the sources as operators see it at the level of consistency, by relation.
 
     Without stages it is the source's own.
     """
     from streamq.runtime.consistency import progress_at_level
 
     own = {}
-    for name in program.tracks.by_number[track].sources:
-        source = readings.source(name)
+    for relation in program.sources:
+        name, source = relation.name, readings.source(relation.name)
         cti = MINUS_INFINITY if source.cti is None else source.cti
         own[name] = (cti, MINUS_INFINITY if source.watermark is None else source.watermark)
     for stage in program.stages[:1]:
-        paces = progress_at_level(program.tracks.by_number[track].level, own, stage.follows)
+        paces = progress_at_level(program.options.counted_level, own, stage.follows)
         return {relation: SourceProgress(pace.c, pace.w) for relation, pace in paces.items()}
     return {relation: SourceProgress(c, w) for relation, (c, w) in own.items()}
 
@@ -157,7 +157,7 @@ def ctis_in(program: StagedPlan, hosted: HostedKernel, readings: Readings) -> di
     """Return the CTI at the end of each channel of a kernel, after the channel's steps have changed it, by channel number."""
     from streamq.runtime.progress_map import map_progress
 
-    sources = progress_of_sources(program, readings, hosted.track)
+    sources = progress_of_sources(program, readings)
 
     def cti_of(relation: str) -> int:
         if relation in sources:

@@ -12,7 +12,6 @@ from streamq.run.failure import spark_errors
 from streamq.run.foreign_session import check_sink_functions
 from streamq.run.launch import Launch
 from streamq.run.masters import master_of
-from streamq.run.moving import move_state
 from streamq.run.pacing import Pacer, hops_of
 from streamq.run.prepared_stream import StreamRequest, prepare
 from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
@@ -49,11 +48,7 @@ def start_run(arguments: RunArguments) -> Run:
 
 
 def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Launch, Claim]:
-    """Prepare queries and claim the checkpoint for them; return what starts them, and the claim.
-
-    If their number of buckets is another one than that of the checkpoint, its state begins to move. A micro-batch that has been
-    planned is processed before that, in the buckets for which it was planned.
-    """
+    """Prepare queries and claim the checkpoint for them; return what starts them, and the claim."""
     request = StreamRequest(
         verb=arguments.verb,
         results=arguments.results,
@@ -62,7 +57,6 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
         control=ControlFolder(f"{path}/streamq/control"),
         buckets=arguments.buckets,
         early=arguments.early,
-        form=arguments.form,
         checkpoint=path,
     )
     prepared = prepare(request)
@@ -75,14 +69,6 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
         check_sink_functions(prepared.spark, arguments.verb)
     checkpoint = Checkpoint(prepared.spark, path)
     stored = prepared.stored
-    move = None if stored is None else checkpoint.planned_move()
-    is_planned = move is not None or (prepared.changes_buckets and checkpoint.last_planned() > checkpoint.last_commit())
-    if is_planned and isinstance(stored, Identity):
-        planned_in = stored.buckets if move is None else move.buckets
-        if planned_in != prepared.identity.buckets:
-            launch, _ = _claimed(replace(arguments, buckets=planned_in), path, Trigger(once=True))
-            launch.start().awaitTermination()
-            return _claimed(arguments, path, trigger)
     forms = arguments.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
     claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
     _warn_of_new_results(claim)
@@ -98,10 +84,6 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
     elif claim.is_new and arguments.finish and prepared.program.stages and prepared.reads_all_at_once:
         checkpoint.control.send(prepared.spark, END_OF_INPUT)
         claim = replace(claim, is_ending=True)
-    if isinstance(stored, Identity) and prepared.changes_buckets and prepared.program.stages and claim.has_begun:
-        move = move or move_state(checkpoint, prepared.program, stored)
-        checkpoint.mark_moving(move)
-        prepared = replace(prepared, move=move)
     launch = Launch(
         prepared=prepared,
         checkpoint=checkpoint,

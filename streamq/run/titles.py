@@ -15,10 +15,10 @@ def title(program: StagedPlan, hosted: HostedKernel) -> str:
     columns = [] if node is None else [name for n in (node, *node.children) for name in n.schema.names]
     there = {pattern: variables for pattern in program.patterns if (variables := pattern.variables_in(columns))}
     if not there:
-        return f"{program.titles[hosted.name][0]}{program.level_note(hosted)}"
+        return f"{program.titles[hosted.name][0]}"
     pattern = max(there, key=lambda p: (len(there[p]), -len(p.variables)))
     part = f", its {', '.join(there[pattern])}" if len(there[pattern]) < len(pattern.variables) else ""
-    return f"pattern {pattern.name}{part}: {pattern.text}{program.level_note(hosted)}"
+    return f"pattern {pattern.name}{part}: {pattern.text}"
 
 
 def input_title(program: StagedPlan, hosted: HostedKernel, port: int) -> str:

@@ -22,18 +22,15 @@ ADAPTIVE = "adaptive"
 class Trigger:
     """The trigger of a run: a micro-batch every ``every`` microseconds (None: without a pause), or until no input is left.
 
-    once: only the micro-batch that Spark has planned and not committed. adaptive: the run pauses at the end of a micro-batch.
+    adaptive: the run pauses at the end of a micro-batch.
     """
 
     every: int | None = None
     available_now: bool = False
-    once: bool = False
     adaptive: bool = False
 
     def set_on(self, writer: DataStreamWriter) -> DataStreamWriter:
         """Return a ``writeStream`` with this trigger."""
-        if self.once:
-            return writer.trigger(once=True)
         if self.available_now:
             return writer.trigger(availableNow=True)
         return writer if self.every is None else writer.trigger(processingTime=f"{self.every} microseconds")

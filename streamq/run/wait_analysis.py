@@ -36,7 +36,6 @@ class WaitAnalysis:
         self.axis = program.axis
         self.readings = history.readings
         self.sources = RunSources(program, history, state, now)
-        self._of_tracks = {track: self.sources.of_track(track) for track in program.tracks.by_number}
         self.kernels: dict[str, HostedKernel] = kernels(program)
 
     def waits(self) -> Iterator[Wait]:
@@ -48,7 +47,7 @@ class WaitAnalysis:
         for hosted in self.kernels.values():
             readings = self.readings.kernel(hosted.name)
             rows, held = readings.state_rows or 0, readings.held_rows or 0
-            if held and hosted.aligns and self._sources(hosted).least_cti() != INFINITY:
+            if held and hosted.aligns and self.sources.least_cti() != INFINITY:
                 yield self._blocked(hosted, held)
             rows = held if hosted.kernel.progress_rule.sorts else rows - held
             if rows and self._holds(hosted) and min(self._ctis(hosted).values()) != INFINITY:
@@ -66,7 +65,7 @@ class WaitAnalysis:
 
     def _blocked(self, hosted: HostedKernel, held: int) -> Wait:
         """Return the wait for ``held`` rows that the level of consistency holds until all sources have progressed far enough."""
-        first, sources = self._held_from(hosted), self._sources(hosted)
+        first, sources = self._held_from(hosted), self.sources
         lag = max(sources.statuses[s].progress.lag for s in sources.leaders())
         sooner = sources.level.block is not None and sources.level.block < lag
         least = min(sources.leaders(), key=lambda s: sources.joint_progress(s) if sooner else sources.statuses[s].cti)
@@ -89,10 +88,6 @@ class WaitAnalysis:
             beyond=True,
             proviso=proviso or self._goes_on(onward),
         )
-
-    def _sources(self, hosted: HostedKernel) -> RunSources:
-        """Return the sources as they count on a kernel's track."""
-        return self._of_tracks[hosted.track]
 
     def _taken_back(self) -> bool:
         """Return True if any row was taken back; a row that waits with its retraction is released by the end that moves."""
@@ -117,7 +112,7 @@ class WaitAnalysis:
         Without a goal if no instant releases them: they wait for more rows, for ends, or for the end of the input.
         """
         rule, c, due = hosted.kernel.progress_rule, min(self._ctis(hosted).values()), self._due(hosted)
-        sources = self._sources(hosted)
+        sources = self.sources
         early = rule.early is not None and sources.level.block is not None
         if due is None:
             return self._endless_wait(hosted, rows, (missing_rows(rule.wanted),))
@@ -226,7 +221,7 @@ class WaitAnalysis:
         kernel = self.kernels.get(channel.relation)
         if kernel is not None:
             return self._watermark(kernel)
-        return self._of_tracks[channel.track].progress[channel.relation].watermark
+        return self.sources.progress[channel.relation].watermark
 
     def _needed(self, hosted: HostedKernel, goal: int, until_final: bool) -> Needed:
         """Return the progress that each source needs for all inputs of a kernel to reach the goal, by relation.

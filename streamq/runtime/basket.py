@@ -6,7 +6,6 @@ whole once progress has passed it.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -142,16 +141,6 @@ class Baskets:
     def bins(self, basket: str) -> list[str]:
         """Return the bins that are not empty, oldest first."""
         return list(self._bins.get(basket, {}))
-
-    def copy_scope(self, prefix: str, target: str) -> None:
-        """Copy a scope, with its values and baskets, to a name that no scope has."""
-        self.scopes[target] = copy.deepcopy(self.scopes[prefix])
-        for basket in self.names(f"{prefix}."):
-            other = f"{target}{basket.removeprefix(prefix)}"
-            for bin, filled in self._bins[basket].items():
-                for number, body in enumerate(self.encoded(basket, bin)):
-                    self.store.put(f"{other}/{bin}/{number}", body)
-                self._bins.setdefault(other, {})[bin] = copy.copy(filled)
 
     def append(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
         """Add rows to a bin, as one chunk, or as several if they are large; an empty table adds none.

@@ -11,7 +11,6 @@ from streamq.runtime.basket import Baskets, Work
 from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Output, Totals
 from streamq.runtime.progress import LevelProgress, Message, RelationClock
-from streamq.runtime.track import TrackedRelation
 
 
 @dataclass(eq=False, repr=False)
@@ -29,10 +28,10 @@ class BucketRun:
     clocks: dict[str, RelationClock]
     """The CTI and watermark that each relation has sent."""
 
-    before: dict[TrackedRelation, LevelProgress]
-    """The progress of each relation before this micro-batch; that of a source as it counts on each track."""
+    before: dict[str, LevelProgress]
+    """The progress of each relation before this micro-batch; that of a source as it counts at the level of consistency."""
 
-    now: dict[TrackedRelation, LevelProgress]
+    now: dict[str, LevelProgress]
     """The same, after the messages of this micro-batch."""
 
     totals: dict[str, int]

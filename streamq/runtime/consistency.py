@@ -99,14 +99,7 @@ def _ticks_before(t: int, by: int | None) -> int:
 
 
 class HeldRows:
-    """The rows held back in a scope of the state, at a place ``at``; ``key``: the key columns of edges.
-
-    CTI: c
-    Final: every row that is let through
-    State: rows that the level holds back
-    Opens: parts, the rows that are due, and those of their events
-    Cost: a group by of what is new and what is read
-    """
+    """The rows held back in a scope of the state, at a place ``at``; ``key``: the key columns of edges."""
 
     def __init__(self, scope: KernelBaskets, at: AlignAt = AlignAt.INPUT, key: Sequence[str] = ()):
         self.scope, self.at, self.key = scope, at, key

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 Envelope = tuple[int, int, bytes]
 
-PROGRESS, LATE, TOTALS, SPOKEN, READINGS, MOVED = -1, -2, -3, -4, -5, -6
+PROGRESS, LATE, TOTALS, SPOKEN, READINGS = -1, -2, -3, -4, -5
 """Channels without deltas; SPOKEN is a stage's progress before it goes to every bucket, READINGS are for those who watch the
-query, MOVED are chunks of state that move into another bucket."""
+query."""
 
 BESIDE_RESULTS = (LATE, TOTALS, READINGS)
 """The channels whose rows leave the last stage beside those of results."""

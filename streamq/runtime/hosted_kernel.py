@@ -8,13 +8,9 @@ from streamq.runtime.consistency import AlignAt
 from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.progress_map import ProgressMap, map_progress
-from streamq.runtime.track import TrackedRelation
 
 HELD = "/held "
 """The text between the name of a kernel and the key of a channel, in the name of a scope that holds rows back."""
-
-LANE = "/lane "
-"""The text between the name of a kernel and the number of a lane of its state."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +46,6 @@ class Channel:
     key: str = ""
     """The channel's name among those of the kernel that reads it, which names the state that holds its rows back."""
 
-    track: int = 0
-    """The number of the reader's track, on whose level of consistency the progress of a source depends."""
-
-    @property
-    def progress(self) -> TrackedRelation:
-        """The key under which a stage has the progress of the relation: of a source, that on the reader's track."""
-        return self.relation, self.track if self.judge is not None else 0
-
 
 @dataclass(frozen=True)
 class HostedKernel:
@@ -85,11 +73,6 @@ class HostedKernel:
     """The columns of its rows whose values choose the bucket, None if no columns do."""
 
     @property
-    def track(self) -> int:
-        """The number of its track, on which all its channels are."""
-        return self.channels[0].track
-
-    @property
     def aligns_behind(self) -> bool:
         """True if the level of consistency holds back the kernel's output, not its input."""
         return self.aligns is not None and self.aligns.is_behind
@@ -113,8 +96,8 @@ class HostedKernel:
 
 
 def scope_owner(scope: str) -> str:
-    """Return the name of the kernel that a scope of state belongs to: its own, a lane's, or one that holds its rows back."""
-    return scope.partition(HELD)[0].partition(LANE)[0]
+    """Return the name of the kernel that a scope of state belongs to: its own, or one that holds its rows back."""
+    return scope.partition(HELD)[0]
 
 
-__all__ = ["Channel", "HELD", "LANE", "HostedKernel", "scope_owner"]
+__all__ = ["Channel", "HELD", "HostedKernel", "scope_owner"]

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-STATE_VERSION = 30
+STATE_VERSION = 31
 """The version of the layout of state, identity and sink folders; it changes whenever one of these does."""
 
 IDENTITY = "identity"
@@ -46,8 +46,7 @@ class OperatorState:
 
     stage: the number of its stage; title: its name in explain; form: the form in which it sends rows; parts: texts on what it
     reads, for messages; modules: those that it calls, itself or on the way of its rows to it; held: a text that differs if the
-    rows that a level of consistency holds back before it have other columns; stream_form: the form in which it computes windows,
-    "" if it could take no other.
+    rows that a level of consistency holds back before it have other columns.
     """
 
     name: str
@@ -57,7 +56,6 @@ class OperatorState:
     parts: tuple[str, ...] = ()
     modules: tuple[ModuleCode, ...] = ()
     held: str = ""
-    stream_form: str = ""
 
     @property
     def kind(self) -> str:
@@ -74,17 +72,13 @@ class OperatorState:
 class ResultState:
     """A result: the form of its output, whether it has CTIs, and the names of all operators with state that it depends on.
 
-    track: the number of its track. level: its level of consistency as text. query: a text that is equal for results of one query.
-    sink: the name of the folder into which its rows are written, empty if that is not known, or if there is none.
+    query: a text that is equal for results of one query.
     """
 
     output: str
     ctis: bool
     operators: tuple[str, ...]
-    track: int = 0
-    level: str = ""
     query: str = ""
-    sink: str = ""
 
     @property
     def is_final(self) -> bool:
@@ -97,15 +91,13 @@ class StoredPartials:
     """The partial results in a state that windows of one grid may read.
 
     key: a hash of their stream, group, grid and stamp; is_final: only final rows were read of them; partials: the partial
-    results and the expressions over events that they are computed from, as JSON; windows: hashes of the windows that read them;
-    track: the number of their track.
+    results and the expressions over events that they are computed from, as JSON; windows: hashes of the windows that read them.
     """
 
     key: str
     is_final: bool
     partials: str
     windows: tuple[str, ...]
-    track: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +106,7 @@ class Identity:
 
     ``query`` is the digest of the rewritten plans; ``operators`` are those with state, ``results`` has an entry a result.
     ``windows``: the partial results that windows of each grid read. ``stages`` and ``sources``, in their order, are what Spark
-    keeps of them. ``blocks``: a level of consistency holds rows back. ``origins``: numbers of tracks, each with that of the track
-    whose state it began with. ``folders``, those that rows are written into, each with
+    keeps of them. ``blocks``: a level of consistency holds rows back. ``folders``, those that rows are written into, each with
     the form of its rows, and ``clock``, whether there is one among the sources that Spark reads, are in the identity of a
     checkpoint, not in the mark of a state.
     """
@@ -130,7 +121,6 @@ class Identity:
     late_sink: bool
     early: bool
     blocks: bool = False
-    origins: tuple[tuple[int, int], ...] = ()
     windows: tuple[StoredPartials, ...] = ()
     folders: tuple[tuple[str, str], ...] = ()
     clock: bool = False
@@ -144,19 +134,9 @@ class Identity:
         return f"{self.version}/{self.query}/{results}/{places}/{self.stages}/{self.buckets}/{flags}"
 
     @property
-    def sinks(self) -> tuple[str, ...]:
-        """The names of the folders of the results, in their order; empty for results without one."""
-        return tuple(result.sink for result in self.results)
-
-    @property
     def names(self) -> frozenset[str]:
         """The names of the operators with state."""
         return frozenset(operator.name for operator in self.operators)
-
-    @property
-    def tracks(self) -> frozenset[int]:
-        """The numbers of the tracks of the results."""
-        return frozenset(result.track for result in self.results)
 
     def to_json(self) -> str:
         """Return the identity as one line of JSON, which :func:`read_identity` reads."""
@@ -182,10 +162,9 @@ def identity_from(fields: dict[str, Any]) -> Identity | OtherLayout:
     listed = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
     operators = tuple(_operator_from(one) for one in fields["operators"])
     folders = tuple((name, form) for name, form in fields["folders"])
-    origins = tuple((new, old) for new, old in fields["origins"])
     results = tuple(ResultState(**{**one, "operators": tuple(one["operators"])}) for one in fields["results"])
     windows = tuple(StoredPartials(**{**one, "windows": tuple(one["windows"])}) for one in fields["windows"])
-    read = {"operators": operators, "results": results, "windows": windows, "folders": folders, "origins": origins}
+    read = {"operators": operators, "results": results, "windows": windows, "folders": folders}
     return Identity(**{**fields, **listed, **read})
 
 

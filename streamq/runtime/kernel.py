@@ -19,7 +19,6 @@ from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, show_ticks
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 
 @dataclass(frozen=True)
@@ -157,10 +156,6 @@ class Kernel(Protocol):
     @property
     def progress_rule(self) -> ProgressRule:
         """The CTI that the kernel sends on, and the progress that lets its rows go."""
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The parts of the kernel's state, which move when the number of buckets changes."""
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
         """Return the same deltas in fewer rows, on the map side before the shuffle; columns that decide on the bucket stay."""

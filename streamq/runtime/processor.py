@@ -18,7 +18,6 @@ from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode
 from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.identity import Identity
-from streamq.runtime.moved_state import BucketMove, moved_envelopes, take_moved
 from streamq.runtime.packer import Packer, passed_rows
 from streamq.runtime.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
 from streamq.runtime.progress_policy import ProgressPolicy
@@ -36,9 +35,6 @@ FLUSH_ROWS = 1 << 18
 """The number of source rows that a map-side task combines at a time: it bounds memory, and hardly adds rows to send."""
 
 STATE = "baskets"
-
-PROGRESS_COLUMNS = ["source", "cti", "until", "idle_before"]
-"""The columns of the control stream's rows that hold progress."""
 
 
 class MapStateStore:
@@ -82,12 +78,8 @@ def hush_driver_worker() -> None:
         vars(main)["print"] = lambda *_, **__: None
 
 
-def make_processor(
-    stage: Stage, identity: Identity, buckets_by_key: Mapping[int, int], move: BucketMove | None = None
-) -> Any:
+def make_processor(stage: Stage, identity: Identity, buckets_by_key: Mapping[int, int]) -> Any:
     """Return a StatefulProcessor that hosts a stage of the query with that identity; Spark groups each bucket under a key.
-
-    ``move``: the state may move into other buckets while the query runs.
 
     The class is defined inside a function, because it must not be imported before a session is set up. It holds the stage packed:
     as a query starts, Spark makes a processor in a new Python process only to ask for its state, and unpacking would import all
@@ -114,16 +106,11 @@ def make_processor(
         def close(self) -> None:
             pass
 
-    return StageProcessor(packed(hosting(stage, identity, move)))
+    return StageProcessor(packed(hosting(stage, identity)))
 
 
-def hosting(
-    stage: Stage, identity: Identity, move: BucketMove | None = None
-) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """Return the function that runs a stage in Spark on one bucket's envelopes; raises CheckpointError for unfit state.
-
-    With a ``move``, a bucket first takes the state that has come for it.
-    """
+def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
+    """Return the function that runs a stage in Spark on one bucket's envelopes; raises CheckpointError for unfit state."""
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         """Run the stage on a bucket's envelopes; yield those that it sends on as one frame, or nothing.
@@ -140,15 +127,9 @@ def hosting(
             # by position: some versions of PySpark rename columns that begin with an underscore
             for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
         )
-        store = MapStateStore(state)
-        if move is not None:
-            envelopes = take_moved(stage.number, stage.buckets, bucket, envelopes, store)
-        if bucket < stage.buckets:
-            baskets = Baskets(store)
-            check_state(baskets, identity)
-            out = stage.run(bucket, baskets, envelopes, int(first.iloc[0, -3]))
-        else:
-            out = list(envelopes)
+        baskets = Baskets(MapStateStore(state))
+        check_state(baskets, identity)
+        out = stage.run(bucket, baskets, envelopes, int(first.iloc[0, -3]))
         if out:
             buckets, channels, bodies = zip(*out, strict=True)
             yield pd.DataFrame(
@@ -242,22 +223,19 @@ def source_packer(
 
 
 def control_packer(
-    sources: dict[str, str], buckets: int, move: BucketMove | None = None
+    sources: dict[str, str], buckets: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that turns control rows into progress for every bucket, and those of a ``move`` into chunks of state.
+    """Return the function that turns control rows into progress for every bucket.
 
-    Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint``, and those of moves
-    (``moved_state.py``), in which these are NULL; ``sources`` maps a source's name to its relation.
+    Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint``; ``sources`` maps a source's name to
+    its relation.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the progress in control rows, for every bucket; nothing if no row is about one of the sources."""
         messages = []
         for batch in batches:
-            if move is not None:
-                yield from envelope_batches(list(moved_envelopes(batch, move.token)))
-            progress = batch.filter(pc.is_null(batch.column("move"))).select(PROGRESS_COLUMNS)
-            for row in progress.to_pylist():
+            for row in batch.to_pylist():
                 messages += [
                     Message(r, c=row["cti"], until=row["until"], idle_before=row["idle_before"] or 0)
                     for name, r in sources.items()

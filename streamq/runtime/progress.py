@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.starts import StartSummary, merge_summaries
-from streamq.runtime.track import on_track
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -32,7 +31,7 @@ CLOCKS = "clocks"
 """The name under which a bucket's state has the clocks of relations."""
 
 PACE = "pace"
-"""The name under which a source's clock has what counts of it, on each track."""
+"""The name under which a source's clock has what counts of it."""
 
 NOTES_ONLY = -1
 """The sender of a message that carries only notes, and no c or W."""
@@ -114,11 +113,9 @@ def decode_messages(body: bytes) -> list[Message]:
     return [Message.from_json(m) for m in json.loads(body)]
 
 
-def keep_paces(clock: dict[str, Any], tracks: Collection[int]) -> None:
-    """Let a source's stored clock forget its pace on all tracks but ``tracks``."""
-    still_read = {on_track(PACE, track) for track in tracks}
-    for name in [name for name in clock if name.startswith(PACE) and name not in still_read]:
-        del clock[name]
+def forget_pace(clock: dict[str, Any]) -> None:
+    """Let a source's stored clock forget what counts of it."""
+    clock.pop(PACE, None)
 
 
 class RelationClock:
@@ -163,24 +160,21 @@ class RelationClock:
         """The bound on windows of endless lifetimes, if the call that ended the stream gave one."""
         return None if self.held["until"] is None else int(self.held["until"])
 
-    def pace_on(self, track: int) -> LevelProgress:
-        """Return the c and W that count on a track: a source's at the track's level of consistency, a stage's own."""
-        pace = self._set_pace_on(track)
-        return LevelProgress(self.c, self.w, MINUS_INFINITY) if pace is None else pace
+    @property
+    def pace(self) -> LevelProgress:
+        """The c and W that count: a source's at the level of consistency, a stage's own."""
+        return LevelProgress(**self.held[PACE]) if self.has_pace else LevelProgress(self.c, self.w, MINUS_INFINITY)
 
-    def set_pace(self, track: int, pace: LevelProgress) -> None:
-        """Set a source's pace on a track; none of its instants decreases."""
-        before = self._set_pace_on(track) or pace
+    def set_pace(self, pace: LevelProgress) -> None:
+        """Set what counts of a source; none of its instants decreases."""
+        before = self.pace if self.has_pace else pace
         c, w, promised = max(before.c, pace.c), max(before.w, pace.w), max(before.promised, pace.promised)
-        self.held[on_track(PACE, track)] = {"c": c, "w": w, "promised": promised}
+        self.held[PACE] = {"c": c, "w": w, "promised": promised}
 
-    def has_pace(self, track: int) -> bool:
-        """Return True if a pace has been set on a track."""
-        return on_track(PACE, track) in self.held
-
-    def _set_pace_on(self, track: int) -> LevelProgress | None:
-        pace = self.held.get(on_track(PACE, track))
-        return None if pace is None else LevelProgress(**pace)
+    @property
+    def has_pace(self) -> bool:
+        """True if it has been set what counts of a source."""
+        return PACE in self.held
 
     def hear(self, message: Message) -> None:
         """Update the clock by a message; one that carries only notes changes nothing.

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,7 +25,6 @@ from streamq.runtime.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.identity import FORM_CHANGED
 from streamq.runtime.inner_path import UNWATCHED, StageWatcher
 from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
-from streamq.runtime.lanes import joined, lane_states, lanes_of, store_lanes
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.progress import (
     CLOCKS,
@@ -35,17 +33,13 @@ from streamq.runtime.progress import (
     RelationClock,
     decode_messages,
     encode_messages,
-    keep_paces,
+    forget_pace,
 )
 from streamq.runtime.progress_map import map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.starts import merge_summaries
-from streamq.runtime.track import TrackedRelation
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.spread_state import MovingKernel
 
 
 @dataclass(frozen=True)
@@ -70,20 +64,14 @@ class Stage:
     buckets: int
     late_output: bool = False
 
-    levels: Mapping[int, Level] = field(default_factory=lambda: {0: MIDDLE})
-    """The level of consistency of each track of the whole query, in the order of the tracks' numbers."""
-
-    sources_on: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    """The sources whose progress counts on each track, as relations."""
+    level: Level = MIDDLE
+    """The level of consistency as it counts for the whole query."""
 
     follows: Mapping[str, str] = field(default_factory=dict)
     """The leader of each source that has another source's progress, by relation."""
 
     buckets_behind: int | None = None
     """The number of buckets of the next stage; None: as many as this one."""
-
-    uniting: Mapping[str, MovingKernel] = field(default_factory=dict)
-    """The kernels whose lanes are united once they can be, by name: none unless the number of buckets has just changed."""
 
     @property
     def inputs(self) -> set[str]:
@@ -156,18 +144,17 @@ class Stage:
         reads_sources = not inputs.isdisjoint(self.sources)
         relations = inputs.union(self.sources) if reads_sources else inputs
         state = baskets.values.setdefault(CLOCKS, {})
-        # a track whose results do not read a source now may do so later, at another level
-        for r in self.sources.keys() & state.keys():
-            keep_paces(state[r], [n for n, sources in self.sources_on.items() if reads_sources and r in sources])
+        # a stage that does not read the sources now may do so later, at another level
+        for r in self.sources.keys() & state.keys() if not reads_sources else ():
+            forget_pace(state[r])
         # rows inside a stage stay in their bucket, so the bucket's own CTI is theirs
         inner = {channel.relation for channel in self.inner_channels}
         senders = {r: 1 if r in inner else self.buckets for r in relations}
         clocks = {r: RelationClock(state, r, senders[r], self.sources.get(r)) for r in sorted(relations)}
-        if reads_sources:
-            # a result that begins where the checkpoint stands may be the first of its level
-            begun = {n for n, sources in self.sources_on.items() if all(clocks[r].has_pace(n) for r in sources)}
-            self._pace(clocks, self.sources_on.keys() - begun)
-        before = self._progress(clocks)
+        if reads_sources and not all(clocks[r].has_pace for r in self.sources):
+            # a result that begins where the checkpoint stands may be the first that reads them
+            self._pace(clocks)
+        before = {r: clock.pace for r, clock in clocks.items()}
         totals: dict[str, int] = baskets.values.setdefault(LATE_COUNTS, {})
         run = BucketRun(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
         for message in messages:
@@ -182,26 +169,18 @@ class Stage:
         if reads_sources:
             for r in self.sources:
                 clocks[r].take_promise()
-            self._pace(clocks, self.sources_on)
+            self._pace(clocks)
             for r, other in self.follows.items():
                 # it shares the leader's CTIs, except the CTI that ends the leader
                 clocks[r].reach_at_least(clocks[other].promise)
-        run.now = self._progress(clocks)
+        run.now = {r: clock.pace for r, clock in clocks.items()}
         return run
 
-    def _pace(self, clocks: Mapping[str, RelationClock], tracks: Collection[int]) -> None:
-        """Set the CTI and watermark of the sources as they count on some tracks, at the level of consistency of each."""
-        for track in tracks:
-            own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources_on[track]}
-            for r, pace in progress_at_level(self.levels[track], own_progress, self.follows).items():
-                clocks[r].set_pace(track, pace)
-
-    def _progress(self, clocks: Mapping[str, RelationClock]) -> dict[TrackedRelation, LevelProgress]:
-        """Return the progress of each relation; that of a source as it counts on each track."""
-        progress = {(r, 0): clock.pace_on(0) for r, clock in clocks.items() if r not in self.sources}
-        for track, sources in self.sources_on.items():
-            progress |= {(r, track): clocks[r].pace_on(track) for r in sources if r in clocks}
-        return progress
+    def _pace(self, clocks: Mapping[str, RelationClock]) -> None:
+        """Set the CTI and watermark of the sources as they count at the level of consistency."""
+        own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources}
+        for r, pace in progress_at_level(self.level, own_progress, self.follows).items():
+            clocks[r].set_pace(pace)
 
     # kernels
 
@@ -215,18 +194,15 @@ class Stage:
         run.baskets.work = work
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, run, totals)) is not None]
         notes = [
-            Announcement(channel.judge, *_progress_along(channel, run.before[channel.progress]), endpoints)
+            Announcement(channel.judge, *_progress_along(channel, run.before[channel.relation]), endpoints)
             for channel in hosted.channels
             for endpoints in run.notes.get(channel.number, ())
         ]
         rows_released = work.rows
         clock = _clock(hosted, run, tuple(notes))
-        if lanes_of(run.baskets, hosted.name):
-            output = self._advance_lanes(hosted, run, arrivals, tuple(notes))
-        else:
-            output = _advance_state(hosted, run.baskets.scoped(hosted.name), arrivals, clock)
+        output = _advance_state(hosted, run.baskets.scoped(hosted.name), arrivals, clock)
         rows_read = work.rows
-        w = max(map_progress(run.now[ch.progress].w, ch.progress_maps) for ch in hosted.channels)
+        w = max(map_progress(run.now[ch.relation].w, ch.progress_maps) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
             (held_scope,), key = hosted.held_scopes, hosted.channels[0].hashed
             held = hosted.aligns.held_rows(run.baskets.scoped(held_scope), key)
@@ -248,22 +224,6 @@ class Stage:
         out = [] if deltas is None else [(run.bucket, output_number(hosted.number), encode(deltas))]
         return [*out, (run.bucket, SPOKEN, encode_messages([message]))]
 
-    def _advance_lanes(
-        self, hosted: HostedKernel, run: BucketRun, arrivals: Sequence[Arrival], notes: tuple[Announcement, ...]
-    ) -> Output:
-        """Advance each lane of a kernel's state, with its rows and CTIs; unite them once they are at the same CTIs."""
-        lanes, outputs = lanes_of(run.baskets, hosted.name), []
-        hashed = {channel.port: channel.hashed for channel in hosted.channels}
-        for number, (lane, state) in enumerate(zip(lanes, lane_states(run.baskets, hosted.name), strict=True)):
-            lanes[number] = after = lane.at(run.now)
-            own_run = replace(run, before=lane.paces(run.before), now=after.paces(run.now))
-            mine = [replace(a, table=lane.rows(a.table, hashed[a.port])) for a in arrivals]
-            outputs.append(_advance_state(hosted, state, mine, _clock(hosted, own_run, notes)))
-        store_lanes(run.baskets, hosted.name, lanes)
-        if hosted.name in self.uniting and all(lane.ctis == lanes[0].ctis for lane in lanes):
-            self.uniting[hosted.name].unite_lanes(run.baskets)
-        return joined(outputs)
-
     def _hand_on(self, message: Message, deltas: pa.Table | None, run: BucketRun, watcher: StageWatcher) -> None:
         """Add a kernel's progress and its deltas, if any, to ``run`` for the kernels of this stage that read them."""
         readers = {hosted.number: hosted.kernel for hosted in self.hosted}
@@ -271,7 +231,7 @@ class Stage:
             if channel.relation != message.relation:
                 continue
             run.clocks[channel.relation].hear(message)
-            run.now[channel.progress] = run.clocks[channel.relation].pace_on(0)
+            run.now[channel.relation] = run.clocks[channel.relation].pace
             if deltas is None:
                 continue
             assert channel.inner is not None
@@ -285,7 +245,7 @@ class Stage:
 
         None if there are none; if all have been dropped, the table is empty. The counts of late rows go into ``totals``.
         """
-        before, now = run.before[channel.progress], run.now[channel.progress]
+        before, now = run.before[channel.relation], run.now[channel.relation]
         table = concat(run.tables[channel.number]) if channel.number in run.tables else None
         judge = channel.judge
         if hosted.aligns is not None and hosted.aligns_before(channel):
@@ -309,7 +269,7 @@ class Stage:
         if they are the kernel's output. If the level does not block, nothing is held back, and what an earlier run has held back
         is returned, too. None, or an empty table, if no event is due.
         """
-        if self.levels[hosted.track].block != 0:
+        if self.level.block != 0:
             return held.release(table, c, w)
         released = held.release(None, INFINITY, w)
         if released is None:
@@ -332,14 +292,12 @@ class Stage:
         columns: dict[str, Reading] = {}
         for source in sorted(self.inputs.intersection(self.sources)) if run.bucket == 0 else ():
             messages = [message for message in run.messages if message.relation == source]
-            # what a source has promised does not depend on the level
-            first = next((source, track) for track, sources in self.sources_on.items() if source in sources)
             columns |= source_columns(
                 source,
                 tallies.setdefault(source, {}),
-                cti=run.now[first].promised,
+                cti=run.now[source].promised,
                 watermark=run.clocks[source].w,
-                has_moved=run.now[first].promised != run.before[first].promised,
+                has_moved=run.now[source].promised != run.before[source].promised,
                 starts=reduce(merge_summaries, (message.starts for message in messages), None),
                 refused=sum(sum(message.invalid.values()) for message in messages),
                 now=wall,
@@ -347,8 +305,8 @@ class Stage:
             )
         for hosted, arrivals, output, work in run.outputs:
             scopes = [(run.baskets.scoped(name), moved) for name, moved in hosted.held_scopes.items()]
-            own = [run.baskets.scoped(hosted.name), *lane_states(run.baskets, hosted.name)]
-            sizes = [s.size() for s in (*own, *(scope for scope, _ in scopes))]
+            own = run.baskets.scoped(hosted.name)
+            sizes = [s.size() for s in (own, *(scope for scope, _ in scopes))]
             backlogs = [output.backlog]
             if hosted.aligns is not None:
                 backlogs += [hosted.aligns.held_rows(scope).backlog(moved) for scope, moved in scopes]
@@ -372,7 +330,7 @@ def _progress_along(channel: Channel, pace: LevelProgress) -> tuple[int, int]:
 def _clock(hosted: HostedKernel, run: BucketRun, notes: tuple[Announcement, ...]) -> Clock:
     """Return a kernel's progress before and after a micro-batch: the least CTI and the greatest watermark of its channels."""
     before, now, clocks = run.before, run.now, run.clocks
-    channels = [(channel.progress, channel.progress_maps) for channel in hosted.channels]
+    channels = [(channel.relation, channel.progress_maps) for channel in hosted.channels]
     by_port_before, by_port = (_by_port(hosted, paces) for paces in (before, now))
     c_before, c = min(by_port_before), min(by_port)
     w_before = max(map_progress(before[r].w, steps) for r, steps in channels)
@@ -393,10 +351,10 @@ def _clock(hosted: HostedKernel, run: BucketRun, notes: tuple[Announcement, ...]
     )
 
 
-def _by_port(hosted: HostedKernel, paces: Mapping[TrackedRelation, LevelProgress]) -> tuple[int, ...]:
+def _by_port(hosted: HostedKernel, paces: Mapping[str, LevelProgress]) -> tuple[int, ...]:
     """Return the least CTI of each port's channels, in the order of the ports."""
     least: dict[int, int] = {}
     for channel in hosted.channels:
-        c = map_progress(paces[channel.progress].c, channel.progress_maps)
+        c = map_progress(paces[channel.relation].c, channel.progress_maps)
         least[channel.port] = min(c, least.get(channel.port, c))
     return tuple(least[port] for port in sorted(least))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
-from streamq.runtime.hosted_kernel import LANE, scope_owner
+from streamq.runtime.hosted_kernel import scope_owner
 from streamq.runtime.identity import (
     FORM_CHANGED,
     IDENTITY,
@@ -21,10 +20,8 @@ from streamq.runtime.identity import (
     ResultState,
     read_identity,
 )
-from streamq.runtime.lanes import LANES, lanes_of, store_lanes
-from streamq.runtime.progress import CLOCKS, PACE
+from streamq.runtime.progress import CLOCKS
 from streamq.runtime.readings import TALLIES
-from streamq.runtime.track import off_track, on_track
 
 MIGRATE = "sq.migrate(query, checkpoint, to=...) computes its state anew from the sources, up to where this one stands"
 """The way on for a query that does not fit."""
@@ -68,86 +65,25 @@ def check_state(baskets: Baskets, own: Identity) -> None:
         stored = OtherLayout() if body is None else read_identity(body)
         fit_to_state(stored, own).check("query")
         assert isinstance(stored, Identity)
-        _check_buckets(stored, own)
         _adopt(baskets, stored, own)
     baskets.values[IDENTITY] = own.mark
     baskets.store.put(IDENTITY, own.to_json().encode())
 
 
-def _check_buckets(stored: Identity, own: Identity) -> None:
-    """Raise CheckpointError for state in another number of buckets, which a ``writeStream`` cannot move."""
-    if stored.buckets != own.buckets:
-        wrong = f"its groups are in {stored.buckets} buckets, now {own.buckets}"
-        hint = f"Give buckets={stored.buckets}: only run, on a checkpoint of its own, moves them into others."
-        raise CheckpointError(sentence("query", "the checkpoint cannot go on with this query", wrong, hint))
-
-
 def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
-    """Drop the state of operators that only one of two queries has, and mark that of kernels that send rows in another form.
-
-    Before, copy the state with which those of new tracks begin.
-    """
+    """Drop the state of operators that only one of two queries has, and mark that of kernels that send rows in another form."""
     before = {operator.name: operator.form for operator in stored.operators}
-    for tracks in _new_tracks(stored, own):
-        for new, old in _copies(stored, own, *tracks).items():
-            _copy_state(baskets, old, new, *tracks)
-            before[new] = before[old]
-        _copy_paces(baskets, *tracks)
     common = before.keys() & own.names
     for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in common]:
         baskets.drop_scope(scope)
-    for name in [name for name in baskets.values.get(LANES, {}) if name not in common]:
-        store_lanes(baskets, name, ())
     for part in (CLOCKS, TALLIES):
         of_relations = baskets.values.get(part, {})
         for name in [name for name in of_relations if name not in common and not name.startswith(SOURCE)]:
             del of_relations[name]
     changed = {operator.name for operator in own.operators if before.get(operator.name, operator.form) != operator.form}
     for scope in baskets.scopes:
-        if scope.partition(LANE)[0] in changed:
+        if scope in changed:
             baskets.scopes[scope][FORM_CHANGED] = True
-
-
-def _new_tracks(stored: Identity, own: Identity) -> list[tuple[int, int]]:
-    """Return the tracks that begin here with the state of others, each with that one.
-
-    A track that the state has already goes on from its own: what begins on it later would have the state of another time.
-    """
-    return [(track, origin) for track, origin in own.origins if track not in stored.tracks]
-
-
-def _copies(stored: Identity, own: Identity, track: int, origin: int) -> dict[str, str]:
-    """Return the new operators of a track, each with the one on its ``origin`` with whose state it begins."""
-    names = [
-        one.name for one in own.operators if one.name.endswith(on_track("", track)) and one.name not in stored.names
-    ]
-    copies = {name: on_track(off_track(name, track), origin) for name in names}
-    return {new: old for new, old in copies.items() if old in stored.names}
-
-
-def _all_copies(stored: Identity, own: Identity) -> dict[str, str]:
-    """Return the operators of all tracks that begin with the state of others, each with that one."""
-    return {new: old for tracks in _new_tracks(stored, own) for new, old in _copies(stored, own, *tracks).items()}
-
-
-def _copy_state(baskets: Baskets, old: str, new: str, track: int, origin: int) -> None:
-    """Copy an operator's scopes, with those that hold its rows back, its lanes, its clock and its tallies to another track."""
-    for scope in [scope for scope in baskets.scopes if scope_owner(scope) == old]:
-        baskets.copy_scope(scope, f"{new}{scope.removeprefix(old)}")
-    if lanes := lanes_of(baskets, old):
-        # lanes stand at CTIs of operators on their own track
-        ctis = [{on_track(off_track(name, origin), track): c for name, c in lane.ctis.items()} for lane in lanes]
-        store_lanes(baskets, new, [replace(lane, ctis=own) for lane, own in zip(lanes, ctis, strict=True)])
-    for part in (CLOCKS, TALLIES):
-        if old in (of_relations := baskets.values.get(part, {})):
-            of_relations[new] = copy.deepcopy(of_relations[old])
-
-
-def _copy_paces(baskets: Baskets, track: int, origin: int) -> None:
-    """Let the progress of sources on a track begin as it has counted on another one."""
-    for clock in baskets.values.get(CLOCKS, {}).values():
-        if on_track(PACE, origin) in clock:
-            clock[on_track(PACE, track)] = clock[on_track(PACE, origin)]
 
 
 def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
@@ -157,15 +93,16 @@ def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
         return Fit(
             (f"its state has another layout ({older}, now {own.version})",), "Use a new checkpoint and a new sink."
         )
-    misfits = [*_source_misfits(stored, own), *_stage_misfits(stored, own), *_operator_misfits(stored, own)]
+    misfits = [
+        *_source_misfits(stored, own),
+        *_stage_misfits(stored, own),
+        *_bucket_misfits(stored, own),
+        *_operator_misfits(stored, own),
+    ]
     waiting = _waiting_rows(stored, own)
     if misfits or waiting:
         return Fit((*misfits, *waiting), f"{ANEW if waiting or ends_final_rows(stored, own) else MIGRATE}.")
-    if stored.buckets != own.buckets and (copies := _all_copies(stored, own)):
-        titles = dict.fromkeys(operator.title for operator in own.operators if operator.name in copies)
-        reason = f"{_listed(titles)} begins at another level with a copy of its state, which moves into other buckets"
-        return Fit((reason,), f"First run it in {stored.buckets} buckets.")
-    return Fit(new_results=_beginning(stored.results, _as_stored(stored, own)))
+    return Fit(new_results=_beginning(stored.results, own.results))
 
 
 def _source_misfits(stored: Identity, own: Identity) -> list[str]:
@@ -187,6 +124,13 @@ def _stage_misfits(stored: Identity, own: Identity) -> list[str]:
     return [f"Spark has fixed {stored.stages} stage(s), and {_listed(above)} would need {own.stages}"]
 
 
+def _bucket_misfits(stored: Identity, own: Identity) -> list[str]:
+    """Return the reason why groups would not find their state: their hash leads to a bucket by the number of buckets."""
+    if stored.buckets == own.buckets or not stored.stages:
+        return []
+    return [f"its groups are in {stored.buckets} buckets, now {own.buckets}: pass buckets={stored.buckets}"]
+
+
 def _operator_misfits(stored: Identity, own: Identity) -> list[str]:
     """Return the reasons why operators do not find their state, or cannot go on from it.
 
@@ -194,11 +138,10 @@ def _operator_misfits(stored: Identity, own: Identity) -> list[str]:
     And if another result ends, that one may be the same result, changed: then its new operators would lack the rows so far.
     """
     before = {operator.name: operator for operator in stored.operators}
-    before |= {new: replace(before[old], name=new) for new, old in _all_copies(stored, own).items()}
     gone = [operator for operator in stored.operators if operator.name not in own.names]
     now = {operator.name: operator for operator in own.operators}
     new = {operator.name for operator in own.operators if operator.name not in before}
-    if not _beginning(_as_stored(stored, own), stored.results):
+    if not _beginning(own.results, stored.results):
         new = {
             holder
             for result in own.results
@@ -224,7 +167,7 @@ def _waiting_rows(stored: Identity, own: Identity) -> list[str]:
         return result.query, result.operators, result.is_final
 
     ended, begun = list(stored.results), list[set[str]]()
-    for result in _as_stored(stored, own):
+    for result in own.results:
         same = next((one for one in ended if form(one) == form(result)), None)
         if same is None:
             begun.append({*result.operators})
@@ -250,15 +193,6 @@ def ends_final_rows(stored: Identity, own: Identity) -> bool:
     return finals < 0 < others
 
 
-def _as_stored(stored: Identity, own: Identity) -> list[ResultState]:
-    """Return the results of a query, with the names in the checkpoint of operators that begin with the state of others."""
-    names = _all_copies(stored, own)
-    return [
-        replace(result, operators=tuple(sorted(names.get(name, name) for name in result.operators)))
-        for result in own.results
-    ]
-
-
 def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tuple[int, ...]:
     """Return the numbers of the results of ``now`` that are not among those before, each of which continues as one."""
     left = [result.operators for result in before]
@@ -272,12 +206,7 @@ def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tup
 
 
 def _missing(operator: OperatorState, gone: Sequence[OperatorState]) -> str:
-    """Return the reason why an operator finds no state: another form, or a change in what the most similar one gone reads."""
-    if operator.stream_form:
-        for form in dict.fromkeys(other.stream_form for other in gone if other.stream_form):
-            if form != operator.stream_form:
-                wrong = f"windows were computed in the form {form}, now {operator.stream_form}"
-                return f"{operator.title} has no state there: {wrong}; pass form={form!r}"
+    """Return the reason why an operator finds no state: a change in what the most similar one gone reads."""
     alike = [other for other in gone if other.kind == operator.kind]
     if not alike:
         return f"{operator.title} has no state there: it is new, and has not seen the rows so far"

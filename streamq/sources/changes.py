@@ -48,12 +48,6 @@ class Changes(EdgeSource):
     """Reads the changes in ``table``: column ``op`` says what happened to the row of the table whose ``key`` it has.
 
     ``order_by``: the columns by which changes of one key and instant act.
-
-    CTI: c, generated from the data (greatest start seen - delay) or set from outside
-    Final: closed events that are settled
-    State: a key's open version, or its last change if late ones may be adjusted, and changes at or after c
-    Opens: parts, the keys that new changes have, and those with a change that is due
-    Cost: a sort of the keys that a micro-batch touches
     """
 
     table: str

@@ -36,13 +36,6 @@ class Edges(EdgeSource):
 
     ``payload_from`` is "start" or "end": the row whose other columns a closed event carries. ``order_by``: the columns by which
     edges of one key and instant act.
-
-    CTI: c, generated from the data (greatest start seen - delay) or set from outside; where the payload comes with the end, the
-        least open start, at most c
-    Final: closed events that are settled
-    State: a key's open start, or its last edge if late ones may be adjusted, and edges at or after c
-    Opens: parts, the keys that new edges have, and those with an edge that is due
-    Cost: a sort of the keys that a micro-batch touches
     """
 
     table: str

@@ -37,12 +37,6 @@ class Intervals(InsertSource):
     """Reads each row of ``table`` as an event from column ``start`` to column ``end``.
 
     With ``ids``, rows of equal ids and start are one event.
-
-    CTI: c, generated from the data (greatest start seen - delay) or set from outside
-    Final: every row that is on time
-    State: without id: none; with id: rows not settled
-    Opens: without id: nothing; with id: parts, the rows that start where a new one does, and those that settle
-    Cost: a pass over what is new; with id: and over the rows held that start where it does
     """
 
     table: str

@@ -29,6 +29,7 @@ from streamq.operators.source_arguments import beside_columns
 from streamq.operators.source_items import ItemColumn, ItemRule, RowRefusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.expr import Call, Col, Lit
+from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import orderable
 from streamq.plan.node import ADDED, Traits, node
@@ -51,14 +52,6 @@ class Physical(Source):
     """Reads rows of ``table`` whose ``kind`` is insert, retract or cti; a CTI's instant is in ``start``.
 
     With ``id``, equal ids identify one event; without, a retraction applies to an event of equal lifetime and payload.
-
-    CTI: c, the greatest CTI row; or generated from the data
-    Final: settled events
-    State: without id: events not settled; with id: events, deleted ones too, until every finite end that they have had is
-        settled; with id: retractions applied to them; retractions whose insert is still to come
-    Opens: parts, the events that items concern, and those that are due
-    Cost: without id: an insert is appended; with id: an insert is looked up among the events held;
-        a retraction is looked up among the events of its start, or id
     """
 
     table: str
@@ -72,11 +65,20 @@ class Physical(Source):
     beside: tuple[str, ...] = field(default=(), metadata=ADDED)
 
     title = "physical"
-    cases = ("with id", "without id")
 
     @property
-    def case(self) -> tuple[str, ...]:
-        return ("without id" if self.id is None else "with id",)
+    def footprint(self) -> Footprint:
+        events, looked_up = "events not settled", "an insert is appended"
+        if self.id is not None:
+            events = "events, deleted ones too, until every finite end that they have had is settled; retractions applied to them"
+            looked_up = "an insert is looked up among the events held"
+        return Footprint(
+            cti="c, the greatest CTI row; or generated from the data",
+            final="settled events",
+            keeps=f"{events}; retractions whose insert is still to come",
+            opens="parts, the events that items concern, and those that are due",
+            cost=f"{looked_up}; a retraction is looked up among the events of its start, or id",
+        )
 
     @property
     def roles(self) -> dict[str, str]:

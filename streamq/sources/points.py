@@ -30,14 +30,7 @@ if TYPE_CHECKING:
 
 @node
 class Points(InsertSource):
-    """Reads each row of ``table`` as a point at column ``time``; with ``ids``, rows of equal ids and start are one event.
-
-    CTI: c, generated from the data (greatest start seen - delay) or set from outside
-    Final: every row that is on time
-    State: without id: none; with id: rows not settled
-    Opens: without id: nothing; with id: parts, the rows that start where a new one does, and those that settle
-    Cost: a pass over what is new; with id: and over the rows held that start where it does
-    """
+    """Reads each row of ``table`` as a point at column ``time``; with ``ids``, rows of equal ids and start are one event."""
 
     table: str
     columns: tuple[Field, ...]

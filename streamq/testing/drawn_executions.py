@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES
 from streamq.operators.batch_form import BatchForm
-from streamq.operators.stream_form import StreamForm
 from streamq.testing.execution import BATCH, LITERAL, RUN, SPARK, STARTS, STREAM, Execution
 
 
@@ -28,9 +27,6 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     slack = st.one_of(st.just(()), st.lists(st.sampled_from([0, 0, 0, 1, 3, None]), min_size=1, max_size=4).map(tuple))
     # a watched run has one bucket, as only one kernel is watched
     hosts = [(2, False), (1, output == OutputForm.CHANGELOG)]
-    # the number of buckets may change at each restart; seldom, as each number is compiled for
-    some_numbers = st.lists(st.integers(1, 4), min_size=2, max_size=2).map(tuple)
-    numbers = st.one_of(st.just(()), st.just(()), st.just(()), some_numbers)
     # blocking does not concern final rows
     some = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 20, None]), min_size=1, max_size=3).map(tuple)
     blocks = st.one_of(st.just((0,)), some) if output == OutputForm.CHANGELOG else st.just((0,))
@@ -46,30 +42,24 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     # with a late output, nothing is combined before the shuffle
     late_outputs = st.sampled_from([False, False, False, True])
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows, numbers, form: (
-            Execution(
-                STREAM,
-                output,
-                rules,
-                buckets=host[0],
-                rebuckets=numbers if restart and not host[1] else (),
-                restart=restart,
-                slack=slack,
-                watch=host[1],
-                blocks=(0,) if early else blocks,
-                remember=remember,
-                ctis=ctis,
-                early=early,
-                form=form,
-                late_output=late_output,
-                # where history is forgotten, edges count otherwise at the end than before it
-                ends_with_rows=ends_with_rows and remember == (None,),
-            )
+        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows: Execution(
+            STREAM,
+            output,
+            rules,
+            buckets=host[0],
+            restart=restart,
+            slack=slack,
+            watch=host[1],
+            blocks=(0,) if early else blocks,
+            remember=remember,
+            ctis=ctis,
+            early=early,
+            late_output=late_output,
+            # where history is forgotten, edges count otherwise at the end than before it
+            ends_with_rows=ends_with_rows and remember == (None,),
         ),
         *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, early, late_outputs),
         st.sampled_from([False, False, True]),
-        numbers,
-        st.sampled_from([None, None, None, None, StreamForm.EVALUATED]),
     )
 
 
@@ -110,12 +100,10 @@ def on_spark(backend: str, *, several: bool = False) -> st.SearchStrategy[tuple[
         )
     starts = (RUN,) if several else STARTS
     streamed = st.builds(
-        lambda output, restart, started, zone, silent, early, numbers: Execution(
+        lambda output, restart, started, zone, silent, early: Execution(
             SPARK,
             output,
             buckets=2,
-            # a writeStream cannot move its state
-            rebuckets=numbers if restart and started == RUN else (),
             restart=restart,
             started=started,
             zone=zone,
@@ -128,7 +116,6 @@ def on_spark(backend: str, *, several: bool = False) -> st.SearchStrategy[tuple[
         st.sampled_from(ZONES),
         st.booleans(),
         st.booleans(),
-        st.sampled_from([(), (2, 3), (2, 1)]),
     )
     return st.tuples(mixed(streamed) if several else streamed)
 

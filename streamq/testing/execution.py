@@ -14,7 +14,6 @@ from typing import Final, Literal
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES, Rule
 from streamq.operators.batch_form import BatchForm
-from streamq.operators.stream_form import StreamForm
 from streamq.policies import Level
 from streamq.time import INTEGER, show_duration
 
@@ -43,7 +42,6 @@ class Execution:
     - ``others``: the output of every second query, if there are several (None: as of the first)
     - ``rules``: names of the rewrite rules to apply (None: all)
     - ``buckets``: the number of parts into which the rows of an operator are divided by their keys
-    - ``rebuckets``: the number of buckets after each restart, in turn, the first one included; empty: it stays ``buckets``
     - ``restart``: the query restarts from its state after every micro-batch
     - ``slack``: CTIs from outside after each micro-batch, in turn: how many ticks they are below the greatest legal CTI
       (None: no CTI); empty: CTIs come from the sources' own policies only
@@ -53,7 +51,6 @@ class Execution:
     - ``blocks``: for how long the input of a changelog is blocked, in ticks (None: until it is final); the next entry after
       each restart
     - ``remember``: for how long history is remembered, in ticks (None: for ever); the next entry after each restart
-    - ``form``: the form in which a stream computes windows (None: the cheapest)
     - ``batch_form``: the form in which a batch computes the operators that can take it (None: each in its cheapest)
     - ``late_output``: the query has a late output, whose rows are compared too
     - ``ends_with_rows``: the end of the input comes in the last micro-batch, together with its rows, and not after it
@@ -66,7 +63,6 @@ class Execution:
     output: OutputForm = OutputForm.FINAL
     rules: tuple[str, ...] | None = None
     buckets: int = 1
-    rebuckets: tuple[int, ...] = ()
     restart: bool = False
     slack: tuple[int | None, ...] = ()
     watch: bool = False
@@ -77,7 +73,6 @@ class Execution:
     silent: bool = False
     ctis: bool = False
     early: bool = False
-    form: StreamForm | None = None
     batch_form: BatchForm | None = None
     late_output: bool = False
     ends_with_rows: bool = False
@@ -108,13 +103,6 @@ class Execution:
         return [Level(_block(block, most), most) for block, most in itertools.islice(pairs, many)]
 
     @property
-    def settings(self) -> list[tuple[Level, int]]:
-        """The level and the number of buckets, one pair for each restart, repeated from the start."""
-        levels, buckets = self.levels, self.rebuckets or (self.buckets,)
-        pairs = zip(itertools.cycle(levels), itertools.cycle(buckets), strict=False)
-        return list(itertools.islice(pairs, math.lcm(len(levels), len(buckets))))
-
-    @property
     def chosen(self) -> tuple[Rule, ...]:
         """The rewrite rules to apply."""
         return RULES if self.rules is None else tuple(r for r in RULES if r.name in self.rules)
@@ -128,9 +116,8 @@ class Execution:
         parts += [f"{self.others} output of every second query"] * (self.others is not None)
         if self.rules is not None:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")
-        parts += [f"windows {form}" for form in (self.form, self.batch_form) if form is not None]
+        parts += [f"windows {self.batch_form}"] * (self.batch_form is not None)
         parts += [f"{self.buckets} buckets"] * (self.buckets > 1)
-        parts += [f"{', then '.join(map(str, self.rebuckets))} after restarts"] * bool(self.rebuckets)
         parts += ["restarted after each micro-batch"] * self.restart
         parts += [f"promises {_durations(self.slack, axis, 'none')} behind"] * bool(self.slack)
         parts += ["watched"] * self.watch

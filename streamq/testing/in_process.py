@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress, choose_egress
-from streamq.compiler.form_hint import in_stream_form
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
@@ -120,9 +119,9 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     if expected is None:
         expected = expectation(case, how)
     written = Results(case.plans)
-    plan = rewritten(in_stream_form(written, how.form), how.chosen)
-    settings = how.settings[: len(case.cut) + 1] if how.restart else how.settings[:1]
-    compiled = [compile_stages(plan, _options(case, how, level, buckets), written) for level, buckets in settings]
+    plan = rewritten(written, how.chosen)
+    levels = how.levels[: len(case.cut) + 1] if how.restart else how.levels[:1]
+    compiled = [compile_stages(plan, _options(case, how, level), written) for level in levels]
     time_bins = TimeBinSizes()
     if how.watch or how.slack:
         compiled, time_bins = [watch_kernels(program, how.watch) for program in compiled], SMALL_BINS
@@ -170,10 +169,10 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     return out
 
 
-def _options(case: Case, how: Execution, level: Level, buckets: int) -> Options:
+def _options(case: Case, how: Execution, level: Level) -> Options:
     outputs = how.outputs(len(case.plans))
     egresses = tuple(Egress(output, ctis=how.ctis and output == OutputForm.CHANGELOG) for output in outputs)
-    return Options(egresses=egresses, late_output=how.late_output, buckets=buckets, level=level, early=how.early)
+    return Options(egresses=egresses, late_output=how.late_output, buckets=how.buckets, level=level, early=how.early)
 
 
 def _checked(run: LocalRun, axis: str, step: Callable[[], Any]) -> list[pa.Table]:

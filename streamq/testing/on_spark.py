@@ -210,7 +210,6 @@ def _run(
     """
     where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "early": how.early}
     where |= {"late_sink": str(folder / "late")} if how.late_output else {}
-    numbers = how.rebuckets or (how.buckets,)
 
     def start(**more: Any) -> Run:
         if len(results) > 1:
@@ -220,10 +219,10 @@ def _run(
         return one.renamed.run(sink=str(one.folder), output=one.output, **where, **more)
 
     if not last:
-        start(buckets=numbers[0], trigger="available_now")
+        start(buckets=how.buckets, trigger="available_now")
         return None
     (until,) = last
-    with start(buckets=numbers[-1]) as run:
+    with start(buckets=how.buckets) as run:
         run.finish(until)
     return run.late
 

@@ -246,8 +246,6 @@ def _document(text: str) -> _Document:
         _wrong("how.rules", f"rules that do not exist: {', '.join(sorted(gone))}")
     if document.how.buckets < 1:
         _wrong("how.buckets", f"found {document.how.buckets}, not a number from 1")
-    if min(document.how.rebuckets, default=1) < 1:
-        _wrong("how.rebuckets", f"found {list(document.how.rebuckets)}, not numbers from 1")
     if sum(document.cut) != len(document.arrival) or min(document.cut, default=0) < 0:
         _wrong("cut", f"found {list(document.cut)}, the arrival has {len(document.arrival)}")
     if not document.clock:

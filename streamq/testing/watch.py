@@ -26,7 +26,6 @@ from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
-from streamq.runtime.state_layout import StateLayout
 from streamq.testing.python_values import comparable, plain_values
 from streamq.testing.timeline import interval, shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
@@ -67,11 +66,6 @@ class Crowded:
     def progress_rule(self) -> ProgressRule:
         """The kernel's progress rule."""
         return self.kernel.progress_rule
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The layout of the kernel's state."""
-        return self.kernel.state_layout
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         return self.kernel.advance(CrowdedState(state), arrivals, clock)

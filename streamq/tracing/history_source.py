@@ -12,6 +12,7 @@ from streamq.operators.operator import BatchRun
 from streamq.operators.source import AS_END, AS_START, Source
 from streamq.operators.source_items import ItemRule, TickColumn
 from streamq.operators.source_policy import SourcePolicy
+from streamq.plan.footprint import Footprint
 from streamq.plan.node import Traits
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.event import LE, RE
@@ -28,12 +29,6 @@ class HistorySource(Source):
     """Reads events that another source gave; the schemas are equal, so operators above cannot tell the two apart.
 
     It is no operator of the language: only traces use it, in-process.
-
-    CTI: c
-    Final: every row
-    State: none
-    Opens: nothing
-    Cost: a pass over what is new
     """
 
     table: str
@@ -43,6 +38,10 @@ class HistorySource(Source):
     lasts: Traits
     policy: SourcePolicy
     ids: tuple[str, ...] = ()
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(final="every row", cost="a pass over what is new")
 
     @classmethod
     def over(cls, source: Source) -> HistorySource:

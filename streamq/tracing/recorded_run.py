@@ -19,8 +19,8 @@ from streamq.compiler.results import Results, rewritten
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Source
+from streamq.plan.footprint import KEEPS, NOTHING_KEPT
 from streamq.plan.node import Node, nodes
-from streamq.plan.statements import KEEPS, NOTHING_KEPT
 from streamq.progress_bar import ProgressBar
 from streamq.run.passed_batches import ArrivingRows
 from streamq.runtime.columnar import concat, ints

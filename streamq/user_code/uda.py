@@ -138,8 +138,6 @@ def _without_basic_windows(place: WindowPlace) -> str:
     """Return the reason why a window has no basic windows, although one of its aggregates merges; "" if it has."""
     if place.grid is None:
         return f"{place.windows} windows have no basic windows"
-    if place.from_members:
-        return "the form evaluated is asked for"
     return f"{place.unmerged_beside[0]} beside it does not merge" if place.unmerged_beside else ""
 
 

@@ -54,11 +54,6 @@ class Calendar(Window):
     show again after that first midnight is part of the new day, and a day that a zone skipped has no length and no window.
     Weeks begin on Mondays. Windows are counted from 1970-01-01 (weeks: from the week of that day): three months are the quarters
     of a year.
-
-    CTI: start of the earliest window not final
-    Final: windows that end at or before c
-    State: members of windows not final
-    Opens: whole groups that rows touch or with a window due
     """
 
     n: int

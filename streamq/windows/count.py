@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from streamq.choices import ClipInput, Stamp, check_word
 from streamq.errors import PlanError, check_whole_number, sentence
 from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import codes, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -37,11 +38,6 @@ class Count(Window):
 
     With ``by="end"`` the s are the finite ends. A window's members are the events that start (end) in it: n, or more where
     several start at one instant. Every instant that n - 1 others follow begins a window; fewer than n make none.
-
-    CTI: the (n-1)-th greatest instant below c
-    Final: windows that end at or before c
-    State: events of windows not final, or still to come
-    Opens: parts of a group that rows touch or with a window due: the events of windows not final
     """
 
     n: int
@@ -69,7 +65,15 @@ class Count(Window):
     def kept_for_good(self, keys: Sequence[str]) -> str:
         return "the last events of each group, whose windows others have to end" if keys else ""
 
-    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
+    def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
+        return replace(
+            super().footprint(longest, keys, condenses=condenses),
+            cti="the (n-1)-th greatest instant below c",
+            keeps="events of windows not final, or still to come",
+            opens="parts of a group that rows touch or with a window due: the events of windows not final",
+        )
+
+    def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
         """Return a bound where the settled events of an instant are one row."""
         return Retention(longest, self.n, keys) if condenses else None
 

@@ -33,11 +33,6 @@ class Hopping(Window):
     ``size`` and ``hop`` are positive. With ``hop == size`` they are tumbling windows; with ``hop < size`` (Flink: sliding)
     neighbours overlap, with ``hop > size`` there are gaps. Flink's assigners go by an event's timestamp, a grid goes by its
     *lifetime*: the event is in every window that it overlaps, not only in those that contain its start.
-
-    CTI: start of the earliest window not final
-    Final: windows that end at or before c
-    State: members of windows not final
-    Opens: whole groups that rows touch or with a window due
     """
 
     size: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
 from streamq.grid import Grid
 from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint
 from streamq.runtime.columnar import codes, expand_ranges, ints
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
@@ -41,11 +42,6 @@ class Landmark(Window):
 
     The landmarks are ``start + i*period`` for every integer i; without a ``period`` there is one, ``start``. In Flink such
     windows are cumulative: ``hop`` is the step, ``period`` the greatest size.
-
-    CTI: the landmark of the earliest window not final
-    Final: windows that end at or before c
-    State: events since the landmark before c
-    Opens: whole groups that rows touch or with a window due
     """
 
     hop: int
@@ -74,7 +70,14 @@ class Landmark(Window):
                 raise TimeError(sentence("landmark_window", f"{name} must be positive", f"found {length} ticks"))
         return cls(ticks(hop, axis, "landmark_window"), at or 0, every)
 
-    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
+    def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
+        return replace(
+            super().footprint(longest, keys, condenses=condenses),
+            cti="the landmark of the earliest window not final",
+            keeps="events since the landmark before c",
+        )
+
+    def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
         if self.period is not None:
             return Retention(longest + self.period)
         return Retention(longest, 1, keys) if condenses else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from streamq.choices import Stamp
 from streamq.errors import check_whole_number, column_names
 from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import payload_order
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import first_places
@@ -43,11 +44,6 @@ class Rows(Window):
     On a stream the settled events of a group from one window's beginning to the next are one row, if ``step`` is above 1 and all
     results merge, one for each of their values under medians and distinct counts, or the best of them: DataCell's basic windows
     (section 3).
-
-    CTI: the start of the first row of the earliest incomplete window
-    Final: windows that end at or before c
-    State: events of windows not final, or still to come
-    Opens: parts of a group that rows touch or with a window due: the events of windows not final
     """
 
     n: int
@@ -72,7 +68,15 @@ class Rows(Window):
     def kept_for_good(self, keys: Sequence[str]) -> str:
         return "the last rows of each group, which windows to come contain" if keys else ""
 
-    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
+    def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
+        return replace(
+            super().footprint(longest, keys, condenses=condenses),
+            cti="the start of the first row of the earliest incomplete window",
+            keeps="events of windows not final, or still to come",
+            opens="parts of a group that rows touch or with a window due: the events of windows not final",
+        )
+
+    def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
         return Retention(longest, self.n + self.step, keys)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from streamq.errors import TimeError, sentence
 from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -36,11 +37,6 @@ class Session(Window):
 
     An event belongs to the session if it starts before L + gap, where L is the last instant at which an earlier event of the
     session is alive. The window is ``[least start, L + gap)``. ``gap`` is at least two ticks.
-
-    CTI: the least start of a session not final
-    Final: windows that end at or before c
-    State: events of sessions not final
-    Opens: whole groups that rows touch or with a window due
     """
 
     gap: int
@@ -55,7 +51,14 @@ class Session(Window):
             raise TimeError(sentence("session_window", "gap must be at least two ticks", f"found {gap!r}"))
         return cls(ticks(gap, axis, "session_window"))
 
-    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
+    def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
+        return replace(
+            super().footprint(longest, keys, condenses=condenses),
+            cti="the least start of a session not final",
+            keeps="events of sessions not final",
+        )
+
+    def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
         """Return a bound where the settled events of a session are one row: a session may go on for ever."""
         return Retention(longest + self.gap) if condenses else None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import codes, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -32,18 +33,21 @@ class Snapshot(Window):
     """Snapshot windows: ``[t_j, t_j+1)`` between consecutive distinct starts and ends of a group's events.
 
     Inside a window no event of the group starts or ends, so its members are the same at every instant.
-
-    CTI: c, under a time-sensitive aggregate the start of the earliest window not final
-    Final: windows that end before c
-    State: events not settled, and those alive since the endpoint before c
-    Opens: whole groups that rows touch or with a window due
     """
 
     name = "snapshot"
     is_bounded_by_events = True
     is_piecewise = True
 
-    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
+    def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
+        return replace(
+            super().footprint(longest, keys, condenses=condenses),
+            cti="c, under a time-sensitive aggregate the start of the earliest window not final",
+            final="windows that end before c",
+            keeps="events not settled, and those alive since the endpoint before c",
+        )
+
+    def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
         return Retention(longest)
 
     @property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid, WindowEnds
 from streamq.plan.expected import Retention
+from streamq.plan.footprint import Footprint
 from streamq.plan.keys import check_key
 from streamq.plan.node import Traits
 from streamq.plan.schema import Schema
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
 
 
 class Window(ABC):
-    """A kind of windows with its lengths: a frozen dataclass, held by plans and named in their JSON.
-
-    Its docstring states CTI, Final, State and Opens, which explain and the docs show for every operator over these windows.
-    """
+    """A kind of windows with its lengths: a frozen dataclass, held by plans and named in their JSON."""
 
     name: ClassVar[str]
     """Its name in explain."""
@@ -73,11 +71,25 @@ class Window(ABC):
         """
         return ""
 
-    def retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
-        """Return what a stream keeps of events that live ``longest`` ticks at most; None where windows do not bound it.
+    def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
+        """Return the footprint of an operator that keeps the members of windows; its cost is said by the operator.
 
-        ``keys`` are the columns of the group. ``condenses``: the settled events in the same windows are one row.
+        Events live ``longest`` ticks at most, None without a bound; ``keys`` are the columns of the group. ``condenses``: the
+        settled events in the same windows are one row.
         """
+        bound = None if longest is None else self._retention(longest, keys, condenses=condenses)
+        return Footprint(
+            cti="start of the earliest window not final",
+            final="windows that end at or before c",
+            keeps="members of windows not final",
+            opens="whole groups that rows touch or with a window due",
+            cost="",
+            for_good=self.kept_for_good(keys),
+            bounds=(bound,),
+        )
+
+    def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
+        """Return what a stream keeps of events; None where windows do not bound it. The arguments are those of footprint."""
         return None if self.grid is None else Retention(self.grid.size + self.grid.hop + longest)
 
     @property

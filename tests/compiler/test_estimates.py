@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
-from streamq.compiler.estimates import checked_expected, expected_rates
+from streamq.compiler.estimates import checked_expected, expected_rates, expected_state
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.staged_plan import StagedPlan
@@ -77,7 +77,7 @@ def test_rows_and_state_are_at_most_those_that_are_estimated(
     assert len(filled) <= (rates.of(node) or 0) * (time + grid.size + 2 * grid.hop)
     if isinstance(node, MergePartials):
         assert len(cells) <= (rates.of(node.input) or 0) * (time + 2 * grid.hop)
-    usual, most = node.expected_state(delay, rates, expected) or (0, 0)
+    usual, most = expected_state(node, delay, rates, expected) or (0, 0)
     assert usual <= most
     live = LocalRun(compiled(plan, "final", buckets=1))
     for begin in range(0, time, step):
@@ -291,7 +291,7 @@ def expected_states(program: StagedPlan, lag: int, expected: sq.Expected) -> dic
     rates, hosted = expected_rates(program.plan, expected), [one for stage in program.stages for one in stage.hosted]
     operators = {one.name: program.nodes.get(program.relations[one.name].number) for one in hosted}
     return {
-        name: node.expected_state(lag, rates, expected)
+        name: expected_state(node, lag, rates, expected)
         for name, node in operators.items()
         if isinstance(node, Operator)
     }
@@ -337,7 +337,7 @@ def test_the_number_of_values_bounds_what_is_kept_of_a_median() -> None:
     def state(**distinct: int) -> tuple[float, float] | None:
         plan, node = windows_of(windows(60, 10, of_values=True))
         expected = sq.Expected(rows=1_000, every=EVERY, distinct=distinct)
-        return node.expected_state(0, expected_rates(plan, expected), expected)
+        return expected_state(node, 0, expected_rates(plan, expected), expected)
 
     assert state() == state(k=5) == (700, 1_400)
     assert state(k=5, v=4) == (140, 1_400)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import re
-from dataclasses import dataclass
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -14,29 +13,20 @@ import streamq as sq
 from streamq import time_weighted_avg
 from streamq.choices import JoinKind
 from streamq.compiler.rewriter import rewrite
-from streamq.operators import Attempt, MergePartials, written_operators
+from streamq.compiler.stage_lines import HOLDING, ctis_footprint, settle_footprint
+from streamq.operators import MergePartials, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.join import Join
 from streamq.operators.kernel_factory import KernelSite
-from streamq.plan.node import NODES, Node, nodes
-from streamq.plan.schema import Schema
-from streamq.plan.statements import LABELS, OpenedPart, StateCost, Statements, read_statements, statements_of
-from streamq.runtime.consistency import HeldRows
-from streamq.runtime.kernels.ctis import CtisKernel
-from streamq.runtime.kernels.settle import SettleKernel
+from streamq.operators.operator import Operator
+from streamq.operators.source import Source
+from streamq.plan.footprint import Footprint, OpenedPart
+from streamq.plan.node import Node, nodes
 from streamq.sources.edges import Edges
 from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.windows import KINDS
 from tests.each import each
 from tests.programs import compiled
-
-
-@pytest.mark.parametrize("kind", NODES.values(), ids=NODES)
-def test_every_node_states_progress_finality_state_and_cost(kind: type[Node]) -> None:
-    statements = read_statements(kind)
-    assert [label for label, text in zip(LABELS, statements.texts, strict=True) if not text] == []
-    progress = vars(kind).get("progress", "c")
-    if isinstance(progress, str) and not issubclass(kind, EvaluatedOperator):
-        assert statements.cti.startswith(progress.partition(";")[0])
 
 
 def queries() -> list[Node]:
@@ -85,7 +75,7 @@ def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> N
         site = KernelSite(inputs=(pa.schema([]),) * len(plan.children), result=plan.schema.names)
         rule = evaluation.factory.make(evaluation, site).progress_rule
     promised, *_ = str(rule.cti).replace(";", ",").split(",")
-    statements = statements_of(plan)
+    statements = plan.footprint
     clauses = [clause.strip() for clause in re.split("[;,]", statements.cti)]
     assert (
         promised in clauses
@@ -111,17 +101,17 @@ def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> No
         (node,) = [n for n in nodes(program.plan) if isinstance(n, MergePartials | Edges)]
         promised = hosted.kernel.progress_rule.cti.shown()
         assert f"CTI: {promised}" in program.titles[hosted.name]
-        assert promised in statements_of(node).cti
+        assert promised in node.footprint.cti
         if isinstance(node, MergePartials):
             assert node.progress == promised
-            assert statements_of(node).final.startswith(hosted.kernel.progress_rule.final_rows)
+            assert node.footprint.final.startswith(hosted.kernel.progress_rule.final_rows)
 
 
 @each(queries())
 def test_what_keeps_state_says_what_opens_it(plan: Node) -> None:
-    state = statements_of(plan).state
-    assert state.keeps.split(";")[0] and state.cost
-    assert state.opened is not OpenedPart.NOTHING
+    assert isinstance(plan, EvaluatedOperator)
+    assert plan.footprint.keeps.split(";")[0] and plan.footprint.cost
+    assert plan.footprint.opened is not OpenedPart.NOTHING
 
 
 def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None:
@@ -130,54 +120,35 @@ def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None
     rows = lives.append_column("kind", pa.array(["insert"])).append_column("new_end", pa.array([2]))
     ids = [sq.points(times, "t", id="k"), sq.intervals(lives, "start", "end", id="k"), sq.physical(rows, id="k")]
     sources = [*ids, sq.physical(rows), sq.edges(edges, "t", edge="edge", key="k")]
-    kernels = [
-        CtisKernel(pa.schema([]), in_order, reads_ends) for in_order, reads_ends in ((True, False), (False, True))
-    ]
-    settling = [SettleKernel(), SettleKernel(at_once=True)]
-    opened = [statements_of(stated).state for stated in (*(s.plan for s in sources), *kernels, *settling)]
-    opened += [read_statements(kind).state for kind in (HeldRows, MergePartials, Attempt)]
-    assert {state.opened for state in opened} == {OpenedPart.PARTS}
-    assert all(state.keeps and state.cost for state in opened)
-    without = [sq.points(times, "t").plan, CtisKernel(pa.schema([]))]
-    assert {statements_of(stated).state.opened for stated in without} == {OpenedPart.NOTHING}
+    kept = [cast(Source, s.plan).footprint for s in sources]
+    kept += [ctis_footprint(in_order=in_order, reads_ends=not in_order) for in_order in (True, False)]
+    kept += [settle_footprint(at_once=True), settle_footprint(at_once=False), HOLDING]
+    assert {one.opened for one in kept} == {OpenedPart.PARTS}
+    assert all(one.keeps and one.cost for one in kept)
+    without = [cast(Source, sq.points(times, "t").plan).footprint, ctis_footprint(in_order=False, reads_ends=False)]
+    assert {one.opened for one in without} == {OpenedPart.NOTHING}
 
 
-def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
-    @dataclass(frozen=True)
-    class Told(Node):
-        """What it does.
-
-        CTI: c
-        State: one line,
-            and another; b: only of b
-        Opens: b: parts, and some
-        Cost: a: nothing; b: much
-
-        No part of the cost.
-        """
-
-        cases = ("a", "b")
-        case = ("b",)
-
-        def _schema(self) -> Schema:
-            raise AssertionError("it is not constructed")
-
-    state = StateCost("one line, and another; b: only of b", "b: parts, and some", "a: nothing; b: much")
-    assert read_statements(Told) == Statements("c", "", state)
-    state = StateCost("one line, and another; only of b", "parts, and some", "much")
-    assert statements_of(object.__new__(Told)) == Statements("c", "", state)
-    assert state.opened is OpenedPart.PARTS
-    assert state.lines() == ("keeps: one line, and another; only of b", "reads: parts, and some", "cost: much")
-    with pytest.raises(ValueError, match="Opens: begins with none of nothing, parts, whole groups: 'a bit'"):
-        _ = StateCost("much", "a bit", "").opened
+def test_a_footprint_says_first_which_part_is_read() -> None:
+    lines = Footprint(keeps="rows", opens="parts, and some", cost="much", for_good="a row").lines("c + 1")
+    said = ("keeps: rows", "reads: parts, and some", "cost: much", "kept for good: a row", "CTI: c + 1")
+    assert lines == (*said, "final: rows of final events")
+    assert Footprint(cost="a").state_lines() == ("keeps: nothing", "cost: a")
+    with pytest.raises(ValueError, match="opens begins with none of nothing, parts, whole groups: 'a bit'"):
+        Footprint(opens="a bit", cost="")
 
 
 @pytest.mark.parametrize("how", JoinKind)
 def test_a_join_states_what_holds_of_its_kind(how: str) -> None:
     a = sq.events([(1, 2, {"k": 1})])
-    statements = statements_of(a.join(a.where(lambda e: e.k > 0), on="k", how=how).plan)
-    assert statements.final == ("pairs of final events" if how == "inner" else "settled rows")
-    assert "semi" not in " ".join(statements.texts)
+    plan = a.join(a.where(lambda e: e.k > 0), on="k", how=how).plan
+    assert isinstance(plan, Join)
+    assert plan.footprint.final == ("pairs of final events" if how == "inner" else "settled rows")
+    assert (plan.footprint.bounds != ()) == (how == "inner")
+
+
+def of(query: sq.Stream) -> Footprint:
+    return cast(Operator, query.plan).footprint
 
 
 def test_a_window_states_what_holds_of_its_kind() -> None:
@@ -188,18 +159,13 @@ def test_a_window_states_what_holds_of_its_kind() -> None:
     assert [w.window.name for w in made] == [kind.name for kind in KINDS]
     for w in made:
         for query in (w.select(n=sq.count()), w.top_k(1, by="v")):
-            statements = statements_of(query.plan)
-            assert all(statements.texts), statements
-            assert statements.state.opened is not OpenedPart.NOTHING
-            assert not any(f"{name}: " in text for text in statements.texts for name in [k.name for k in KINDS])
+            footprint = of(query)
+            assert all((footprint.cti, footprint.final, footprint.keeps, footprint.cost)), footprint
+            assert footprint.opened is not OpenedPart.NOTHING
     clipped, unclipped = s.snapshot_window(), s.snapshot_window(clip_input="none")
-    assert "members are settled" in statements_of(unclipped.select(v=time_weighted_avg("v")).plan).final
-    assert "members are settled" not in statements_of(clipped.select(v=time_weighted_avg("v")).plan).final
-    assert "settled" not in statements_of(s.snapshot_window().select(n=sq.count()).plan).final
-
-
-def test_what_is_stated_is_no_part_of_the_plan() -> None:
-    assert not {"cases", "case"} & {f.name for kind in NODES.values() for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    assert "members are settled" in of(unclipped.select(v=time_weighted_avg("v"))).final
+    assert "members are settled" not in of(clipped.select(v=time_weighted_avg("v"))).final
+    assert "settled" not in of(s.snapshot_window().select(n=sq.count())).final
 
 
 @each(queries())

@@ -13,8 +13,9 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.staged_plan import StagedPlan
+from streamq.operators.operator import Operator
+from streamq.plan.footprint import OpenedPart
 from streamq.plan.node import nodes, number_sources
-from streamq.plan.statements import OpenedPart, statements_of
 from streamq.runtime.basket import Baskets
 from streamq.runtime.group_bins import BinSizes
 from streamq.testing.operators.scan import RESETTING_SUM
@@ -144,7 +145,7 @@ def source(name: str) -> sq.Stream:
 def opens(query: Query, part: OpenedPart) -> bool:
     """True if an operator of the query states that it opens this part of its state."""
     plan = rewrite(number_sources(query(source("a"), source("b")).plan)[0]).plan
-    return any(statements_of(node).state.opened is part for node in nodes(plan))
+    return any(isinstance(node, Operator) and node.footprint.opened is part for node in nodes(plan))
 
 
 WHOLE_GROUPS = [name for name, query in OPERATORS.items() if opens(query, OpenedPart.WHOLE_GROUPS)]

@@ -12,8 +12,8 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
+from streamq.operators.operator import Operator
 from streamq.plan.node import nodes, number_sources
-from streamq.plan.statements import statements_of
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.group_bins import BinSizes
 from tests.laws.cost_mutants import EVERY_BIN, EVERY_GROUP, EVERY_PART, EVERY_ROW, EVERY_STATE, NO_ORDER, NO_SLEEP
@@ -218,7 +218,7 @@ NOT_CONDENSED = ("snapshot", "sliding", "session", "landmark", "rows", "top_k", 
 @pytest.mark.parametrize("operator", NOT_CONDENSED)
 def test_the_statement_names_the_runs_in_which_all_events_of_a_group_are_opened(operator: str) -> None:
     plan = rewrite(number_sources(OPERATORS[operator](source("a"), source("b")).plan)[0]).plan
-    assert any("all its events" in statements_of(node).state.opens for node in nodes(plan))
+    assert any("all its events" in node.footprint.opens for node in nodes(plan) if isinstance(node, Operator))
     few, many = (work_of_hot_groups(OPERATORS[operator], each, **EARLY) for each in IN_GROUP)
     assert many.evaluated > 3 * few.evaluated
 

@@ -45,7 +45,7 @@ def test_state_grows_exactly_where_explain_says_so(name: str) -> None:
     """Micro-batches are ten times as long apart as the longest window."""
     plan = rewrite(number_sources(QUERIES[name](source("a"), source("b")).plan)[0]).plan
     names = [node.table for node in nodes(plan) if isinstance(node, Source)]
-    grows = any(isinstance(node, Operator) and node.growth for node in nodes(plan))
+    grows = any(isinstance(node, Operator) and node.footprint.for_good for node in nodes(plan))
     live, state_rows = LocalRun(program(QUERIES[name], output=OutputForm.FINAL)), []
     for n in range(6):
         at = 10 * n * FAR

@@ -23,7 +23,6 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_starts import OpenStarts
 from streamq.runtime.progress import PACE, LevelProgress, Message, RelationClock
 from streamq.runtime.release import Release
-from streamq.runtime.track import on_track
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.session import SessionAssigner
 from tests.mutation.mutant import (
@@ -119,8 +118,8 @@ def not_corrected(kernel: Any, state: Any, everything: Any, dirty: Any, last_of_
     return []
 
 
-def whatever_counts_now(right: Any, clock: RelationClock, track: int, pace: LevelProgress) -> None:
-    clock.held[on_track(PACE, track)] = vars(pace)
+def whatever_counts_now(right: Any, clock: RelationClock, pace: LevelProgress) -> None:
+    clock.held[PACE] = vars(pace)
 
 
 def taken_back_twice(right: Any, kernel: WindowAggregateKernel, *given: Any) -> list[Any]:

@@ -96,7 +96,7 @@ def test_a_hint_is_for_the_windows_that_can_take_it() -> None:
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ("bloks", "form is 'direct', .* or 'combined'; found 'bloks'. Did you mean 'blocks'"),
+        ("bloks", "form is 'direct', .* or 'evaluated'; found 'bloks'. Did you mean 'blocks'"),
         ("blocks", "in the form blocks; hopping .*: median does not merge .its forms: direct, evaluated"),
         ("difference", "merge .*: max cannot be subtracted exactly .its forms: direct, explode, blocks, dyadic, eval"),
         ("sweep", "snapshot .*: max cannot be subtracted exactly .its forms: direct, dyadic, evaluated"),
@@ -142,6 +142,6 @@ def test_the_best_of_a_basic_window_are_copied_if_events_lie_in_many_windows_or_
 def test_mistakes_break_what_becomes_of_a_hint(old: str) -> None:
     """A form that windows cannot take is taken, or one that they can take is not."""
     new = {"if hint in self.refused:": "if hint in ():", "if hint is None:": "if hint is not cheapest.form:"}[old]
-    mutant = Mutant("form of a hint", old, "", edits=(Edit("streamq/operators/form_choice.py", old, new),))
+    mutant = Mutant("form of a hint", old, "", edits=(Edit("streamq/operators/batch_form.py", old, new),))
     with mutant.in_place(), pytest.raises(AssertionError):
         test_a_hint_is_for_the_windows_that_can_take_it()

@@ -10,7 +10,6 @@ import pytest
 from streamq.errors import CheckpointError
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.identity import FORM_CHANGED, STATE_VERSION, Identity, OperatorState
-from streamq.runtime.lanes import Lane, lanes_of, store_lanes
 from streamq.runtime.state_fit import check_state, fit_to_state
 from tests.runtime.test_identity import MINE, WINDOW
 
@@ -43,14 +42,6 @@ def test_state_of_operators_that_are_gone_is_dropped_with_its_chunks_and_clocks(
     check_state(baskets, MINE)
 
 
-def test_lanes_go_with_their_operator() -> None:
-    baskets = Baskets(stored(BOTH))
-    for operator in BOTH.operators:
-        store_lanes(baskets, operator.name, [Lane(((2, 0),), {})])
-    check_state(baskets, MINE)
-    assert [len(lanes_of(baskets, operator.name)) for operator in BOTH.operators] == [1, 0]
-
-
 def test_an_operator_that_begins_has_no_state_even_if_a_bucket_still_has_some() -> None:
     store = stored(BOTH)
     baskets = Baskets(store)
@@ -60,14 +51,12 @@ def test_an_operator_that_begins_has_no_state_even_if_a_bucket_still_has_some() 
 
 
 def test_the_state_of_a_kernel_that_sends_rows_in_another_form_from_now_on_is_marked() -> None:
-    """In each of its lanes; the rows that a level holds back are in no form yet."""
-    store = stored(MINE)
-    baskets = Baskets(store)
-    baskets.scoped("window:a1/lane 0").append("in", "0", pa.table({"v": [1]}))
+    """The rows that a level holds back are in no form yet."""
+    baskets = Baskets(stored(MINE))
     changelog = replace(MINE.results[0], output="changelog")
     check_state(baskets, replace(MINE, operators=(replace(WINDOW, form="changelog"),), results=(changelog,)))
     marked = {scope for scope, values in baskets.scopes.items() if FORM_CHANGED in values}
-    assert marked == {"window:a1", "window:a1/lane 0"}
+    assert marked == {"window:a1"}
 
 
 def test_what_does_not_fit_is_refused_in_the_name_of_the_query() -> None:

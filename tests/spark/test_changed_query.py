@@ -88,6 +88,8 @@ def test_a_run_goes_on_with_another_query_sink_and_number_of_results(
         run(s.group_by("k").session_window(3).select(n=sq.count()), tmp_path, "out5")
     with pytest.raises(CheckpointError, match="a sink has rows of another form; .*, and would get changelog rows"):
         run(counted(s), tmp_path, "out4", output="changelog")
+    with pytest.raises(CheckpointError, match="its groups are in 2 buckets, now 3: pass buckets=2.*sq.migrate"):
+        run(counted(s), tmp_path, "out4", buckets=3)
     arrive(tmp_path, 4, FILES)
     run(counted(stays(spark, tmp_path)), tmp_path, "out4", finish=True)
     sent = written(spark, tmp_path / "out", tmp_path / "out2", tmp_path / "out3")
@@ -95,25 +97,6 @@ def test_a_run_goes_on_with_another_query_sink_and_number_of_results(
     assert 1 < len(sent) < len(in_time) and sent == bag_of(in_time[: len(sent)])
     last = written(spark, tmp_path / "out4")
     assert last and last == bag_of([row for row in answer(counted) if row[0] >= min(r[0] for r in last)])
-
-
-def test_a_run_computes_windows_in_the_form_of_its_checkpoint(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """Windows from their members have the same rows as those combined before the shuffle, and another state."""
-    arrive(tmp_path, 0, 3)
-    for form in ("combined", "evaluated"):
-        run(counted(stays(spark, tmp_path)), tmp_path, form, f"of {form}", form=form)
-    with pytest.raises(CheckpointError, match="in the form combined, now evaluated; pass form='combined'"):
-        run(counted(stays(spark, tmp_path)), tmp_path, "combined", "of combined", form="evaluated")
-    old, new = (str(tmp_path / name) for name in ("of combined", "migrated"))
-    sq.migrate(counted(stays(spark, tmp_path)), old, to=new, form="evaluated")
-    before = written(spark, tmp_path / "combined")
-    arrive(tmp_path, 3, FILES)
-    run(counted(stays(spark, tmp_path)), tmp_path, "later", "migrated", form="evaluated", finish=True)
-    later = written(spark, tmp_path / "later")
-    assert bag_of(before + later) == bag_of(answer(counted))
-    for form in ("combined", "evaluated"):
-        run(counted(stays(spark, tmp_path)), tmp_path, form, f"of {form}", form=form, finish=True)
-        assert written(spark, tmp_path / form) == bag_of(answer(counted))
 
 
 MIGRATING = """

@@ -32,14 +32,12 @@ def why_not(node: Node) -> str | None:
     match node:
         case WindowAggregate(source, _, window, aggregates) if window.grid is None and not node.merges:
             instead = "all members are kept"
-            if "by value" in node.case:
+            if node.keeps_values:
                 instead = "settled members of one value are kept as one row"
             return f"{window.name} windows are on no grid, and {not_merged(aggregates, source.schema)}: {instead}"
         case WindowAggregate(source, _, window, aggregates) if window.grid is not None and not (
             node.is_grid and node.merges
         ):
-            if node.from_members:
-                return "the form evaluated is asked for: all members are kept"
             if node.stamp == Stamp.TIME_BOUND:
                 return "the operator says how long rows live"
             instead = "all members are kept"

@@ -26,7 +26,6 @@ from streamq.runtime.unsettled import UnsettledRows
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,6 @@ class AttemptKernel(UncombinedKernel):
     def progress_rule(self) -> ProgressRule:
         """Events are sent as they come."""
         return self.evaluator.progress_rule
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The events that have failed, until they are settled."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import unsettled_rows
-
-        return StateLayout(parts=unsettled_rows(ROWS, port=0))
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the events that do not fail, with their columns; set aside the others, once they can no longer be taken back.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +28,6 @@ from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.runtime.user_code.member_changes import CallMemory, latest_calls
 from streamq.time import INFINITY, MINUS_INFINITY
 
-if TYPE_CHECKING:
-    from streamq.runtime.state_layout import StatePart
-
 CALLS = "calls"
 """The basket of remembered calls."""
 
@@ -45,10 +41,6 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
 
     time_bound_by: str = ""
     """The name of the user's time_bound operator, whose rows are final by their own lifetimes, not by windows; "": none."""
-
-    @property
-    def _moving_rows(self) -> tuple[StatePart, ...]:
-        return (self._grouped_rows(by_hash=CALLS),)
 
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:
         """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call.

@@ -10,7 +10,6 @@ its groups are read, to forget the events that are no longer needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,10 +38,6 @@ class ClipKernel(LeftRowsKernel[ClipEvaluator]):
     """
 
     ends_move: bool = False
-
-    @property
-    def _left_columns(self) -> Mapping[str, str]:
-        return {name: name for name in self.evaluator.names}
 
     @property
     def _pointwise(self) -> tuple[int, ...]:

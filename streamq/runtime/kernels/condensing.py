@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +30,6 @@ from streamq.runtime.timing_wheel import TimingWheel, slots
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
-if TYPE_CHECKING:
-    from streamq.runtime.state_layout import StatePart
-
 
 @dataclass(frozen=True)
 class CondensingKernel(WindowsKernel[MemberEvaluator]):
@@ -51,12 +47,6 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
 
     combines: bool = False
     """True if new events become one row for those alike in the same windows before they are sent; these are late together."""
-
-    @property
-    def _moving_rows(self) -> tuple[StatePart, ...]:
-        from streamq.runtime.state_parts import SleepingRows
-
-        return (*super()._moving_rows, SleepingRows())
 
     @property
     def _has_wheel(self) -> bool:

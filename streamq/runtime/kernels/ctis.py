@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,7 +25,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 ROWS, OPEN = 0, 1
 """Ports: rows of the result, and the lifetimes whose ends expressions read."""
@@ -37,23 +36,11 @@ class CtisKernel(UncombinedKernel):
 
     payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches; reads_ends: expressions read
     ends that may still move, so the port OPEN receives the lifetimes behind them.
-
-    CTI: c; reads ends: at most the least start of a row whose end is read and may still move
-    Final: as of the result
-    State: at once: none; in order: rows that the CTI has not passed; reads ends: rows whose open ends are read
-    Opens: at once: nothing; in order: parts, the rows that are due; reads ends: parts, the rows that settle
-    Cost: a pass over what is new and what is read
     """
 
     payload: pa.Schema
     in_order: bool = False
     reads_ends: bool = False
-
-    cases: ClassVar[tuple[str, ...]] = ("at once", "in order", "reads ends")
-
-    @property
-    def case(self) -> tuple[str, ...]:
-        return (("in order",) if self.in_order else ()) + (("reads ends",) if self.reads_ends else ()) or ("at once",)
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -63,15 +50,6 @@ class CtisKernel(UncombinedKernel):
 
         cti = Cti.OPEN_END if self.reads_ends else Cti.INPUT
         return ProgressRule(cti, final=Release.PAST_START, sorts=True) if self.in_order else ProgressRule(cti)
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The rows and lifetimes that wait, and the CTI sent."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import SameValue, held_rows, unsettled_rows
-
-        waiting = (*held_rows(port=ROWS), *unsettled_rows("open", port=OPEN))
-        return StateLayout(parts=(*waiting, SameValue("told")))
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the rows that are due (all, if not ``in_order``), then a row for the CTI if it has risen; remember that CTI."""

@@ -38,7 +38,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 EDGES = "edges"
 """The basket of the edges."""
@@ -69,14 +68,6 @@ class EdgesKernel(UncombinedKernel):
         from streamq.runtime.progress_rule import Cti, ProgressRule
 
         return ProgressRule(Cti.OPEN_EDGE if self.from_end else Cti.INPUT)
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The edges, the policies of their source, and the progress by which they are looked at."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import GroupedRows, SameValue
-
-        return StateLayout(parts=(GroupedRows(inputs={EDGES: 0}), SameValue("judge"), SameValue("second")))
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the deltas from the lifetimes before this micro-batch to those after it.

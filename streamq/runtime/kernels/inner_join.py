@@ -25,7 +25,6 @@ from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,6 @@ class InnerJoinKernel(UncombinedKernel):
         from streamq.runtime.progress_rule import AT_ONCE
 
         return AT_ONCE
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The events of both sides."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import joined_sides
-
-        return StateLayout(parts=joined_sides(self.evaluator.group_columns, self.sizes))
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the pairs that the micro-batch adds and retracts, hold its events, and forget those that have settled.

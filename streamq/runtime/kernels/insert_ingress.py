@@ -29,7 +29,6 @@ from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 ROWS = "rows"
 
@@ -52,14 +51,6 @@ class InsertIngressKernel(UncombinedKernel):
         from streamq.runtime.progress_rule import AT_ONCE
 
         return AT_ONCE
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The rows that may be delivered again."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import GroupedRows
-
-        return StateLayout(parts=(GroupedRows(inputs={ROWS: 0}, timed_by=(*self.ids, LE)),) if self.ids else ())
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the events that are on time, and late ones as the policy adjusts them; late ones are counted.

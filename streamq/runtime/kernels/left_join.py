@@ -10,9 +10,7 @@ of their groups. Once most events of a bin are settled, all its groups are read,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,23 +27,10 @@ from streamq.runtime.kernels.left_rows import LEFT, RIGHT, Change, LeftRowsKerne
 from streamq.runtime.open_starts import OpenStarts
 from streamq.time import INFINITY, MINUS_INFINITY
 
-if TYPE_CHECKING:
-    from streamq.runtime.state_layout import StatePart
-
 
 @dataclass(frozen=True)
 class LeftJoinKernel(LeftRowsKernel[JoinEvaluator]):
     """A kernel of a left, semi or anti join."""
-
-    @property
-    def _left_columns(self) -> Mapping[str, str]:
-        return dict(zip(self.evaluator.kept, self.evaluator.left, strict=True))
-
-    @property
-    def _parts_beside_events(self) -> tuple[StatePart, ...]:
-        from streamq.runtime.state_parts import OpenLifetimes
-
-        return (OpenLifetimes(LEFT),)
 
     def _rows_of(self, left: pa.Table, right: pa.Table) -> pa.Table:
         histories = number_groups([left, right], self.evaluator.group_columns)

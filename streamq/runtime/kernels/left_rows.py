@@ -10,7 +10,7 @@ read, to forget the events that are no longer needed.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -32,7 +32,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout, StatePart
 
 E = TypeVar("E", bound=Evaluator)
 
@@ -80,27 +79,6 @@ class LeftRowsKernel(UncombinedKernel, Generic[E]):
     def progress_rule(self) -> ProgressRule:
         """The evaluator's rule, with rows that go by the kernel's release."""
         return self.evaluator.progress_rule.released(final=self.final, early=self.early)
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The events of both sides, the parts that a kernel holds beside the left ones, the rows that wait, and the CTI sent."""
-        from streamq.runtime.spread import Events
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import GroupedRows, LeastValue, waiting_rows
-
-        waiting = waiting_rows(Events(basket=LEFT, columns=self._left_columns))
-        events = GroupedRows(inputs={LEFT: 0, RIGHT: 1})
-        return StateLayout(parts=(*self._parts_beside_events, *waiting, events, LeastValue("cti")))
-
-    @property
-    @abstractmethod
-    def _left_columns(self) -> Mapping[str, str]:
-        """The columns of left events that rows have, by the rows' names."""
-
-    @property
-    def _parts_beside_events(self) -> tuple[StatePart, ...]:
-        """The parts of the state that are kept of the left events beside these; kernels with such override it."""
-        return ()
 
     @property
     def _pointwise(self) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,28 +21,15 @@ from streamq.runtime.columnar import concat, ints
 from streamq.runtime.evaluators.match_scan import MatchScan, MatchScanEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
-from streamq.runtime.held_candidates import FACTOR, HeldCandidates, candidates_basket
+from streamq.runtime.held_candidates import FACTOR, HeldCandidates
 from streamq.runtime.kernel import Arrival, Clock, Output
 from streamq.runtime.kernels.scan import StepwiseKernel
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.state_layout import StatePart
 
 
 @dataclass(frozen=True)
 class MatchScanKernel(StepwiseKernel[MatchScanEvaluator]):
     """A kernel of a pattern's scan that continues from candidates."""
-
-    @property
-    def _moving_rows(self) -> tuple[StatePart, ...]:
-        from streamq.runtime.state_parts import HeldEvents
-
-        candidates = (
-            HeldEvents(basket=candidates_basket(n), port=0, group_columns=self.evaluator.keys, sizes=self.sizes)
-            for n in range(len(self.evaluator.step.inputs))
-        )
-        return (*candidates, self._grouped_rows(COUNTS))
 
     @property
     def _baskets_beside_events(self) -> tuple[str, ...]:

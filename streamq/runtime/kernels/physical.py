@@ -33,7 +33,7 @@ from streamq.runtime.lateness import (
     count_invalid,
 )
 from streamq.runtime.physical_matching import DROPPED, FIRST, MOST, OWN_LE, OWN_RE, Matching, SourceBatch
-from streamq.runtime.physical_state import APPLIED, CHANGED, LIVE, WAITING, PhysicalState
+from streamq.runtime.physical_state import CHANGED, PhysicalState
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.retractions import (
     BEHIND,
@@ -51,7 +51,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 
@@ -72,22 +71,6 @@ class PhysicalKernel(UncombinedKernel):
         from streamq.runtime.progress_rule import AT_ONCE
 
         return AT_ONCE
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The live events and the retractions, the policies of their source, and the CTIs at which events have been forgotten.
-
-        Without ids, a row sent has the start and the payload of its live event.
-        """
-        from streamq.runtime.spread import Events
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import GroupedRows, SameValue
-
-        rows = {LIVE: 0, WAITING: 0, APPLIED: 0}
-        timed_by = (LE, *self.payload) if self.id is None else ()
-        values = (SameValue(name) for name in ("judge", "settled_at", "promised_then"))
-        sent_by = Events(basket=LIVE, columns={**{name: name for name in self.payload}, LE: OWN_LE})
-        return StateLayout(parts=(GroupedRows(inputs=rows, timed_by=timed_by), *values), sent_by=sent_by)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Apply inserts, then the retractions that match an event; others wait while their event may still come on time.

@@ -36,7 +36,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout, StatePart
 
 E = TypeVar("E", bound=Evaluator)
 
@@ -104,34 +103,6 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         If the kernel sends only final rows, no row goes early; if it sends rows early, every row goes at once.
         """
         return self.evaluator.progress_rule.released(final=self.final, early=self.early)
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The events and what is kept beside them, the rows sent that may change, and the CTI sent."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import AnnouncedEnds, DerivedValue, LeastValue
-
-        parts = (*self._moving_rows, AnnouncedEnds(), LeastValue("cti"), DerivedValue("upto"))
-        return StateLayout(parts=parts)
-
-    @property
-    def _moving_rows(self) -> tuple[StatePart, ...]:
-        """The parts of the state that hold rows; kernels with more override it."""
-        return (self._grouped_rows(),)
-
-    def _grouped_rows(self, *beside: str, by_hash: str = "") -> StatePart:
-        """Return the rows in bins by group: the events, the rows in baskets beside them, and the rows sent.
-
-        Those ``beside`` have the columns of the first input's keys, those in ``by_hash`` only the hash of their group.
-        """
-        from streamq.runtime.spread import Events
-        from streamq.runtime.state_parts import GroupedRows
-
-        inputs = {input_basket(port): port for port in range(len(self.inputs))}
-        shared = [name for name in self.result if name in self.inputs[0].names]
-        events = Events(basket=input_basket(0), columns={name: name for name in (HASH, *shared)})
-        rows = {**inputs, **dict.fromkeys(beside, 0)}
-        return GroupedRows(inputs=rows, result=REPORTED, events=events, by_hash=by_hash)
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """Return the endpoints of these deltas; None if there are no deltas, or no windows need a bound at the end."""

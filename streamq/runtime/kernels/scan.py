@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -25,9 +25,6 @@ from streamq.runtime.kernels.recompute import RecomputeKernel, Waits
 from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.release import Release
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.state_layout import StatePart
 
 E = TypeVar("E", bound=ScanEvaluator)
 
@@ -73,10 +70,6 @@ class ScanKernel(StepwiseKernel[ModuleScanEvaluator]):
     @property
     def _baskets_beside_events(self) -> tuple[str, ...]:
         return (STATES,)
-
-    @property
-    def _moving_rows(self) -> tuple[StatePart, ...]:
-        return (self._grouped_rows(STATES),)
 
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:
         """Return the rows of the started events from the c of the call before on, and store the groups' states at c.

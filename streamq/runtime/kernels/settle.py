@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, net_deltas
@@ -20,7 +20,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 ROWS = "rows"
 """The basket of the rows that wait."""
@@ -28,22 +27,9 @@ ROWS = "rows"
 
 @dataclass(frozen=True)
 class SettleKernel(UncombinedKernel):
-    """A kernel of rows that are lifetimes and payloads; ``at_once``: they are sent as they come, and corrected as ends move.
-
-    CTI: the least start of a row not settled, at most c
-    Final: at once: rows of final events; in the end: every row passed on
-    State: at once: lifetimes not settled; in the end: rows not settled
-    Opens: at once: parts, the lifetimes that settle; in the end: parts, the rows that settle
-    Cost: at once: a pass over what is new and what settles; in the end: a group by of the rows that settle
-    """
+    """A kernel of rows that are lifetimes and payloads; ``at_once``: they are sent as they come, and corrected as ends move."""
 
     at_once: bool = False
-
-    cases: ClassVar[tuple[str, ...]] = ("at once", "in the end")
-
-    @property
-    def case(self) -> tuple[str, ...]:
-        return ("at once" if self.at_once else "in the end",)
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -52,14 +38,6 @@ class SettleKernel(UncombinedKernel):
         from streamq.runtime.release import Release
 
         return ProgressRule(Cti.UNSETTLED, final=None if self.at_once else Release.PAST_END)
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The rows that wait."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import unsettled_rows
-
-        return StateLayout(parts=unsettled_rows(ROWS, port=0))
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the net rows with ``RE < c``, at the end of the stream all, and hold the others.

@@ -42,7 +42,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 
 @dataclass(frozen=True)
@@ -93,14 +92,6 @@ class WindowAggregateKernel:
             may_be_empty=True,
         )
         return rule.released(final=self.final, early=self.early)
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The partial results, the rows reported, and the bound of endless lifetimes."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import AnnouncedEnds, GridRows, SameValue
-
-        return StateLayout(parts=(GridRows(self._blocks, self._reported), AnnouncedEnds(), SameValue("last")))
 
     # map side
 

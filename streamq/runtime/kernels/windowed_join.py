@@ -33,7 +33,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_layout import StateLayout
 
 WAITING = ("waiting0", "waiting1")
 """The baskets, one a side, of the members whose first window is to come."""
@@ -66,18 +65,6 @@ class WindowedJoinKernel(UncombinedKernel):
     def _sends_at_once(self) -> bool:
         """True if rows are sent before the watermark reaches them."""
         return self.early and not self.final
-
-    @property
-    def state_layout(self) -> StateLayout:
-        """The members of both sides, the pairs with windows to come, the last window sent, and the bound of endless lifetimes."""
-        from streamq.runtime.state_layout import StateLayout
-        from streamq.runtime.state_parts import AnnouncedEnds, SameValue, TimedRows, joined_sides
-
-        waiting = (TimedRows(basket=basket, then=RE, port=port) for port, basket in enumerate(WAITING))
-        # pairs have the columns that choose the bucket of their left member
-        pairs = TimedRows(basket=PAIRS, then=RE, port=0)
-        sides = joined_sides(self.evaluator.group_columns, self.sizes)
-        return StateLayout(parts=(*waiting, *sides, pairs, AnnouncedEnds(), SameValue("sent")))
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """Return the endpoints of these deltas; None if there are no deltas, or no lifetime is endless."""

@@ -185,13 +185,13 @@ def after(query: sq.Stream, begun: int, since: int) -> pa.Table:
 
 
 def test_results_end_and_begin_again() -> None:
-    """They read the state that the longest windows have left, in other buckets, too; new ones begin with their own."""
+    """They read the state that the longest windows have left; new ones begin with their own."""
     new = windows(3, 3, "most")
-    steps = [([OTHER, LONG, SHORT], {}), ([SHORT, OTHER], {"buckets": 3}), ([SHORT, OTHER, new, LONG], {})]
-    run = ChangingRun(*steps[0][0])
+    steps = [[OTHER, LONG, SHORT], [SHORT, OTHER], [SHORT, OTHER, new, LONG]]
+    run = ChangingRun(*steps[0])
     run.batch({"s": IN_ORDER.slice(0, 20)})
-    for number, (queries, options) in enumerate(steps[1:], start=1):
-        run.changed(*queries, **options)
+    for number, queries in enumerate(steps[1:], start=1):
+        run.changed(*queries)
         run.run.identity = read_identity(run.identity.to_json())
         sent = [run.batch({"s": IN_ORDER.slice(20 * number, 20)})]
     assert shown(run.run.program) == [[(4, 2), (12, 1)], [(3, 3)]]
