@@ -224,13 +224,13 @@ def test_rows_that_differ_beside_the_events_alone_are_equal(kind: str, lives: li
 
 
 def test_columns_beside_the_events_are_no_payload() -> None:
-    query = sent("edges", pa.table(SENT).slice(1), beside=ASIDE)
+    query = sent("edges", pa.table(SENT).slice(1), beside=ASIDE, name="s")
     assert query.columns == ["no"]
     assert "beside=[offset, at.partition]" in query.plan.detail()
     again = sq.from_json(query.to_json(), query.tables)
     assert again.plan == query.plan
     with pytest.raises(
-        UnknownColumn, match="'offset' .*: it is beside the events, at hand for per= and the late output"
+        UnknownColumn, match="'offset'.*: it is beside the events, at hand for per= and the late output"
     ):
         query.where(sq.col("offset") > 1)
     for beside, message in (

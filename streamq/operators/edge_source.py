@@ -54,7 +54,7 @@ class EdgeSource(Source):
     def footprint(self) -> Footprint:
         item, closes = self.title.removesuffix("s"), self.payload_from == "end"
         return Footprint(
-            cti=GENERATED + "; at most the least open start, as the payload comes with the end" * closes,
+            cti=GENERATED + "; as the payload comes with the end, the least open start, at most c" * closes,
             final="closed events that are settled",
             keeps=f"a key's open start, or its last {item} if late ones may be adjusted, and {self.title} at or after c",
             opens=f"parts, the keys that new {self.title} have, and those with one that is due",

@@ -23,7 +23,7 @@ MOST_ROWS = 20_000
 
 
 @dataclass(frozen=True)
-class Changes:
+class ResultChanges:
     """The deltas of a result, a table for each micro-batch, and its CTIs, ascending."""
 
     steps: list[pa.Table] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Changes:
 class Rehearsed:
     """The changes of several results, and the number of rows that sources left out, by reason."""
 
-    changes: list[Changes]
+    changes: list[ResultChanges]
     left_out: Mapping[str, int]
 
 
@@ -58,7 +58,7 @@ def rehearse_changes(plans: Sequence[Node], tables: Mapping[str, pa.Table], unti
     static = {names[name]: table for name, table in tables.items() if name in names}
     run = LocalRun(compile_stages(rewritten(root), options, root), static=static)
     arriving = {r.source.table: static[r.source.table] for r in run.program.sources if r.source is not None}
-    changes = [Changes() for _ in plans]
+    changes = [ResultChanges() for _ in plans]
     for batch in micro_batches(arriving):
         run.batch(batch)
         _record(run.deltas, run.ctis, changes)
@@ -77,7 +77,7 @@ def micro_batches(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table
         yield {name: rows for name, rows in slices.items() if rows.num_rows}
 
 
-def _record(deltas: Sequence[pa.Table], ctis: Mapping[int, int], changes: Sequence[Changes]) -> None:
+def _record(deltas: Sequence[pa.Table], ctis: Mapping[int, int], changes: Sequence[ResultChanges]) -> None:
     """Add the deltas and CTIs after a micro-batch to the changes of their results."""
     for number, (table, result) in enumerate(zip(deltas, changes, strict=True)):
         result.steps.append(table)
@@ -87,7 +87,7 @@ def _record(deltas: Sequence[pa.Table], ctis: Mapping[int, int], changes: Sequen
 
 
 def history_of_changes(
-    changes: Changes, title: str, axis: str, keys: tuple[str, ...], *, has_points: bool, note: str = ""
+    changes: ResultChanges, title: str, axis: str, keys: tuple[str, ...], *, has_points: bool, note: str = ""
 ) -> PanelHistory:
     """Return the events that a result ever had, each with its successor if it was taken back.
 
@@ -193,4 +193,4 @@ class _Follower:
         return best if best != DELETED and likeness(best) else DELETED
 
 
-__all__ = ["MOST_ROWS", "Changes", "Rehearsed", "history_of_changes", "micro_batches", "rehearse_changes"]
+__all__ = ["MOST_ROWS", "ResultChanges", "Rehearsed", "history_of_changes", "micro_batches", "rehearse_changes"]

@@ -16,7 +16,7 @@ from streamq.choices import OutputForm, Stamp, check_word
 from streamq.errors import PlanError, column_names, sentence
 from streamq.operators import Source, WindowAggregate
 from streamq.operators.member_operator import BOUNDS, MemberOperator
-from streamq.pictures.followed_events import MOST_ROWS, Changes, history_of_changes, rehearse_changes
+from streamq.pictures.followed_events import MOST_ROWS, ResultChanges, history_of_changes, rehearse_changes
 from streamq.pictures.panel_history import PanelHistory, answer_history
 from streamq.pictures.picture_page import Picture
 from streamq.pictures.step_chart import StepChart, number_columns, step_chart
@@ -202,7 +202,7 @@ class _QueryDrawing:
         keys = self.keys.for_schema(plan.schema)
         return answer_history(answer, title, plan.schema.axis, keys, has_points=_has_points(plan))
 
-    def _changed(self, plan: Node, changes: Changes, title: str, note: str = "") -> PanelHistory:
+    def _changed(self, plan: Node, changes: ResultChanges, title: str, note: str = "") -> PanelHistory:
         """Return the history of a plan's changes."""
         keys = self.keys.for_schema(plan.schema)
         return history_of_changes(changes, title, plan.schema.axis, keys, has_points=_has_points(plan), note=note)

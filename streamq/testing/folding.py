@@ -11,7 +11,7 @@ from streamq.testing.recorded import Bools, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changes:
+class FoldedChanges:
     """Inserts and retractions in order of their micro-batches, as a consumer sees them once a micro-batch is complete.
 
     ``row`` and ``other`` are the numbers of the items that form a change: one item and -1, or a delete and an insert that are a
@@ -31,7 +31,7 @@ class Changes:
         return len(self.row)
 
 
-def fold_items(items: Items) -> Changes:
+def fold_items(items: Items) -> FoldedChanges:
     """Fold the items of each micro-batch: a delete and an insert of one event in one micro-batch form a retraction.
 
     If an event has one item in a micro-batch, that item is a change. If it has several, ends that one item adds and another
@@ -57,7 +57,7 @@ def fold_items(items: Items) -> Changes:
     row, other, is_retraction, end, new_end = row[order], other[order], is_retraction[order], end[order], new_end[order]
     start = items.start[row]
     sync = np.where(is_retraction, np.minimum(end, new_end), start)
-    return Changes(
+    return FoldedChanges(
         row=row,
         other=other,
         is_retraction=is_retraction,
@@ -153,4 +153,4 @@ def history_of(items: Items) -> Events:
     return Events(row, np.where(insert >= 0, insert, row), items.start[row], end)
 
 
-__all__ = ["Changes", "Events", "fold_items", "history_of"]
+__all__ = ["FoldedChanges", "Events", "fold_items", "history_of"]

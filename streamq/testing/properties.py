@@ -10,7 +10,7 @@ import numpy as np
 
 from streamq.errors import SourceError, sentence
 from streamq.runtime.event import CTI, RETRACT
-from streamq.testing.folding import Changes, fold_items, history_of
+from streamq.testing.folding import FoldedChanges, fold_items, history_of
 from streamq.testing.matching import NEVER, Items, dense_numbers, unmatched
 from streamq.testing.recorded import KINDS, Ints, Recorded
 from streamq.testing.timeline import shown
@@ -139,7 +139,7 @@ class _Judge:
         return cls(stream, rows, items, promises, c, np.maximum.accumulate(by))
 
     @cached_property
-    def changes(self) -> Changes:
+    def changes(self) -> FoldedChanges:
         """The changes that a consumer sees at the end of each micro-batch."""
         return fold_items(self.items)
 

@@ -18,7 +18,7 @@ from scripts.page_pictures import drawings
 from streamq import testing as t
 from streamq.pictures.bars import LEAST_WIDTH, bar_chart
 from streamq.pictures.density import density_chart
-from streamq.pictures.followed_events import Changes, history_of_changes, rehearse_changes
+from streamq.pictures.followed_events import ResultChanges, history_of_changes, rehearse_changes
 from streamq.pictures.palette import DARK, LIGHT
 from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory
 from streamq.pictures.time_axis import TimeAxis, section
@@ -85,7 +85,7 @@ def test_what_replaces_an_event_is_the_one_most_like_it_among_those_of_its_micro
         [(2, 4, "c", 1, -1)],
     ]
     tables = [t.table(columns, [(s, INFINITY if e is None else e, *rest) for s, e, *rest in rows]) for rows in steps]
-    history = history_of_changes(Changes(tables), "s", "integer", ("k",), has_points=False)
+    history = history_of_changes(ResultChanges(tables), "s", "integer", ("k",), has_points=False)
     events = events_of(history)
     fates = {event: s if s < 0 else events[s] for event, s in zip(events, history.successors.tolist(), strict=True)}
     assert fates == {

@@ -112,6 +112,7 @@ def test_every_operator_has_verbs() -> None:
     streams += [
         sq.cedr("EVENT E WHEN SEQUENCE(A AS x FIRST, B AS y, 9) WHERE x.k = y.k", A=s, B=z),
         SOURCES,
+        sq.changes(LOG, "what now", "at", "id", order_by="paid", beside="paid", name="log", invalid="drop"),
         s.union(z).where(col("v") > 1),
         sq.events([sq.insert(1, v=2)], progress=sq.generate(5), name="e"),
     ]

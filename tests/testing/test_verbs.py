@@ -94,7 +94,7 @@ CALLS: dict[str, Any] = {
     "alter_lifetime by instants": TIMED.alter_lifetime(
         start=col("at"), duration=sq.end() - sq.start(), within="1 day"
     ).alter_lifetime(duration="5 minutes"),
-    "to_signal": S.to_signal(key=["k", "w"]).to_signal("k").to_signal(),
+    "to_signal": S.to_signal(key=["k", "w"], order_by="v").to_signal("k").to_signal(),
     "last_rows": S.last_rows(3, 2, key=["k", "w"]).last_rows(n=2, order_by="v").last_rows(1).select(n=sq.count()),
     "chop": S.chop(5, 2).chop(period=3, offset=-1).chop(4),
     # windows
