@@ -41,7 +41,8 @@ def names(code: str) -> dict[str, Any]:
     lists = LISTS if "xs" in code else T
     s = sq.points(lists, time="ts", name="s")
     return {
-        "sq": sq, "pyarrow": pa, "t": T, "s": s, "a": sq.points(T, time="ts", name="a"), "b": sq.points(W, time="ts", name="b"),
+        "sq": sq, "pyarrow": pa, "t": T, "df": T.to_pandas(), "s": s,
+        "a": sq.points(T, time="ts", name="a"), "b": sq.points(W, time="ts", name="b"),
         "function": list if "udo" in code else max if "uda" in code else lambda *values: values[-1],
     }  # fmt: skip
 

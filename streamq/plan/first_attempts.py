@@ -150,7 +150,7 @@ OF_MODULE = {
     **_entries('sq.read_stream("rows")', "readStream read scan from_path", "It is a source's DataFrame of a folder's files."),
     **_entries('sq.points(t, time="ts")',
             "from_arrow from_dataframe from_polars createDataFrame DataFrame LazyFrame Table from_table from_data_stream source"),
-    **_entries('sq.points(pyarrow.Table.from_pandas(t.to_pandas()), time="ts")', "from_pandas"),
+    **_entries('sq.points(pyarrow.Table.from_pandas(df, preserve_index=False), time="ts")', "from_pandas"),
     **_entries('sq.events([(1, 5, {"k": "a", "v": 3})])',
             "from_dict from_dicts from_records from_rows from_list from_elements from_collection fromElements fromCollection"),
     **_entries('s.where(sq.col("v") > 0).select("k", "v")', "sql sql_query execute_sql sqlQuery SQLContext",

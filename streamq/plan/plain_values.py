@@ -33,7 +33,8 @@ def hint_for(value: Any, otherwise: str = "") -> str:
     """Return what to write instead of a value that is neither an expression nor a column's name; ``otherwise`` if unknown."""
     if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
         return (
-            "Membership is .isin(...); arrays are made by sq.functions.array(...), structs by sq.functions.struct(...)."
+            "Columns are given one by one; membership is .isin(...); arrays are made by sq.functions.array(...), "
+            "structs by sq.functions.struct(...)."
         )
     if callable(value):
         return (

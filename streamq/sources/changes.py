@@ -61,7 +61,9 @@ class Changes(EdgeSource):
 
     title = "changes"
     mover = "version"
-    unmatched = "a delete without a version before it"
+    unmatched = (
+        "a delete without a version before it; of one instant a delete acts first, unless order_by says otherwise"
+    )
 
     @property
     def roles(self) -> dict[str, str]:

@@ -41,6 +41,10 @@ def test_errors_speak_of_changes() -> None:
         ([("x", 3, 7, "b")], r"unknown op 'x', known are c, r, u, .*, -u \(start 3\); first: {'id': 7, 'v': 'b'}"),
         ([("t", 3, None, None)], r"a truncate has no key, so read these rows apart, as .*clip\(sq.points\("),
         ([("d", 3, 7, None), ("d", 4, 7, None)], "a delete without a version before it"),
+        (
+            [("c", 3, 8, "b"), ("d", 3, 8, None)],
+            "a delete without .*; of one instant a delete acts first, unless order_by",
+        ),
         ([("u", 3, 7, "b"), ("u", 3, 7, "c")], "two changes of one key at one instant that differ, without order_by"),
     ):
         with pytest.raises(InvalidEvent, match=f"source prices: a row is no event: {message}"):

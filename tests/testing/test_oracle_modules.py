@@ -233,6 +233,15 @@ def test_what_a_call_fails_for_is_set_aside_and_counted() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 3])
+def test_events_whose_calls_fail_are_not_due(seed: int) -> None:
+    """Where the level of consistency holds back input, and releases it."""
+    query = t.stream(columns="v bigint", axis="integer").select(x=inverse("v"))
+    profile = t.Profile(examples=15, batch=0, streams=0, shrinking=1, seed=seed)
+    assert t.verify(query, t.Intent(nulls="mostly"), profile=profile).cases == 15
+
+
+@pytest.mark.slow
 def test_verify_holds_quarantine_to_its_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     s = t.stream(columns="v bigint", axis="integer", shape="points")
     query = s.scan(total("v"))  # type: ignore[arg-type]
