@@ -104,6 +104,7 @@ def every_plan() -> list[Node]:
         both,
         physical,
         edges,
+        sq.changes(rows("at", "op", "k", log), "op", "at", "k"),
         s.union(s, z),
         s.select(x=case, y=col("v").cast("decimal(20,4)")),
     ]

@@ -45,7 +45,7 @@ def test_duplicates() -> None:
 def retracts(case: t.Case) -> bool:
     """Whether what arrives out of order makes the operators above the source take rows back."""
     made = play(case, Execution(output=OutputForm.CHANGELOG))
-    return any(w < 0 for table in made for w in table.column(WEIGHT).to_pylist())
+    return any(w < 0 for tables in made for table in tables for w in table.column(WEIGHT).to_pylist())
 
 
 @pytest.mark.slow

@@ -80,10 +80,10 @@ def measured(query: str, examples: int) -> Reach:
     reach = Reach()
     check_answers = search.check_answers
 
-    def counted(*args: Any) -> list[str]:
+    def counted(*args: Any, **keywords: Any) -> list[str]:
         now.clear()
         try:
-            return check_answers(*args)
+            return check_answers(*args, **keywords)
         finally:
             counts.update(now)
             reach.cases += 1
