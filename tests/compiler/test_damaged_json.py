@@ -67,7 +67,7 @@ def put(path: str, value: Any) -> Callable[[dict[str, Any]], Any]:
         (put("nodes 1 predicate", {"expression": 9}), "a reference to what does not stand before it"),
         (put("expressions 2 args", [{"node": 0}]), "a reference to what does not stand before it"),
         (put("expressions 2 name", "udf"), "no function 'udf'"),
-        (put("expressions 2 name", "uper"), "no function 'uper'. Did you mean 'upper'"),
+        (put("expressions 2 name", "uppper"), "no function 'uppper'. Did you mean 'upper'"),
         (put("expressions 0 name", "w"), "where: no column 'w'"),
         (put("nodes 0 columns 0 type", {"type": "lung"}), "not a type; found 'lung'"),
         (
