@@ -80,12 +80,12 @@ def lines(text: str) -> int:
 
 def code_lines(text: str) -> int:
     """The lines that are neither blank, comments nor docstrings."""
-    said: set[int] = set()
+    docstring_lines: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            said.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            docstring_lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     shown = enumerate(text.splitlines(), 1)
-    return sum(1 for number, line in shown if line.strip() and line.strip()[0] != "#" and number not in said)
+    return sum(1 for number, line in shown if line.strip() and line.strip()[0] != "#" and number not in docstring_lines)
 
 
 def import_lines(text: str) -> int:

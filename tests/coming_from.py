@@ -62,7 +62,7 @@ def page_rows() -> dict[str, PageRow]:
 
 
 def streams() -> dict[str, Any]:
-    """What the names on the page stand for."""
+    """Return the streams and tables that the names on the page stand for."""
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {"t": T, "zones": ZONES}
     exec(block.partition("\ns = ")[0], names)

@@ -179,7 +179,7 @@ class Starting:
 
 
 def outcome(starting: Starting) -> str:
-    """What comes of a run that starts a query and waits for it."""
+    """Return what a run that starts a query and waits for it raises, or returns."""
     run: Any = SimpleNamespace(_launch=starting, _is_second_start=False)
     try:
         run.query = Run._start(run)

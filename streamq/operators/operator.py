@@ -99,7 +99,7 @@ class Operator(Node, ABC):
     @property
     @abstractmethod
     def footprint(self) -> Footprint:
-        """What a stream promises, keeps, reads and pays for it."""
+        """The operator's promises on its result in a stream, its state, and the cost of a micro-batch."""
 
     @abstractmethod
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

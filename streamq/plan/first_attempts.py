@@ -165,7 +165,7 @@ OF_MODULE = {
     **_entries('sq.udf("double")(function)("v")', "pandas_udf arrow_udf ScalarFunction"),
     **_entries('s.tumbling_window("10 minutes").select(sq.udo("x double")(function)("v"))', "udtf TableFunction"),
 }  # fmt: skip
-"""What other packages have on their first level."""
+"""Functions and classes of other packages' first level."""
 
 _EARLIER = OF_STREAMS["lag"]
 OF_EXPRESSIONS = {

@@ -211,8 +211,8 @@ def physical(
     policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
     if not (id is None or isinstance(id, str)):
         raise PlanError(sentence("physical", "id is the name of one column", f"found {id!r}"))
-    taken = (kind, start, end, new_end, *((id,) if id else ()))
-    aside = beside_columns(beside, table.columns, taken, "physical")
+    consumed = (kind, start, end, new_end, *((id,) if id else ()))
+    aside = beside_columns(beside, table.columns, consumed, "physical")
     source = Physical(source_name(name), table.columns, kind, start, end, new_end, id=id, policy=policy, beside=aside)
     return Stream(source, {source.table: table.rows})
 

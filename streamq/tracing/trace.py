@@ -79,12 +79,12 @@ def with_filtered_sources(plan: Node, where: Any) -> tuple[Node, set[str]]:
         if not isinstance(node, Source):
             return node
         try:
-            kept = Where(node, resolve(predicate, node, "trace", of_events=True))
+            followed = Where(node, resolve(predicate, node, "trace", of_events=True))
         except (UnknownColumn, MixedStreams) as error:
             others.append(error)
             return node
         filtered.add(node.table)
-        return kept
+        return followed
 
     whole = fold(plan, visit)
     if not filtered:

@@ -92,7 +92,7 @@ def micro_batches(
 
 
 def bag(deltas: pa.Table) -> Counter[str]:
-    """How often each row is there, with its weight."""
+    """Return the number of times that each row is there, by weight."""
     return Counter(map(str, deltas.to_pylist()))
 
 

@@ -102,7 +102,7 @@ def test_errors() -> None:
 
 
 def test_an_integer_beyond_doubles_meets_the_double_that_it_rounds_to() -> None:
-    """As in a join of streams."""
+    """A join with a table compares numbers as a join of streams does."""
     s = sq.events([(1, 2, {"k": 2**53 + 1}), (1, 2, {"k": 7}), (1, 2, {"k": None})])
     table = pa.table({"k": [float(2**53), 7.0, 1.5], "n": ["big", "seven", "none"]})
     rows = s.join_table(table, on="k").to_arrow().to_pylist()

@@ -161,10 +161,10 @@ def test_a_join_of_results_of_overlapping_windows_is_a_warning(how: str) -> None
         COUNTS.join(S, on="k", how=how)
         S.join(COUNTS, on="k", how=how)
         COUNTS.to_points_at_end().shift(-1).join(sums.to_points_at_end().shift(-1), on="k", how=how)
-        told = mine.join(theirs, on=[("k", "k"), ("window", "begins")], how=how)
+        in_one_window = mine.join(theirs, on=[("k", "k"), ("window", "begins")], how=how)
     if how == "inner":
         windows = [(start, end, k) for start, end, k, *_ in answer(COUNTS)]
-        assert sorted((start, end, k) for start, end, k, *_ in answer(told)) == sorted(windows)
+        assert sorted((start, end, k) for start, end, k, *_ in answer(in_one_window)) == sorted(windows)
 
 
 def test_each_result_lies_once_in_the_window_of_its_last_instant() -> None:

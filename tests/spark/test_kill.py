@@ -184,7 +184,7 @@ def test_killed_and_started_again(name: str, spark: SparkSession, plain: None, t
 
 
 LAST_FILES = ("checkpoint/offsets/N", "out/_spark_metadata/N", "checkpoint/commits/N", "checkpoint/streamq/ended")
-"""What a finishing run writes at last, in this order: micro-batch N is planned, written, committed; the end is marked."""
+"""The last files that a finishing run writes, in this order: micro-batch N is planned, written, committed; the end is marked."""
 
 
 def test_killed_at_each_step_of_finishing(spark: SparkSession, plain: None, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_by_default_every_backend_runs(spark: SparkSession, plain: None) -> None
 
 
 def test_queries_run_side_by_side(spark: SparkSession, plain: None) -> None:
-    """As one stream, by ``run_all``; one has a column that the output of another one would add."""
+    """``run_all`` runs them as one stream; one has a column that the output of another one would add."""
     windows = TRIPS.group_by("zone").tumbling_window(5)
     queries = [windows.select(n=sq.count()), windows.select(kind=sq.max("fare")), TRIPS.where(sq.col("fare") > 1)]
     report = t.verify(queries, profile=t.Profile(examples=1, batch=1, streams=2))
