@@ -58,9 +58,9 @@ class EdgesKernel(UncombinedKernel):
 
     key: tuple[str, ...]
     from_end: bool
-    order: tuple[str, ...] = ()
-    unmatched: str = "an end without an open start"
-    tie: str = "two edges of one key at one instant that differ"
+    order: tuple[str, ...]
+    unmatched: str
+    tie: str
 
     @property
     def progress_rule(self) -> ProgressRule:

@@ -242,7 +242,7 @@ def test_state_is_what_can_still_matter() -> None:
 
 
 def test_a_closing_edge_with_the_payload_holds_the_cti_at_the_open_start() -> None:
-    kernel, baskets, c = EdgesKernel(("id",), True), Baskets(DictStore()), MINUS_INFINITY
+    kernel, baskets, c = EdgesKernel(("id",), True, (), "no start", "a tie"), Baskets(DictStore()), MINUS_INFINITY
 
     def advance(to: int, *items: tuple[int, bool, int, str]) -> int:
         nonlocal c
