@@ -28,7 +28,7 @@ from benchmarks.hopping import HOP_US, LONGEST_US, spark_windows, windows
 from streamq.compiler.rewriter import rewrite
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
-from streamq.plan.expected import NO_RATES
+from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import nodes, number_sources
 
 KEYS = 1_000

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 import streamq as sq
 from streamq import testing as t
-from streamq.levels.level_costs import LevelCosts
+from streamq.levels.compare_levels import LevelCosts
 from streamq.time import INFINITY
 
 COLUMNS = "kind string, start bigint, end bigint, new_end bigint, n bigint, k bigint, v bigint, type string"

@@ -21,9 +21,8 @@ from streamq import operators, policies
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stage_lines import HOLDING, ctis_footprint, settle_footprint
 from streamq.operators import MergePartials, Source, WindowAggregate
-from streamq.operators.grouped_stream import GroupedStream, GroupVerbs
+from streamq.operators.grouped_stream import GroupedStream, GroupVerbs, WindowVerbs
 from streamq.operators.operator import Operator
-from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern

@@ -50,11 +50,11 @@ from .levels.compare_levels import compare_levels as compare_levels
 from .patterns.operators.at_least import all_of as all_of
 from .patterns.operators.at_least import any_of as any_of
 from .patterns.operators.at_least import at_least as at_least
-from .patterns.operators.at_most import at_most as at_most
+from .patterns.operators.at_least import at_most as at_most
 from .patterns.operators.repeat import repeat as repeat
 from .patterns.operators.sequence import sequence as sequence
 from .patterns.pattern import cedr as cedr
-from .plan.expected import Expected as Expected
+from .plan.footprint import Expected as Expected
 from .policies import level as level
 from .policies import weak as weak
 from .progress.clock import clock as clock
@@ -77,7 +77,7 @@ from .sources.literal import insert as insert
 from .sources.literal import retract as retract
 from .sources.physical import physical as physical
 from .sources.points import points as points
-from .sources.signal import signal as signal
+from .sources.points import signal as signal
 from .stream import Stream as Stream
 from .user_code.module import filters_on as filters_on
 from .user_code.module import mergeable as mergeable

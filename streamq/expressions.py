@@ -10,9 +10,7 @@ from typing import Any
 import streamq.functions  # noqa: F401 (what operators on expressions call)
 from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
-from streamq.plan.case import Case
-from streamq.plan.expr import Col, Expr, Lit, as_expr
-from streamq.plan.lifetime import Lifetime, WindowBound
+from streamq.plan.expr import Case, Col, Expr, Lifetime, Lit, WindowBound, as_expr
 
 
 @check_keywords

@@ -12,9 +12,9 @@ from streamq.keywords import check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import input_table, source_name, static_table
 from streamq.patterns import detect, operators  # noqa: F401  the node of detect is then among those that a text may name
-from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, rename_tables
 from streamq.plan.schema import INTERVAL
+from streamq.plan.tree import fold
 from streamq.stream import Stream
 
 

@@ -11,7 +11,7 @@ from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
 from streamq.operators.chop import ChopVerbs
-from streamq.operators.clip import ClipVerbs
+from streamq.operators.clip import ClipVerbs, ToSignalVerbs
 from streamq.operators.distinct_ids import DistinctIdsVerbs
 from streamq.operators.except_ import ExceptVerbs
 from streamq.operators.explode import ExplodeVerbs
@@ -21,13 +21,12 @@ from streamq.operators.join_table import JoinTableVerbs
 from streamq.operators.last_rows import LastRowsVerbs
 from streamq.operators.scan import ScanVerbs
 from streamq.operators.select import SelectVerbs
-from streamq.operators.to_signal import ToSignalVerbs
 from streamq.operators.union import UnionVerbs
 from streamq.operators.where import WhereVerbs
 from streamq.operators.windowed_join import WindowedJoinVerbs
 from streamq.patterns.contributor import AliasVerbs
-from streamq.plan.expected import Expected
 from streamq.plan.expr import Expr
+from streamq.plan.footprint import Expected
 from streamq.plan.hints import for_verb
 from streamq.plan.node import Node
 from streamq.plan.resolve import EventProxy

@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.plan.expr import Call, as_expr
-from streamq.plan.function import Function, UnfitOperands
-from streamq.plan.operand import ArrowForm, Operand, Value
+from streamq.plan.function import ArrowForm, Function, Operand, UnfitOperands, Value
 
 
 def digit_sum() -> Function:

@@ -18,7 +18,7 @@ from streamq.functions.patterns import java_pattern
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.function import BUILT_IN
-from streamq.plan.inference import infer
+from streamq.plan.passes import infer
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_expr import arrow_type, check_in_process, evaluate
 

@@ -24,9 +24,9 @@ from streamq.plan.aggregation import is_mergeable
 from streamq.plan.expr import Col
 from streamq.plan.function import BUILT_IN
 from streamq.plan.node import NODES, Node, nodes
-from streamq.plan.reduction import ReducedColumn
+from streamq.plan.partial import ReducedColumn
 from streamq.plan.schema import Field, Schema
-from streamq.plan.spark_names import function_names
+from streamq.plan.spark_types import function_names
 from streamq.progress import verbs
 from streamq.runtime.late_policies import LATE_POLICIES
 from streamq.runtime.progress_policy import ProgressPolicy

@@ -19,7 +19,6 @@ from streamq.functions.catalogue import function_of
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit, as_expr
-from streamq.plan.folding import fold
 from streamq.plan.passes import (
     aggregates,
     columns,
@@ -30,7 +29,7 @@ from streamq.plan.passes import (
     rewrite_expression,
     substitute,
 )
-from streamq.plan.tree import show
+from streamq.plan.tree import fold, show
 
 a, b, c = col("a"), col("b"), col("c")
 

@@ -22,7 +22,7 @@ from streamq.runtime.event import LE
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows.tick_sql import SQL, TickSql
+from streamq.windows.batch_events import SQL, TickSql
 from tests.programs import compiled
 
 

@@ -21,7 +21,7 @@ from streamq.errors import (
     TypeMismatch,
     UnknownColumn,
 )
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.schema import SIGNAL
 from streamq.progress.generate import GeneratedCtis
 from streamq.run.rehearsal import Rehearsal

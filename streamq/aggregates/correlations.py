@@ -11,8 +11,7 @@ from streamq.aggregates.application import apply_aggregate, as_doubles, check_nu
 from streamq.functions.numbers import SQRT
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Partials, SparkMembers
-from streamq.plan.case import Case
-from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
 from streamq.runtime.deviation_partials import PartialComoments
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from streamq.plan.aggregate import (
     Rounding,
     SparkMembers,
 )
-from streamq.plan.keys import check_key
-from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
+from streamq.plan.partial import RangedMembers, RangeReduction, ReducedColumn, Reduction
+from streamq.plan.schema import check_key
 from streamq.plan.tree import show
 from streamq.runtime.columnar import codes
 from streamq.runtime.overlap import union_of_pieces

@@ -19,9 +19,7 @@ from streamq.plan.aggregate import (
     Rounding,
     SparkMembers,
 )
-from streamq.plan.case import Case
-from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Case, Col, Expr, Lifetime, Lit
 from streamq.plan.passes import reads_end
 from streamq.plan.spark_types import is_orderable
 from streamq.runtime.ordered_partials import PartialFirst, PartialLast, SparkFirst, SparkLast

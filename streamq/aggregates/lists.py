@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType
 from streamq.aggregates.application import apply_aggregate
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Computation, Drawing, SparkMembers
-from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
+from streamq.plan.partial import CopiedMembers, MemberReduction, ReducedColumn, Reduction
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -16,10 +16,9 @@ from streamq.aggregates.sums import SUM
 from streamq.errors import StreamqError, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
-from streamq.plan.case import Case
-from streamq.plan.expr import Cast, Expr, Lit
+from streamq.plan.expr import Case, Cast, Expr, Lit
 from streamq.plan.partial import COUNT as MEMBERS
-from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
+from streamq.plan.partial import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.spark_types import avg_type
 from streamq.runtime.arrow_casts import quotient
 from streamq.runtime.arrow_types import RowError

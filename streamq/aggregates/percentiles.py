@@ -14,8 +14,7 @@ from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Options, SparkMembers
 from streamq.plan.expr import Expr
-from streamq.plan.partial import Ints
-from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction, floats
+from streamq.plan.partial import Ints, RangedMembers, RangeReduction, ReducedColumn, Reduction, floats
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

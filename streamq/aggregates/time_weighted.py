@@ -13,7 +13,7 @@ from streamq.aggregates.application import apply_aggregate, as_doubles, check_nu
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.expr import Expr
-from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction, floats
+from streamq.plan.partial import CopiedMembers, MemberReduction, ReducedColumn, Reduction, floats
 from streamq.runtime.exact_sums import DoubleSums
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import DataType
 
 from streamq.plan.aggregate import AggregateFunction, Application, Drawing, SparkMembers
-from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
+from streamq.plan.partial import RangedMembers, RangeReduction, ReducedColumn, Reduction
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

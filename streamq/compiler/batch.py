@@ -13,10 +13,10 @@ from streamq.operators.batch_form import BatchForm
 from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source import Source
-from streamq.plan.expected import NO_RATES
-from streamq.plan.folding import fold
+from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema, quote
+from streamq.plan.tree import fold
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, TIMESTAMP
 

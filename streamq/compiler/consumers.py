@@ -10,9 +10,9 @@ from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
-from streamq.plan.folding import fold
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import reads_lifetime
+from streamq.plan.tree import fold
 from streamq.windows import Window
 
 

@@ -11,10 +11,10 @@ from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
 from streamq.operators.operator import Operator
 from streamq.operators.row_key import RowKey, no_row_key
-from streamq.plan.folding import fold
 from streamq.plan.lowering import instant_sql, ship_runtime
 from streamq.plan.node import Node
 from streamq.plan.schema import quote
+from streamq.plan.tree import fold
 from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.result_rows import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows

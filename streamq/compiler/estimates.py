@@ -9,10 +9,10 @@ from streamq.errors import PlanError, kind_of, nearest, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
-from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
-from streamq.plan.folding import fold
+from streamq.plan.footprint import NO_RATES, Expected, ExpectedRates
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.own_names import shown_name
+from streamq.plan.tree import fold
 from streamq.runtime.identity import EARLY, FINAL
 from streamq.time import INFINITY, show_duration, ticks
 

@@ -31,7 +31,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators import Select, Source
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
-from streamq.plan.expected import Expected, ExpectedRates
+from streamq.plan.footprint import Expected, ExpectedRates
 from streamq.plan.node import Node, nodes, number_sources
 
 RUN = Options()

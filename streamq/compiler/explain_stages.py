@@ -16,7 +16,7 @@ from streamq.compiler.stage_lines import HOLDING
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import counted
 from streamq.operators import Source
-from streamq.plan.expected import Expected
+from streamq.plan.footprint import Expected
 from streamq.policies import Level
 from streamq.time import show_duration
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from streamq.operators.step import SparkRows
 from streamq.plan.expr import Expr
-from streamq.plan.lowering import DeltaColumns
+from streamq.plan.lowering import DeltaColumns, to_spark
 from streamq.plan.passes import is_opaque
 from streamq.plan.schema import Schema, quote
-from streamq.plan.spark_form import to_spark
 from streamq.runtime.event import KEEP, LE, RE
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from pyspark.sql.types import DataType
 
 import streamq.operators
 import streamq.operators.pattern_scan
-import streamq.plan.case  # noqa: F401  its expression and the operators' nodes are then among the classes
+import streamq.plan.expr  # noqa: F401  its expression and the operators' nodes are then among the classes
 from streamq.aggregates import built_in
 from streamq.plan.expr import Expr, Opaque
-from streamq.plan.named_object import NamedObject
+from streamq.plan.function import NamedObject
 from streamq.plan.node import NODES, Node
 from streamq.runtime.user_code.calls import WindowCall
 

@@ -14,9 +14,8 @@ from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import KernelSite
 from streamq.operators.partial_aggregate import partial_fields
-from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits
-from streamq.plan.passes import reads_end
+from streamq.plan.passes import infer, reads_end
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_types import arrow_type
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from streamq.compiler.results import Result
 from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
-from streamq.operators.arrow_rows import ArrowRows
 from streamq.operators.observer import NOBODY, Observer
+from streamq.operators.table_steps import ArrowRows
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basket import Baskets, DictStore, TimeBinSizes

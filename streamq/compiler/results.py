@@ -12,10 +12,10 @@ from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import PlanError, sentence
 from streamq.operators.source import Source
-from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.folding import fold
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema
+from streamq.plan.tree import fold
 
 
 @dataclass(frozen=True, eq=False, repr=False)

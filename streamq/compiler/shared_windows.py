@@ -31,12 +31,11 @@ from streamq.operators import MergePartials, PartialAggregate, Source, Where
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import partial_fields
-from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.folding import fold
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.node import Node, nodes
 from streamq.plan.own_names import shown_name
 from streamq.plan.schema import POINT
-from streamq.plan.tree import show
+from streamq.plan.tree import fold, show
 from streamq.runtime.identity import StoredPartials
 from streamq.windows import Window
 

@@ -10,8 +10,8 @@ from streamq.compiler.flagged_rows import FlaggedRows, guarded
 from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.step import SparkRows
-from streamq.plan.inference import infer
 from streamq.plan.lowering import as_key, end_column
+from streamq.plan.passes import infer
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import KEEP, LE, RE, WEIGHT
 

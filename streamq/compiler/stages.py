@@ -27,12 +27,12 @@ from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.operator import Operator, PassThrough
 from streamq.operators.select import Select
 from streamq.operators.source import Ingress, Source
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.step import Step
 from streamq.plan.expr import Col
-from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
+from streamq.plan.tree import fold
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import EARLY, FINAL, OF_RESULT, OPEN

@@ -15,10 +15,9 @@ from streamq.compiler.staged_plan import INGRESS, Path, PortInput, StagedPlan
 from streamq.compiler.state_texts import leaves_out_columns, modules_called, short_hash, state_text, text_of_source
 from streamq.operators.source import Source
 from streamq.plan.expr import Col, Expr
-from streamq.plan.inference import types
 from streamq.plan.node import Node, expressions
 from streamq.plan.partial import Partial
-from streamq.plan.passes import expression_nodes
+from streamq.plan.passes import expression_nodes, types
 from streamq.plan.schema import Schema
 from streamq.runtime.identity import ModuleCode
 

@@ -12,14 +12,13 @@ from pyspark.sql.types import DataType
 
 from streamq.operators.select import Select
 from streamq.operators.source import Source
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Expr
-from streamq.plan.folding import fold
-from streamq.plan.named_object import NamedObject, VersionedCode
+from streamq.plan.function import NamedObject, VersionedCode
 from streamq.plan.node import Node, expressions, identity_values
 from streamq.plan.partial import Partial
 from streamq.plan.passes import functions
-from streamq.plan.tree import PLAIN_JSON, Tree
+from streamq.plan.tree import PLAIN_JSON, Tree, fold
 from streamq.runtime.identity import ModuleCode
 
 

@@ -18,10 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
-from streamq.demo import agreement, eventlog, job
-from streamq.demo.chart import chart, table
-from streamq.demo.land import ddl, land
-from streamq.demo.task_edges import disorder, task_edges
+from streamq.demo import eventlog, job
+from streamq.demo.chart import chart, compare_answers, table
+from streamq.demo.task_edges import ddl, disorder, land, task_edges
 from streamq.errors import SourceError, StreamqError, sentence
 from streamq.progress_bar import ProgressBar
 
@@ -200,7 +199,7 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
         stream_took = time.monotonic() - began
         _show(question, rows, labels)
         columns = list(rows[0]) if rows else list(question.query.columns)
-        same = agreement.compare_answers(rows, streamed_rows, columns)
+        same = compare_answers(rows, streamed_rows, columns)
         took = f"batch {batch_took:.1f} s, streaming {stream_took:.1f} s in {batches} micro-batches"
         if same:
             print(f"\nBatch and streaming agree on all {same.common:,} rows ({took}).")

@@ -7,7 +7,7 @@ alone (docs/expressions.md, "What runs in-process").
 from __future__ import annotations
 
 from streamq.functions.builder import Builder, UnknownFunction, builder
-from streamq.plan.spark_names import function_names
+from streamq.plan.spark_types import function_names
 
 
 def __dir__() -> list[str]:

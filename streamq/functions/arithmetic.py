@@ -19,8 +19,7 @@ from streamq.functions.built_in import BuiltIn, Result
 from streamq.functions.infix import infix
 from streamq.functions.operands import DOUBLE, NUMBER, cast_operand, divisor_rows, is_in_group, types_accepted
 from streamq.functions.overflow import overflow_checked
-from streamq.plan.function import Infix, Prefix, Text
-from streamq.plan.operand import ArrowForm, Compute, Operand, OperandCheck, Value
+from streamq.plan.function import ArrowForm, Compute, Infix, Operand, OperandCheck, Prefix, Text, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal
 from streamq.runtime.arrow_casts import quotient
 from streamq.runtime.arrow_types import (

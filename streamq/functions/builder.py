@@ -17,11 +17,9 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError, sentence
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.catalogue import function_of
-from streamq.plan.expr import Alias, Call, Col, Expr, Lit, as_expr
+from streamq.plan.expr import Alias, Call, Col, Expr, Lifetime, Lit, as_expr, plain_value
 from streamq.plan.hints import for_aggregate, for_function
-from streamq.plan.lifetime import Lifetime
-from streamq.plan.plain_values import plain_value
-from streamq.plan.spark_names import AGGREGATES, ELSEWHERE, GENERATORS, WINDOWED, function_names
+from streamq.plan.spark_types import AGGREGATES, ELSEWHERE, GENERATORS, WINDOWED, function_names
 from streamq.plan.tree import show
 
 Builder = Callable[..., Call]

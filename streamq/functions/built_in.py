@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType
 
-from streamq.plan.function import Function, Notation, Text
-from streamq.plan.operand import ArrowForm, Operand
+from streamq.plan.function import ArrowForm, Function, Notation, Operand, Text
 from streamq.plan.spark_types import INTEGRAL
 
 if TYPE_CHECKING:

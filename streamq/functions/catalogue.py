@@ -21,7 +21,7 @@ from streamq.functions import (
 )  # fmt: skip
 from streamq.functions.built_in import BuiltIn
 from streamq.plan.function import BUILT_IN, Function
-from streamq.plan.spark_names import function_names
+from streamq.plan.spark_types import function_names
 
 ROOMS = (arithmetic, choice, comparison, dates, logic, nondeterministic, numbers, patterns, structures, text)
 

@@ -25,13 +25,12 @@ from streamq.functions.operands import (
     rows_until_valid,
     types_accepted,
 )
-from streamq.plan.function import Method, Text
-from streamq.plan.operand import ArrowForm, Compute, Operand, Value
+from streamq.plan.function import ArrowForm, Compute, Method, Operand, Text, Value
 from streamq.plan.spark_types import FLOATING, wider
 from streamq.runtime.arrow_types import arrow_type, is_null, is_true, is_valid, to_numpy
 
 if TYPE_CHECKING:
-    from streamq.plan.operand import Mask
+    from streamq.plan.function import Mask
 
 
 def _coalesce(operands: Sequence[Value], kind: DataType) -> pa.Array:

@@ -15,15 +15,14 @@ from streamq.functions import result_types
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.infix import infix
 from streamq.functions.operands import all_rows, cast_operand, common_type, have_common_type
-from streamq.plan.function import Infix, Method, Notation, Text
-from streamq.plan.operand import ArrowForm, Value
+from streamq.plan.function import ArrowForm, Infix, Method, Notation, Text, Value
 from streamq.plan.spark_types import FLOATING
 from streamq.runtime.arrow_types import is_null, is_true, is_valid, to_numpy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from streamq.plan.operand import Mask
+    from streamq.plan.function import Mask
 
 _KERNELS = {
     "==": pc.equal,

@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.operands import DAYS, INSTANT, STRING, WHOLE, cast_operand, types_accepted, with_constant
 from streamq.functions.overflow import overflow_checked
-from streamq.plan.operand import ArrowForm, Compute, Operand, Value
+from streamq.plan.function import ArrowForm, Compute, Operand, Value
 from streamq.plan.spark_types import INTEGRAL
 from streamq.runtime.arrow_casts import DAY, SECOND
 from streamq.runtime.arrow_types import Outcome, arrow_type, from_numpy, is_null, to_numpy

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.plan.function import Function
-from streamq.plan.operand import ArrowForm, Operand, Value
+from streamq.plan.function import ArrowForm, Function, Operand, Value
 from streamq.plan.spark_types import FLOATING
 from streamq.runtime.arrow_casts import can_cast, cast
 from streamq.runtime.values import list_members

@@ -15,12 +15,11 @@ from streamq.functions.built_in import BuiltIn
 from streamq.functions.infix import infix
 from streamq.functions.operands import BOOLEAN, cast_operand, types_accepted
 from streamq.plan.expr import Call, Expr, Lit
-from streamq.plan.function import Infix, Prefix, Text
-from streamq.plan.operand import ArrowForm, Compute, Reach, Value
+from streamq.plan.function import ArrowForm, Compute, Infix, Prefix, Reach, Text, Value
 from streamq.runtime.arrow_types import is_true
 
 if TYPE_CHECKING:
-    from streamq.plan.operand import Mask
+    from streamq.plan.function import Mask
 
 
 def _kleene(function: Callable[..., pa.Array]) -> Compute:

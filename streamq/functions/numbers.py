@@ -16,14 +16,14 @@ from streamq.functions.built_in import BuiltIn
 from streamq.functions.operands import DOUBLE, NUMBER, cast_operand, types_accepted, with_constant
 from streamq.functions.overflow import overflow_message
 from streamq.functions.result_types import typed_by
-from streamq.plan.operand import ArrowForm, Compute, Value
+from streamq.plan.function import ArrowForm, Compute, Value
 from streamq.plan.spark_types import INTEGRAL, is_numeric
 from streamq.runtime import fdlibm
 from streamq.runtime.arrow_casts import saturated
 from streamq.runtime.arrow_types import BITS, Outcome, RowError, fault_list, from_numpy, is_null, rowwise, to_numpy
 
 if TYPE_CHECKING:
-    from streamq.plan.operand import Mask
+    from streamq.plan.function import Mask
 
 
 def _of_doubles(function: Callable[[Any], Any], is_empty: Callable[[Any], Mask] | None = None) -> ArrowForm:

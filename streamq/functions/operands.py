@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.plan.operand import OperandCheck, Value
+from streamq.plan.function import OperandCheck, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal, wider
 from streamq.runtime.arrow_casts import can_cast, cast
 from streamq.runtime.arrow_types import is_null, is_valid
 
 if TYPE_CHECKING:
-    from streamq.plan.operand import Mask
+    from streamq.plan.function import Mask
 
 Group = tuple[type[DataType], ...]
 BOOLEAN: Group = (t.BooleanType,)

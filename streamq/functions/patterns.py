@@ -11,8 +11,7 @@ from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.operands import STRING, cast_operand, types_accepted
-from streamq.plan.function import Method
-from streamq.plan.operand import ArrowForm, Value
+from streamq.plan.function import ArrowForm, Method, Value
 from streamq.runtime.arrow_types import Outcome, RowError, rowwise
 
 

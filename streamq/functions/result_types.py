@@ -8,8 +8,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import Result
-from streamq.plan.function import UnfitOperands
-from streamq.plan.operand import Operand
+from streamq.plan.function import Operand, UnfitOperands
 from streamq.plan.spark_types import FLOATING, comparable, is_numeric, wider
 
 Rule = Callable[..., DataType | None]

@@ -13,8 +13,7 @@ from pyspark.sql.types import DataType
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.operands import STRING, cast_operand, types_accepted
 from streamq.functions.result_types import typed_by
-from streamq.plan.function import Subscript, Text
-from streamq.plan.operand import ArrowForm, Value
+from streamq.plan.function import ArrowForm, Subscript, Text, Value
 from streamq.runtime.arrow_types import arrow_type, is_valid
 
 GETITEM = BuiltIn(

@@ -14,8 +14,7 @@ from pyspark.sql.types import DataType
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.operands import BYTES, STRING, WHOLE, all_rows, cast_operand, types_accepted
 from streamq.functions.result_types import SAME_TEXT, typed_by
-from streamq.plan.function import Method
-from streamq.plan.operand import ArrowForm, Compute, OperandCheck, Value
+from streamq.plan.function import ArrowForm, Compute, Method, OperandCheck, Value
 from streamq.runtime.arrow_types import Outcome, rowwise
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.attempt import Attempt
 from streamq.operators.chop import Chop
-from streamq.operators.clip import Clip
+from streamq.operators.clip import Clip, ToSignal
 from streamq.operators.distinct_ids import DistinctIds
 from streamq.operators.except_ import Except
 from streamq.operators.explode import Explode
@@ -16,9 +15,8 @@ from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import PartialAggregate
 from streamq.operators.scan import Scan
-from streamq.operators.select import Select
+from streamq.operators.select import Attempt, Select
 from streamq.operators.source import Source
-from streamq.operators.to_signal import ToSignal
 from streamq.operators.top_k import TopK
 from streamq.operators.union import Union
 from streamq.operators.where import Where

@@ -9,18 +9,15 @@ from pyspark.sql import types as t
 
 from streamq.choices import Anchor, LengthKind
 from streamq.errors import TypeMismatch, sentence
-from streamq.operators.changed_lifetimes import ChangedLifetimes
-from streamq.operators.lifetime_change import BREACH, Length, Start, length_of, start_of
+from streamq.operators.lifetime_change import BREACH, ChangedLifetimes, Length, Start, length_of, start_of
 from streamq.operators.row_key import RowKey
 from streamq.operators.step import SparkRows, Step
 from streamq.operators.table_steps import MovedRows
-from streamq.plan.expected import Expected
 from streamq.plan.expr import Lit
-from streamq.plan.footprint import Footprint
-from streamq.plan.inference import infer
+from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
-from streamq.plan.passes import reads_end
+from streamq.plan.passes import infer, reads_end
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.plan.tree import show
@@ -30,12 +27,12 @@ from streamq.runtime.expr_progress_map import ExprProgressMap
 from streamq.runtime.inner_path import TableStep
 from streamq.runtime.progress_map import ProgressMap, ProgressShift
 from streamq.time import FIRST_INSTANT, INFINITY, Duration, show_duration, ticks
-from streamq.windows.tick_sql import SQL, TickSql, sql_of
+from streamq.windows.batch_events import SQL, TickSql, sql_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from streamq.operators.arrow_rows import ArrowRows
+    from streamq.operators.table_steps import ArrowRows
 
 
 @node

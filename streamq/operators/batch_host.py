@@ -13,9 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.lifetime_bound import add_bound
 from streamq.operators.operator import BatchRun
-from streamq.plan.inference import infer
 from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression
 from streamq.plan.node import Node
+from streamq.plan.passes import infer
 from streamq.plan.schema import quote
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.batch_evaluation import ASIDE, ASIDE_TYPE, BUCKET, PORT, UNTIL, BatchEvaluation, port_column

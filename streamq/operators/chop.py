@@ -20,8 +20,7 @@ from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import Duration, show_duration, ticks
-from streamq.windows.batch_events import UNTIL
-from streamq.windows.grid_columns import INDEX, in_windows, window_lifetime, windows_of
+from streamq.windows.batch_events import INDEX, UNTIL, in_windows, window_lifetime, windows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

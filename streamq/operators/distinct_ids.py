@@ -10,11 +10,10 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
 from streamq.plan.footprint import Footprint, live
-from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import shown_name
-from streamq.plan.schema import Schema, quote
+from streamq.plan.schema import Schema, check_key, quote
 from streamq.plan.verbs import Verbs
 from streamq.runtime.evaluators.spans import DistinctIdsEvaluator
 from streamq.runtime.event import LE, RE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.evaluation import Evaluation
 from streamq.operators.operator import BatchRun, Operator
-from streamq.plan.lazy import lazy
+from streamq.plan.tree import lazy
 from streamq.runtime.endpoints import Bound
 
 if TYPE_CHECKING:

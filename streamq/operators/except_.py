@@ -10,10 +10,9 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.plan.footprint import Footprint
-from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
-from streamq.plan.schema import INTERVAL, Schema, quote
+from streamq.plan.schema import INTERVAL, Schema, check_key, quote
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.runtime.evaluators.joins import ExceptEvaluator
 from streamq.runtime.event import LE, RE

@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 
 from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
-from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
-from streamq.plan.footprint import Footprint
+from streamq.plan.footprint import Expected, ExpectedRates, Footprint
 from streamq.plan.node import Node
-from streamq.plan.partial import Partial, are_exact
+from streamq.plan.partial import Partial, Reduction, are_exact
 from streamq.plan.passes import columns, reads_end
-from streamq.plan.reduction import Reduction
 from streamq.plan.schema import POINT, Field
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basic_window_blocks import block_sizes

@@ -1,4 +1,4 @@
-"""Overlap joins of two DataFrames: an equi-join over cells of time, for lifetimes of any length.
+"""Overlap joins of two DataFrames: an equi-join over cells of time, for lifetimes of any length; the base of joins of streams.
 
 An event is copied into cells about as wide as it is long, so into a handful whatever its length. If the sides have events of
 different tiers of length, a shorter event is also copied into the cells of a longer tier, with a tag by which it meets only
@@ -8,16 +8,22 @@ removed. The lengths of lifetimes are measured from the data, in the same job.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from streamq.plan.schema import quote
+from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.join_arguments import Pairs
+from streamq.plan.lowering import lifetime
+from streamq.plan.node import Node
+from streamq.plan.schema import key_types, quote
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
 
 OTHER_LE, OTHER_RE = "__le2", "__re2"
 """The columns of the right side's lifetime in a joined row."""
@@ -211,3 +217,53 @@ def uncovered_parts(pieces: DataFrame, owner: str) -> DataFrame:
         gap(F.col("__reached"), F.when(F.col("__last"), F.col(RE)).otherwise(F.col("__reached"))),
     )
     return df.withColumn("__gaps", F.filter(both, lambda g: g["a"] < g["b"])).drop("__before", "__reached", "__last")
+
+
+class Pairing(EvaluatedOperator):
+    """An operator over pairs of events with equal key columns ``on``.
+
+    ``left_names`` and ``right_names`` map each side's columns to their names in a pair.
+    """
+
+    matches_keys = True
+
+    left: Node
+    right: Node
+    on: Pairs
+    left_names: Pairs
+    right_names: Pairs
+
+    def sides(self, inputs: Sequence[DataFrame]) -> tuple[DataFrame, DataFrame]:
+        """Return both inputs with the pair's column names, keys as ``__k*`` (left) and ``__j*`` (right) in a common type.
+
+        The right lifetime is in columns OTHER_LE and OTHER_RE.
+        """
+        from pyspark.sql import functions as F
+
+        ours = [F.col(quote(n)).alias(to) for n, to in self.left_names]
+        theirs = [F.col(quote(n)).alias(to) for n, to in self.right_names]
+        kinds = key_types(self.left.schema, self.right.schema, self.on)
+        for i, ((a, b), common) in enumerate(zip(self.on, kinds, strict=True)):
+            ours.append(F.col(quote(a)).cast(common).alias(f"__k{i}"))
+            theirs.append(F.col(quote(b)).cast(common).alias(f"__j{i}"))
+        left = inputs[0].select(*lifetime(self.left.schema), *ours)
+        le, re = lifetime(self.right.schema)
+        return left, inputs[1].select(le.alias(OTHER_LE), re.alias(OTHER_RE), *theirs)
+
+    @property
+    def key_pairs(self) -> list[tuple[str, str]]:
+        """The pairs of key columns that :meth:`sides` adds."""
+        return [(f"__k{i}", f"__j{i}") for i in range(len(self.on))]
+
+    def pairs_with_keys(self, is_keyed: Sequence[bool], keys: tuple[str, ...]) -> tuple[Pairs, Pairs, Pairs]:
+        """Return ``on``, the left and the right names for inputs of which ``is_keyed`` also have the ``keys`` of a group.
+
+        If both have them, they must be equal in a pair and are columns of the left side; else they are columns of the side that
+        has them.
+        """
+        same = tuple((key, key) for key in keys)
+        if all(is_keyed):
+            return (*self.on, *same), (*self.left_names, *same), self.right_names
+        if is_keyed[0]:
+            return self.on, (*self.left_names, *same), self.right_names
+        return self.on, self.left_names, (*self.right_names, *same)

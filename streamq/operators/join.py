@@ -14,6 +14,7 @@ from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortC
 from streamq.operators.interval_join import (
     OTHER_LE,
     OTHER_RE,
+    Pairing,
     bounded_join,
     common_lifetime,
     covered_parts,
@@ -23,16 +24,13 @@ from streamq.operators.interval_join import (
 from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
 from streamq.operators.kernel_factory import CorrectingKernelFactory, OwnKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
-from streamq.operators.pairing import Pairing
 from streamq.operators.per_window import warn_of_paired_neighbours
-from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col, Expr
-from streamq.plan.footprint import Footprint, live
-from streamq.plan.inference import infer
+from streamq.plan.footprint import ExpectedRates, Footprint, live
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node, node
 from streamq.plan.own_names import show_equality
-from streamq.plan.passes import calls_python, substitute
+from streamq.plan.passes import calls_python, infer, substitute
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs

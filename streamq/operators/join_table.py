@@ -24,7 +24,7 @@ from streamq.runtime.overlap import matched_codes
 from streamq.runtime.values import Ints
 
 if TYPE_CHECKING:
-    from streamq.operators.arrow_rows import ArrowRows
+    from streamq.operators.table_steps import ArrowRows
 
 
 @node

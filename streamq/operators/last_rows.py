@@ -10,13 +10,11 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
 from streamq.operators.per_window import warn_of_neighbours
-from streamq.plan.expected import Retention
-from streamq.plan.footprint import Footprint
-from streamq.plan.keys import check_key
+from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.lowering import payload_order
 from streamq.plan.node import ImpliedWindows, Node, Traits, node
 from streamq.plan.own_names import shown_name
-from streamq.plan.schema import INTERVAL, Schema, quote
+from streamq.plan.schema import INTERVAL, Schema, check_key, quote
 from streamq.plan.verbs import Verbs
 from streamq.runtime.evaluators.last_rows import LastRowsEvaluator
 from streamq.runtime.event import LE, RE

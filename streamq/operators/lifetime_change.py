@@ -1,25 +1,52 @@
-"""Start and length of the lifetimes that ``alter_lifetime`` computes, parsed and checked from the user's arguments."""
+"""Start and length of the lifetimes that ``alter_lifetime`` computes: parsed and checked from the user's arguments, and in Arrow.
+
+In Arrow they are computed as Spark computes them. Timestamps and dates become ticks by expressions of their own.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from streamq.choices import Anchor, LengthKind
 from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
 from streamq.functions.arithmetic import SUBTRACT
-from streamq.operators.tick_expressions import instant_as_ticks
-from streamq.plan.expr import Call, Cast, Expr, Lit, as_expr
-from streamq.plan.inference import infer
-from streamq.plan.lifetime import Lifetime
+from streamq.functions.dates import EXTRACT, HOUR, MINUTE, UNIX_DATE, UNIX_MICROS
+from streamq.plan.expr import Call, Cast, Expr, Lifetime, Lit, as_expr
 from streamq.plan.node import Node
-from streamq.plan.passes import columns, reads_lifetime
+from streamq.plan.passes import columns, infer, reads_lifetime
 from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
-from streamq.time import TIMESTAMP, Duration, ticks
+from streamq.runtime.lifetimes import saturating
+from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
+
+if TYPE_CHECKING:
+    from streamq.operators.table_steps import ArrowRows
+
+
+def instant_as_ticks(expr: Expr, kind: t.DataType) -> Expr:
+    """Convert an expression of time type ``kind`` to ticks: microseconds since the epoch in UTC, in any session time zone.
+
+    Integers are ticks already and become bigint.
+    """
+    if isinstance(kind, t.TimestampType):
+        return Call(UNIX_MICROS, (expr,))
+    if isinstance(kind, t.DateType):
+        return Cast(Call(UNIX_DATE, (expr,)), t.LongType()) * 86_400_000_000
+    if isinstance(kind, t.TimestampNTZType):
+        days = Cast(Call(UNIX_DATE, (Cast(expr, t.DateType()),)), t.LongType())
+        minutes = (days * 24 + Call(HOUR, (expr,))) * 60 + Call(MINUTE, (expr,))
+        seconds = Call(EXTRACT, (Lit("SECOND"), expr))
+        return minutes * 60_000_000 + Cast(seconds * 1_000_000, t.LongType())
+    return Cast(expr, t.LongType())
+
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -197,3 +224,54 @@ def _positive(duration: Duration, axis: str, verb: str) -> int:
     if length <= 0:
         raise TimeError(sentence(verb, "the duration must be positive", f"found {duration!r}"))
     return length
+
+
+@dataclass(frozen=True)
+class ChangedLifetimes:
+    """The lifetimes that a start and a length give to events."""
+
+    start: Start
+    length: Length
+
+    def of(self, rows: ArrowRows) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Return the new starts and ends in ticks, saturating, and a mask of the rows that have a new lifetime.
+
+        Raises TimeError for a start further back than ``within`` allows.
+        """
+        is_there, start = self._starts(rows)
+        lasts = self._lengths(rows)
+        end = np.where(lasts == INFINITY, INFINITY, saturating(start, lasts))
+        is_alive = is_there & (lasts > 0) & (start < INFINITY) & (end > start)
+        return pa.array(start), pa.array(end), pa.array(is_alive)
+
+    def _starts(self, rows: ArrowRows) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Return two arrays: True where a row has a start, and the starts in ticks, INFINITY for a row without one.
+
+        A row has none only where the start's expression is NULL; one that starts at an endless end has INFINITY.
+
+        Raises TimeError for a start further back than ``within`` allows.
+        """
+        start, le = self.start, rows.starts.to_numpy()
+        if start.expr is None:
+            anchor = rows.ends.to_numpy() if start.anchor == Anchor.RE else le
+            return np.ones(rows.count, bool), saturating(anchor, start.by)
+        at = rows.evaluate(start.expr)
+        is_there, starts = at.is_valid().to_numpy(zero_copy_only=False), pc.fill_null(at, INFINITY).to_numpy()
+        if start.within is not None and (is_early := starts < saturating(le, -start.within)).any():
+            shown = f"found start {starts[is_early][0]} of an event at {le[is_early][0]}"
+            raise TimeError(sentence("alter_lifetime", BREACH, shown))
+        return is_there, starts
+
+    def _lengths(self, rows: ArrowRows) -> np.ndarray[Any, Any]:
+        """Return the new lengths in ticks; INFINITY for an endless lifetime, and where the expression of the length is NULL."""
+        length = self.length
+        if length.kind == LengthKind.FIXED:
+            return np.full(rows.count, length.by)
+        if length.expr is not None:
+            return pc.fill_null(rows.evaluate(length.expr), INFINITY).to_numpy(zero_copy_only=False)
+        le, re = rows.starts.to_numpy(), rows.ends.to_numpy()
+        with np.errstate(over="ignore"):
+            duration = re - le
+        # a difference that overflows is longer than the axis: durations saturate
+        duration = np.where(duration < 0, INFINITY, duration)
+        return np.where(re == INFINITY, INFINITY, saturating(duration, length.by))

@@ -10,11 +10,10 @@ from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Columns, EndMoves, Evaluation, PortColumns
 from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
+from streamq.plan.expr import Lifetime
 from streamq.plan.footprint import Footprint
-from streamq.plan.keys import check_key
-from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, Traits
-from streamq.plan.schema import Schema
+from streamq.plan.schema import Schema, check_key
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator

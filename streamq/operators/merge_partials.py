@@ -16,9 +16,8 @@ from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.merging import merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
-from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
-from streamq.plan.footprint import Footprint
+from streamq.plan.footprint import ExpectedRates, Footprint
 from streamq.plan.node import Traits, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.partial import SparkPartial, spark_partials
@@ -28,8 +27,7 @@ from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.runtime.progress_rule import Cti
 from streamq.windows import Window
-from streamq.windows.batch_events import stamped
-from streamq.windows.grid_columns import COUNT, INDEX, in_windows, starting_before, window_bounds
+from streamq.windows.batch_events import COUNT, INDEX, in_windows, stamped, starting_before, window_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,8 +11,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.row_key import RowKey, no_row_key
-from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
-from streamq.plan.footprint import Footprint
+from streamq.plan.footprint import NO_RATES, Expected, ExpectedRates, Footprint
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
 from streamq.plan.schema import Schema

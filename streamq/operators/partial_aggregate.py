@@ -12,18 +12,16 @@ from streamq.operators.grid_aggregation import basic_windows
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.merging import choose_form, not_subtracted
 from streamq.operators.operator import BatchRun, PassThrough
-from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
-from streamq.plan.footprint import Footprint
-from streamq.plan.keys import check_key
+from streamq.plan.footprint import Expected, ExpectedRates, Footprint
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.partial import Partial, SparkPartial, spark_partials
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
 from streamq.plan.tree import show
 from streamq.windows import Window
-from streamq.windows.grid_columns import COUNT, HI, LO, grid_members
+from streamq.windows.batch_events import COUNT, HI, LO, grid_members
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,8 +14,7 @@ from streamq.operators.join_arguments import Pairs
 from streamq.operators.member_operator import BOUNDS
 from streamq.operators.select import Select
 from streamq.operators.windowed_stream import WindowedStream
-from streamq.plan.expr import Col
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Col, Lifetime
 from streamq.plan.node import Node
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.verbs import Verbs

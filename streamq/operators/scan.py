@@ -15,17 +15,13 @@ from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_
 from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
 from streamq.operators.operator import QuarantineEvents
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.case import Case
-from streamq.plan.expected import Retention
-from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.footprint import Footprint
-from streamq.plan.inference import infer
-from streamq.plan.keys import check_key
+from streamq.plan.expr import Case, Col, Expr, Lit
+from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.own_names import show_keys
-from streamq.plan.passes import reads_lifetime
+from streamq.plan.passes import infer, reads_lifetime
 from streamq.plan.resolve import resolve
-from streamq.plan.schema import EDGE, POINT, Field, Schema, check_names
+from streamq.plan.schema import EDGE, POINT, Field, Schema, check_key, check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, named_after
 from streamq.runtime.arrow_types import arrow_type

@@ -16,8 +16,7 @@ from streamq.plan.lowering import lifetime, spark_expression
 from streamq.plan.partial import SparkPartial, SummablePartial, spark_partials
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.runtime.event import LE, RE
-from streamq.windows.batch_events import ENDS, NUMBER, STARTS, same_keys
-from streamq.windows.grid_columns import COUNT, INDEX
+from streamq.windows.batch_events import COUNT, ENDS, INDEX, NUMBER, STARTS, same_keys
 from streamq.windows.snapshot import snapshot_members, snapshot_windows
 
 if TYPE_CHECKING:

@@ -13,14 +13,11 @@ from pyspark.sql import types as t
 from streamq.choices import Invalid
 from streamq.errors import InvalidEvent, TypeMismatch, sentence, unknown_column
 from streamq.operators.operator import BatchRun, Operator
-from streamq.operators.source_items import ItemRule, ItemRules
-from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.expected import Expected
-from streamq.plan.footprint import Footprint
-from streamq.plan.keys import check_key
-from streamq.plan.lazy import lazy
+from streamq.operators.source_arguments import ItemRule, ItemRules, SourcePolicy
+from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import instant, orderable, text_literal
-from streamq.plan.schema import POINT, Field, Schema, check_names, quote
+from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, quote
+from streamq.plan.tree import lazy
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, NOW, RE, beside_column
 from streamq.runtime.items import Items

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from streamq.operators.evaluation import Columns
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.aggregation import Aggregates, application, expand, filter_in_argument, is_mergeable
-from streamq.plan.case import Case
-from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.partial import Partial
-from streamq.plan.reduction import ReducedColumn, Reduction
+from streamq.plan.expr import Case, Col, Expr, Lit
+from streamq.plan.partial import Partial, ReducedColumn, Reduction
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_types import arrow_type
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from streamq.operators.operator import BatchRun, Operator
-from streamq.plan.expected import Expected
 from streamq.plan.expr import Expr
+from streamq.plan.footprint import Expected
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node
 from streamq.plan.schema import Schema, quote
@@ -19,7 +19,7 @@ from streamq.runtime.progress_map import ProgressMap
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.operators.arrow_rows import ArrowRows
+    from streamq.operators.table_steps import ArrowRows
 
 V = TypeVar("V")
 

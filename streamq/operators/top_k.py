@@ -16,21 +16,28 @@ from streamq.operators.grid_aggregation import EACH_TIME, GridAggregation
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
 from streamq.operators.operator import BatchRun
-from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Col, Expr
-from streamq.plan.footprint import Footprint
-from streamq.plan.inference import infer
-from streamq.plan.keys import check_key
+from streamq.plan.footprint import Expected, ExpectedRates, Footprint
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ADDED, Node, node
 from streamq.plan.own_names import show_keys
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
+from streamq.plan.passes import infer
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
 from streamq.plan.tree import show
 from streamq.runtime.best_members import Ranking
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.windows import Window
-from streamq.windows.batch_events import ENDS, STARTS, stamped
-from streamq.windows.grid_columns import HI, INDEX, LO, grid_members, starting_before, window_lifetime
+from streamq.windows.batch_events import (
+    ENDS,
+    HI,
+    INDEX,
+    LO,
+    STARTS,
+    grid_members,
+    stamped,
+    starting_before,
+    window_lifetime,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec

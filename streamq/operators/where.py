@@ -9,17 +9,15 @@ from typing import Self
 from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
-from streamq.operators.attempt import check_attempts, plan_attempt
 from streamq.operators.evaluation import all_columns
 from streamq.operators.row_key import RowKey
-from streamq.operators.select import Select
+from streamq.operators.select import Select, check_attempts, plan_attempt
 from streamq.operators.step import ExpressionStep, StepRows, V
 from streamq.operators.table_steps import FilteredRows, is_exact
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.footprint import Footprint
-from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
-from streamq.plan.passes import reads_end
+from streamq.plan.passes import infer, reads_end
 from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show

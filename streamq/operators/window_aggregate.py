@@ -23,9 +23,8 @@ from streamq.operators.split_aggregates import SplitAggregates, split_aggregates
 from streamq.operators.window_forms import WindowForms
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
-from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col
-from streamq.plan.footprint import Footprint
+from streamq.plan.footprint import ExpectedRates, Footprint
 from streamq.plan.lowering import instant, lifetime, payload_order, spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_keys, shown_name
@@ -41,8 +40,7 @@ from streamq.time import INFINITY
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 from streamq.windows import Window
-from streamq.windows.batch_events import ENDS, STARTS, stamped
-from streamq.windows.grid_columns import window_bounds
+from streamq.windows.batch_events import ENDS, STARTS, stamped, window_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,12 +12,12 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.window_spans import WindowSpans
 from streamq.windows import Hopping
-from streamq.windows.tick_sql import SQL, TickSql
+from streamq.windows.batch_events import SQL, TickSql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from streamq.operators.arrow_rows import ArrowRows
+    from streamq.operators.table_steps import ArrowRows
 
 
 @node

@@ -10,21 +10,20 @@ from pyspark.sql import types as t
 from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
-from streamq.operators.interval_join import OTHER_LE, OTHER_RE
+from streamq.operators.interval_join import OTHER_LE, OTHER_RE, Pairing
 from streamq.operators.join import Join
 from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
 from streamq.operators.kernel_factory import CorrectingKernelFactory
 from streamq.operators.last_rows import LastRows
 from streamq.operators.lifetime_bound import add_bound
 from streamq.operators.operator import BatchRun
-from streamq.operators.pairing import Pairing
 from streamq.operators.per_window import warn_of_neighbours
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import Footprint
-from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node, Traits, node
 from streamq.plan.own_names import show_equality
+from streamq.plan.passes import infer
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -35,8 +34,7 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.windowed_join import WindowedJoinKernel
 from streamq.time import INFINITY, Duration
 from streamq.windows import Hopping, Rows
-from streamq.windows.batch_events import UNTIL
-from streamq.windows.grid_columns import INDEX, window_lifetime, windows_of
+from streamq.windows.batch_events import INDEX, UNTIL, window_lifetime, windows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,8 +6,7 @@ import re
 from typing import Final
 
 from streamq.errors import Sentence, StreamqError
-from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Place
+from streamq.patterns.syntax import Place, Refusal
 
 _SIGNS: Final = "=<>!&|"
 _OF_SIGNS: Final = {

@@ -13,7 +13,6 @@ from streamq.aggregates import built_in
 from streamq.errors import PlanError, StreamqError, nearest
 from streamq.functions.builder import builder
 from streamq.patterns.advice import advice_for_name, refusal_for
-from streamq.patterns.composite_fields import CompositeFields, check_composite
 from streamq.patterns.matches import (
     Matches,
     RunAggregate,
@@ -27,7 +26,7 @@ from streamq.patterns.matches import (
     start_column,
     written_name,
 )
-from streamq.patterns.source_text import Refusal
+from streamq.patterns.pattern_tree import CompositeFields, check_composite
 from streamq.patterns.syntax import (
     NOWHERE,
     Apply,
@@ -38,16 +37,15 @@ from streamq.patterns.syntax import (
     Expression,
     Literal,
     Place,
+    Refusal,
 )
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.case import Case
-from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.inference import infer
+from streamq.plan.expr import Case, Col, Expr, Lit
 from streamq.plan.passes import columns as columns_of
-from streamq.plan.passes import rewrite_expression
+from streamq.plan.passes import infer, rewrite_expression
 from streamq.plan.schema import Field as Attribute
 from streamq.plan.schema import Schema
-from streamq.plan.spark_names import AGGREGATES, function_names
+from streamq.plan.spark_types import AGGREGATES, function_names
 from streamq.plan.tree import show
 from streamq.user_code.repository import modules
 

@@ -11,8 +11,7 @@ from pyspark.sql import types as t
 from streamq.functions.comparison import EQUAL
 from streamq.patterns.conditions import Conjunct, Variables
 from streamq.patterns.pattern_tree import parts_of
-from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Condition, Part
+from streamq.patterns.syntax import Condition, Part, Refusal
 from streamq.plan.expr import Call, Cast, Col, Expr
 from streamq.plan.spark_types import wider
 

@@ -4,23 +4,32 @@ An event of a pattern is a point at its start. To find what follows it within a 
 start to the end of the scope; a later event then joins it if both live at once. So a sequence is a chain of joins, which keep
 events as long as the scope, and a negation is an anti join of the same kind. Disorder, corrections and late negated events are
 handled as by any join. (Barga et al., Consistent Streaming Through Time: A Vision for Event Stream Processing, section 3.)
+Numbers in the ids of events and matches tell events of equal start and payload apart.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streamq.choices import LengthKind
-from streamq.operators.lifetime_change import Length, Start
+from streamq.aggregates.counts import count
+from streamq.choices import JoinKind, LengthKind
+from streamq.functions.builder import builder
+from streamq.functions.catalogue import function_of
+from streamq.functions.comparison import EQUAL
+from streamq.functions.id_text import IdText
+from streamq.functions.structures import SEQUENCE
+from streamq.operators.join import Join
+from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
 from streamq.operators.pattern_scan import PatternScan
 from streamq.operators.select import Select
-from streamq.patterns.conditions import PendingConditions
+from streamq.patterns.conditions import Conjunct, PendingConditions, condition_on
 from streamq.patterns.correlation import CorrelationKeys
-from streamq.patterns.ids import ORDINAL, check_identified, event_id, match_id, number_points, placed_id
 from streamq.patterns.matches import (
     Matches,
     RunAggregate,
+    conjunction_or_none,
     contributor_of,
     field_column,
     id_column,
@@ -32,12 +41,138 @@ from streamq.patterns.matches import (
 )
 from streamq.patterns.part_scan import PartScan, shared_events
 from streamq.patterns.pattern_operator import PatternOperator
-from streamq.patterns.pattern_pairs import Pair
 from streamq.patterns.pattern_tree import SINGLE, Extent, Type
-from streamq.patterns.syntax import Part
-from streamq.plan.expr import Col, Expr
-from streamq.plan.lifetime import Lifetime
+from streamq.patterns.syntax import Part, Refusal
+from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit
+from streamq.plan.schema import Schema, has_equality
 from streamq.stream import Stream
+from streamq.time import TIMESTAMP, Duration
+
+
+class Pair:
+    """Two patterns to be joined; ``keys`` are columns that both have, ``conjuncts`` the conditions on both."""
+
+    def __init__(self, left: Matches, right: Matches, keys: Sequence[str], conjuncts: Sequence[Conjunct]):
+        self.left, self.right = left, right
+        self.variables = {**left.variables, **right.variables}
+        self.events = (*left.events, *right.events)
+        self.optional = left.optional | right.optional
+        self.keys = tuple(keys)
+        self.conjuncts = conjuncts
+
+    def joined(self, left: Stream, right: Stream, *more: Expr) -> Matches:
+        """Return the pairs that live at once and fulfil the conditions, and ``more`` conditions.
+
+        ``left`` and ``right`` are the matches with the lifetimes that decide which of them live at once. Start and root of a pair
+        are those of its right match; contributors and ids are left empty for the caller, who sets them.
+        """
+        stream = left._derive(self._join(left, right, JoinKind.INNER, more), right)
+        last = self.right
+        return Matches(
+            stream=stream,
+            variables=self.variables,
+            events=self.events,
+            starts=last.starts,
+            root=last.root,
+            contributors=(),
+            lasts=tick_count(1),
+            optional=self.optional,
+        )
+
+    def without(self, left: Stream, right: Stream, *more: Expr) -> Stream:
+        """Return the left matches with no right one that lives at once and fulfils the conditions, and ``more`` conditions.
+
+        ``left`` and ``right`` are the matches with the lifetimes that decide which of them live at once.
+        """
+        return left._derive(self._join(left, right, JoinKind.ANTI, more), right)
+
+    def _join(self, left: Stream, right: Stream, how: JoinKind, more: Sequence[Expr]) -> Join:
+        """Return the join of both sides by the keys and by equations between columns, filtered by the other conditions."""
+        columns = [(c, self._equal(c, left.schema, right.schema)) for c in self.conjuncts]
+        equal = [pair for _, pair in columns if pair is not None]
+        fields = (*left.schema.fields, *(f for f in right.schema.fields if f.name not in self.keys))
+        schema = left.schema.with_fields(fields)
+        conditions = [condition_on(c, self.variables, schema, self.optional) for c, pair in columns if pair is None]
+        return Join(
+            left.plan,
+            right.plan,
+            on=(*((k, k) for k in self.keys), *equal),
+            where=conjunction_or_none([*more, *conditions]),
+            how=how,
+            left_names=tuple((n, n) for n in left.schema.names),
+            right_names=tuple((n, n) for n in right.schema.names if n not in self.keys),
+        )
+
+    def _equal(self, conjunct: Conjunct, left: Schema, right: Schema) -> tuple[str, str] | None:
+        """Return the columns, one of either side and of one type, that a condition equates; None for any other condition.
+
+        None also for a condition on an event that a match may lack, because that is skipped for such a match.
+        """
+        match conjunct.condition:
+            case Call(function, (Col() as one, Col() as other)) if (
+                function is EQUAL and not conjunct.names & self.optional
+            ):
+                for a, b in ((one.name, other.name), (other.name, one.name)):
+                    if a in left.names and b in right.names:
+                        return (a, b) if left.type_of(a) == right.type_of(b) else None
+        return None
+
+
+ORDINAL = "@.ordinal"
+"""The column of the number of an event among equal ones."""
+
+
+def number_points(points: Stream, to: str) -> Stream:
+    """Add a column ``to`` that numbers points of equal start and payload: 0, 1, 2, ..."""
+    names = points.columns
+    counted = points.group_by(*names).tumbling_window(_a_tick(points)).select(**{to: count()})
+    ordinals = counted.with_columns(**{to: Call(SEQUENCE, (tick_count(0), Col(to) - tick_count(1)))})
+    return ordinals.explode(to).select(*names, to)
+
+
+def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
+    """Return the id of an event: its type, start, payload and number among equal ones.
+
+    ``name`` is that of the type, ``fields`` its payload; the number is in the column that :func:`number_points` adds. The length
+    of a text stands before it, and so does that of a name that is no plain word, so no two events have one id.
+    """
+    name = name if name.isidentifier() else f"{len(name)}:{name}"
+    starts = instant_as_ticks(Lifetime("start"), schema.axis_type)
+    parts: list[Expr] = [Lit(f"{name} "), starts.cast("string"), Lit(" "), Col(ORDINAL).cast("string")]
+    parts += [Call(IdText(schema.type_of(field)), (Col(field),)) for field in fields]
+    return Call(function_of("concat"), tuple(parts))
+
+
+def check_identified(pattern: Type, fields: Sequence[str], schema: Schema) -> None:
+    """Raise Refusal for a type with a field whose values have no equality, because ids are made of all fields."""
+    for field in fields:
+        if not has_equality(schema.type_of(field)):
+            observed = f"found {schema.type_of(field).simpleString()} in {field!r}"
+            hint = "Leave it out of the stream, by select."
+            raise Refusal(
+                pattern.place, f"no ids of {pattern.name!r}: values of a field are not compared", observed, hint
+            )
+
+
+def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
+    """Return the id of a match: its operator and the ids of its contributors; NULL where ``starts`` is, as there is no match.
+
+    An id that is NULL is left out.
+    """
+    listed = builder("concat_ws")(", ", *ids)
+    return Call(
+        function_of("nvl2"),
+        (starts, Call(function_of("concat"), (Lit(f"{operator} ("), listed, Lit(")"))), Lit(None).cast("string")),
+    )
+
+
+def placed_id(place: int, id: Expr) -> Expr:
+    """Return the id of a contributor with the number of its part, from 1; NULL where the match has none there."""
+    return Call(function_of("concat"), (Lit(f"{place}: "), id))
+
+
+def _a_tick(stream: Stream) -> Duration:
+    return dt.timedelta(microseconds=1) if stream.schema.axis == TIMESTAMP else 1
 
 
 @dataclass(frozen=True)
@@ -202,6 +337,3 @@ class DefinitionLowering:
             return matches
         before = with_lifetimes(negated.stream, Start(by=1), Length(LengthKind.FIXED, reach - 1))
         return replace(matches, stream=pair.without(matches.stream, before, negated.starts > start))
-
-
-__all__ = ["EventType", "DefinitionLowering"]

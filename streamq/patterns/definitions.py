@@ -8,12 +8,10 @@ from typing import Any
 
 from streamq.choices import LengthKind
 from streamq.errors import StreamqError, nearest
-from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
 from streamq.operators.select import Select
-from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.patterns import syntax
 from streamq.patterns.advice import refusal_for
-from streamq.patterns.composite_fields import composites_of
 from streamq.patterns.conditions import Conjunct, PendingConditions, Variables, asks_for_ids, condition_on, typed_expr
 from streamq.patterns.correlation import extract_keys
 from streamq.patterns.definition_lowering import DefinitionLowering, EventType
@@ -31,6 +29,7 @@ from streamq.patterns.matches import (
 )
 from streamq.patterns.pattern_tree import (
     Type,
+    composites_of,
     extent_of,
     leaves,
     negated_below,
@@ -39,10 +38,8 @@ from streamq.patterns.pattern_tree import (
     repeated_below,
     variables_below,
 )
-from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import NOWHERE, Definition, Part, Program
-from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.lifetime import Lifetime
+from streamq.patterns.syntax import NOWHERE, Definition, Part, Program, Refusal
+from streamq.plan.expr import Col, Expr, Lifetime, Lit
 from streamq.plan.passes import columns as columns_of
 from streamq.plan.schema import check_names
 from streamq.stream import Stream

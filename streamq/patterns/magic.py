@@ -8,7 +8,7 @@ from streamq.errors import CedrError, PlanError, nearest, sentence
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern import Pattern, cedr
 from streamq.patterns.pattern_tree import Type, leaves
-from streamq.patterns.source_text import source_text
+from streamq.patterns.syntax import source_text
 from streamq.stream import Stream
 
 if TYPE_CHECKING:

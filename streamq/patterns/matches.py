@@ -16,12 +16,10 @@ from streamq.choices import LengthKind
 from streamq.functions.catalogue import function_of
 from streamq.functions.choice import COALESCE
 from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.lifetime_change import Length, Start
-from streamq.operators.tick_expressions import instant_as_ticks
+from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
 from streamq.operators.where import Where
 from streamq.patterns.syntax import Place
-from streamq.plan.expr import Call, Col, Expr, Lit
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit
 from streamq.plan.passes import rewrite_expression
 from streamq.plan.schema import Schema
 from streamq.stream import Stream

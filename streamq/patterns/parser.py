@@ -1,22 +1,188 @@
-"""The parser of the CEDR language: an LALR parser, which takes time linear in the text and does not recurse."""
+"""The parser of the CEDR language: an LALR parser, which takes time linear in the text and does not recurse.
+
+A program is then checked beyond its grammar: counts, negations, variables, and the places of conditions.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Collection, Iterable, Iterator
 from importlib.resources import files
 from typing import TYPE_CHECKING, cast
 
+from streamq.choices import Consumption, Selection
 from streamq.errors import CedrError
 from streamq.patterns.advice import unexpected_at
-from streamq.patterns.checks import check_program
 from streamq.patterns.legal_words import keyword_like, keywords, keywords_of, legal_sentence, sign_at
 from streamq.patterns.operators import operators
-from streamq.patterns.source_text import Refusal, SourceText, source_text
-from streamq.patterns.syntax import Program
+from streamq.patterns.pattern_text import shown_expression
+from streamq.patterns.pattern_tree import Extent, extent_of, leaves, parts_of
+from streamq.patterns.syntax import (
+    MAX_DEPTH,
+    MAX_EVENTS,
+    MAX_VALUES,
+    Apply,
+    AttributeEquals,
+    Condition,
+    CorrelationKey,
+    Definition,
+    Literal,
+    Part,
+    Program,
+    Refusal,
+    SourceText,
+    source_text,
+)
 
 if TYPE_CHECKING:
     from lark import Lark, UnexpectedInput
+
+
+def check_program(program: Program) -> None:
+    """Raise Refusal at the first place of a program that is wrong whatever its event types are."""
+    extents: dict[str, Extent] = {}
+    names = [definition.name for definition in program.definitions]
+    for at, definition in enumerate(program.definitions):
+        if definition.name in extents:
+            raise Refusal(definition.place, "two definitions of one name", f"found {definition.name!r} again")
+        _check_uses(definition, names[at:])
+        _check_depth(definition.pattern)
+        _check_variables(definition)
+        for part in _innermost_first(definition.pattern):
+            for other in part.pattern.negatives:
+                _check_negated(other)
+            part.pattern.check(extents)
+        for condition in definition.where:
+            _check_condition(condition, top=True)
+        _check_output(definition)
+        extents[definition.name] = extent_of(definition, extents)
+
+
+def advise(program: Program, primitive: Collection[str]) -> Iterator[str]:
+    """Yield the warnings about a program; ``primitive`` are the event types that are not patterns."""
+    for definition in program.definitions:
+        for part in parts_of(definition.pattern):
+            yield from part.pattern.advice(primitive)
+    for comparison in _compared_with_null(program):
+        yield f"{comparison} is never true, as NULL is equal to nothing; write IS NULL, or IS NOT NULL"
+
+
+def _compared_with_null(program: Program) -> Iterator[str]:
+    """Yield each comparison with NULL in the conditions of a program, as written: none is ever true."""
+    for definition in program.definitions:
+        waiting: list[object] = list(definition.where)
+        while waiting:
+            expression = waiting.pop()
+            if isinstance(expression, Apply):
+                waiting += expression.arguments
+                nulls = [argument for argument in expression.arguments if isinstance(argument, Literal)]
+                if expression.function in COMPARISONS and any(null.value is None for null in nulls):
+                    yield shown_expression(expression)
+
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+
+
+def _innermost_first(whole: Part) -> list[Part]:
+    """Return a part and all parts below it, each after its own parts, so that the innermost error is raised first."""
+    parts, waiting = [], [whole]
+    while waiting:
+        part = waiting.pop()
+        parts.append(part)
+        waiting += part.pattern.children
+    return parts[::-1]
+
+
+def _check_depth(whole: Part) -> None:
+    """Raise Refusal for operators nested deeper than brackets of a text may be, as verbs can nest them."""
+    level = [whole]
+    for _ in range(MAX_DEPTH + 1):
+        level = [below for part in level for below in part.pattern.children]
+    if level:
+        hint = "Make an earlier definition of a part, or a stream of its own."
+        raise Refusal(level[0].place, f"operators nested more than {MAX_DEPTH} deep", "", hint)
+
+
+def _check_uses(definition: Definition, names: Iterable[str]) -> None:
+    """Raise Refusal for a type that is this definition itself or a later one; ``names`` are those of both."""
+    for _, part, kind in leaves(definition.pattern):
+        if kind.name in names:
+            if kind.name == definition.name:
+                wrong, hint = (
+                    "a definition that uses itself",
+                    "A pattern is made of events and of definitions before it.",
+                )
+            else:
+                wrong, hint = "a definition used before it stands", "Put it first."
+            raise Refusal(part.place, wrong, f"found {kind.name!r}", hint)
+
+
+def _check_variables(definition: Definition) -> None:
+    """Raise Refusal for too many events, and for two variables of one name or of names that differ in case only.
+
+    Events without a variable are not compared.
+    """
+    variables: set[str] = set()
+    events = [part for _, part, _ in leaves(definition.pattern)]
+    if len(events) > MAX_EVENTS:
+        hint = "Make definitions of some of them, or streams that are joined."
+        raise Refusal(
+            events[MAX_EVENTS].place, f"a pattern of more than {MAX_EVENTS} events", f"found {len(events):,}", hint
+        )
+    for part in parts_of(definition.pattern):
+        if part.variable is not None:
+            if part.variable in variables:
+                raise Refusal(part.place, "a variable used twice", f"found {part.variable!r} again")
+            alike = next((v for v in variables if v.lower() == part.variable.lower()), None)
+            if alike is not None:
+                hint = "Column names differ in more than case."
+                raise Refusal(
+                    part.place, "variables that differ in case only", f"found {part.variable!r} and {alike!r}", hint
+                )
+            variables.add(part.variable)
+
+
+def _check_negated(part: Part) -> None:
+    """Raise Refusal for a negated part that selects or consumes."""
+    if part.selection != Selection.EACH or part.consumption != Consumption.REUSE:
+        observed = f"found {part.selection.upper()} {part.consumption.upper()}"
+        hint = "Nothing of it is in a match, so there is nothing to select or consume."
+        raise Refusal(part.place, "a negated pattern is taken as EACH REUSE", observed, hint)
+
+
+def _check_condition(condition: Condition, top: bool) -> None:
+    """Raise Refusal for a condition over all variables inside another one, and for an IN of too many values.
+
+    ``top``: the condition is one that AND connects in WHERE, so it may itself be over all variables.
+    """
+    waiting: list[tuple[Condition, bool]] = [(condition, top)]
+    while waiting:
+        match waiting.pop():
+            case Apply("in", arguments) as values, _ if len(arguments) > MAX_VALUES + 1:
+                hint = "Join the stream with a table of them first: stream.join_table(values, on=...)."
+                raise Refusal(
+                    values.place, f"IN of more than {MAX_VALUES:,} values", f"found {len(arguments) - 1:,}", hint
+                )
+            case Apply(_, arguments), _:
+                waiting += ((argument, False) for argument in reversed(arguments))
+            case (CorrelationKey() | AttributeEquals()) as node, False:
+                name = "CorrelationKey" if isinstance(node, CorrelationKey) else "[... EQUAL ...]"
+                hint = "Connect it with the others by AND."
+                raise Refusal(
+                    node.place, f"{name} is a whole condition of WHERE", "found it inside an expression", hint
+                )
+
+
+def _check_output(definition: Definition) -> None:
+    """Raise Refusal for two output fields of one name, and for a condition over all variables in one."""
+    names: set[str] = set()
+    for field in definition.output:
+        _check_condition(field.expression, top=False)
+        if field.name in names:
+            raise Refusal(field.place, "two output fields of one name", f"found {field.name!r} again")
+        names.add(field.name)
+
 
 _WORD = re.compile(r"[\w-]+")
 _WORD_BEFORE = re.compile(r"(?<![\w.`])([^\W\d][\w-]*)\s*\Z")

@@ -31,10 +31,10 @@ from pyspark.sql.types import IntegerType
 from streamq.choices import Consumption
 from streamq.errors import NeedsSpark
 from streamq.functions.choice import COALESCE
+from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.pattern_scan import PartCondition, PatternScan
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
-from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.operators.union import Union
 from streamq.patterns.conditions import Conjunct, PendingConditions, on_matches
 from streamq.patterns.correlation import CorrelationKeys
@@ -51,10 +51,8 @@ from streamq.patterns.matches import (
     tick_count,
 )
 from streamq.patterns.pattern_tree import Type
-from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Part
-from streamq.plan.expr import Call, Cast, Col, Expr, Lit
-from streamq.plan.lifetime import Lifetime
+from streamq.patterns.syntax import Part, Refusal
+from streamq.plan.expr import Call, Cast, Col, Expr, Lifetime, Lit
 from streamq.plan.passes import show_to_user, substitute
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import check_in_process

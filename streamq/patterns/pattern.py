@@ -13,21 +13,15 @@ from typing import Any
 from streamq.compiler.explain_html import Section, sections_html
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.keywords import check_keywords
-from streamq.patterns.checks import advise, check_program
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import no_type, used_types, variables_of
 from streamq.patterns.detect import Definitions, Detect, event_type
-from streamq.patterns.operators.cancel_when import CancelWhenVerbs
-from streamq.patterns.operators.not_between import NotVerbs
-from streamq.patterns.operators.unless import UnlessVerbs
-from streamq.patterns.operators.unless_before import UnlessBeforeVerbs
-from streamq.patterns.parser import parse
+from streamq.patterns.operators.negation import CancelWhenVerbs, NotVerbs, UnlessBeforeVerbs, UnlessVerbs
+from streamq.patterns.parser import advise, check_program, parse
 from streamq.patterns.pattern_operator import PatternOperator
-from streamq.patterns.pattern_text import render
+from streamq.patterns.pattern_text import picture_section, render
 from streamq.patterns.pattern_tree import parts_of, variables_below, with_types
-from streamq.patterns.picture import picture_section
-from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import (
     Apply,
     AttributeEquals,
@@ -37,6 +31,9 @@ from streamq.patterns.syntax import (
     EventField,
     Part,
     Program,
+    Refusal,
+    SourceText,
+    source_text,
 )
 from streamq.plan.expr import Expr, as_expr
 from streamq.plan.node import Node

@@ -8,11 +8,11 @@ from typing import Any
 from lark import Token, Transformer, v_args
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.operator_call import Amount, OperatorCall
+from streamq.patterns.operator_call import Amount, OperatorCall, parse_number, token_place, unquoted
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import Type
-from streamq.patterns.source_text import MAX_DEPTH, Refusal
 from streamq.patterns.syntax import (
+    MAX_DEPTH,
     Apply,
     AttributeEquals,
     Condition,
@@ -25,9 +25,9 @@ from streamq.patterns.syntax import (
     Part,
     Place,
     Program,
+    Refusal,
     Slice,
 )
-from streamq.patterns.token_values import parse_number, token_place, unquoted
 
 
 class TreeBuilder(Transformer[Token, Program]):

@@ -10,7 +10,7 @@ from streamq.markup import element, markup_text, shortened_to_width, text_width
 from streamq.pictures.svg_picture import WIDTH, SvgPicture
 
 if TYPE_CHECKING:
-    from streamq.levels.level_costs import LevelCosts
+    from streamq.levels.compare_levels import LevelCosts
 
 GAP, MARGIN = 28.0, 12.0
 """The room between two panels, and around the picture."""

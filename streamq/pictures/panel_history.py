@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.lazy import lazy
 from streamq.plan.own_names import show_keys
+from streamq.plan.tree import lazy
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Numbered, combine_numbers, number_values
 from streamq.time import INFINITY, TIMESTAMP, show_ticks

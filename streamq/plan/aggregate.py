@@ -17,10 +17,8 @@ from pyspark.sql.types import DataType
 from streamq.choices import Stamp
 from streamq.grid import Grid
 from streamq.plan.expr import Expr
-from streamq.plan.function import Text
-from streamq.plan.named_object import NamedObject
-from streamq.plan.partial import Partial
-from streamq.plan.reduction import ReducedColumn, Reduction
+from streamq.plan.function import NamedObject, Text
+from streamq.plan.partial import Partial, ReducedColumn, Reduction
 from streamq.plan.tree import show
 
 if TYPE_CHECKING:

@@ -12,12 +12,10 @@ from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
 from streamq.plan.aggregate import Aggregate, Application
-from streamq.plan.case import Case
-from streamq.plan.expr import Expr, Lit
-from streamq.plan.inference import infer
+from streamq.plan.expr import Case, Expr, Lit
 from streamq.plan.partial import Partial
 from streamq.plan.passes import aggregates as aggregates_in
-from streamq.plan.passes import rewrite_expression
+from streamq.plan.passes import infer, rewrite_expression
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 

@@ -1,7 +1,8 @@
 """Expressions: a small immutable tree that is built, compared, typed and explained without a SparkSession.
 
 A call holds its function, a :class:`streamq.plan.function.Function`. Every pass over a tree is a
-:func:`streamq.plan.tree.fold`: bottom-up, iterative, each shared node visited once.
+:func:`streamq.plan.tree.fold`: bottom-up, iterative, each shared node visited once. CASE WHEN and the parts of an event's
+lifetime and of a window's stand here, too, as does what turns NumPy's scalars into Python's values.
 """
 
 from __future__ import annotations
@@ -13,18 +14,50 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, NullType
 
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.function import Function, Text
-from streamq.plan.lazy import lazy
+from streamq.plan.hints import ValueRefusals
 from streamq.plan.own_names import shown_name
-from streamq.plan.plain_values import hint_for, plain_value
-from streamq.plan.refusals import ValueRefusals
 from streamq.plan.spark_types import parse_type, widens_integer
-from streamq.plan.tree import ExpressionText, Tree, show
+from streamq.plan.tree import ExpressionText, Tree, lazy, show
 from streamq.time import check_microseconds
+
+
+def plain_value(value: Any) -> Any:
+    """Return a NumPy scalar as a Python value, anything else unchanged; raise TypeMismatch for a scalar without one.
+
+    NaT becomes None; a time that is finer than a microsecond raises TimeError.
+    """
+    if not isinstance(value, np.generic):
+        return value
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        check_microseconds(value, "expression")
+        # for units finer than a microsecond NumPy would return a plain integer
+        value = value.astype(f"{'datetime64' if isinstance(value, np.datetime64) else 'timedelta64'}[us]")
+    plain = value.item()
+    if isinstance(plain, np.generic):
+        raise TypeMismatch(
+            sentence("expression", "a number of no Spark type", f"found {value!r}", "Give a Python one.")
+        )
+    return plain
+
+
+def hint_for(value: Any, otherwise: str = "") -> str:
+    """Return what to write instead of a value that is neither an expression nor a column's name; ``otherwise`` if unknown."""
+    if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
+        return (
+            "Columns are given one by one; membership is .isin(...); arrays are made by sq.functions.array(...), "
+            "structs by sq.functions.struct(...)."
+        )
+    if callable(value):
+        return (
+            'Call it on the columns; a function of your own is made one of expressions by sq.udf("double")(function).'
+        )
+    return "t.ANY stands in scenarios only: begin with t.stream(...)." if type(value).__name__ == "_Any" else otherwise
+
 
 _UFUNCS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "remainder": "%", "equal": "==",
@@ -392,3 +425,54 @@ def as_expr(value: Any) -> Expr:
         return Lit(plain_value(value))
     wrong = "not a value a column can be compared or combined with"
     raise TypeMismatch(sentence("expression", wrong, f"found {value!r}", hint_for(value)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Case(Expr):
+    """CASE WHEN: ``parts`` are condition, value, condition, value, ..., and last the default (NULL without ``otherwise``)."""
+
+    parts: tuple[Expr, ...]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.parts
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        return Case(tuple(children))
+
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        values = [*operands[1:-1:2], operands[-1]]
+        return all(value == kind or isinstance(value, NullType) for value in values)
+
+    def when(self, condition: Any, value: Any) -> Case:
+        """Return the same CASE with one more branch, which is tried after the others."""
+        return Case((*self.parts[:-1], as_expr(condition), as_expr(value), self.parts[-1]))
+
+    def otherwise(self, value: Any) -> Case:
+        """Return the same CASE with this value where no condition holds."""
+        return Case((*self.parts[:-1], as_expr(value)))
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        branches = [f"when {parts[i].text} then {parts[i + 1].text}" for i in range(0, len(parts) - 1, 2)]
+        return Text(f"case {' '.join(branches)} else {parts[-1].text} end")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lifetime(Expr):
+    """``start``, ``end`` or ``duration`` of the event, read-only."""
+
+    part: str
+
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        return True
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        return Text(f"{self.part}()")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WindowBound(Lifetime):
+    """``start`` or ``end`` of the window, as a user writes it; a verb replaces it by the lifetime of the window's result."""
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        return Text(f"window_{self.part}()")

@@ -16,10 +16,9 @@ from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 from pyspark.sql.types import DataType
 
 from streamq.plan.expr import Expr
-from streamq.plan.folding import fold
-from streamq.plan.named_object import NamedObject
+from streamq.plan.function import NamedObject
 from streamq.plan.schema import POINT, Schema
-from streamq.plan.tree import PLAIN_JSON
+from streamq.plan.tree import PLAIN_JSON, fold
 
 T = TypeVar("T")
 

@@ -1,17 +1,24 @@
-"""Passes over expressions: questions about a whole tree, and rewriting of trees."""
+"""Passes over expressions: questions about a whole tree, rewriting of trees, and their types over a stream, by Spark's rules."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.errors import NeedsSpark, PlanError, TypeMismatch, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction
-from streamq.plan.expr import Call, Col, Expr, Opaque
-from streamq.plan.folding import fold
-from streamq.plan.function import Function
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque
+from streamq.plan.function import Function, Operand, UnfitOperands, called
+from streamq.plan.hints import ON_SPARK, for_aggregate, for_spark_alone
+from streamq.plan.lowering import to_spark
 from streamq.plan.own_names import carried_key
-from streamq.plan.tree import show
+from streamq.plan.schema import Schema, quote
+from streamq.plan.spark_types import literal_type, wider
+from streamq.plan.tree import fold, show
 
 
 def expression_nodes(root: Expr) -> list[Expr]:
@@ -96,3 +103,192 @@ def show_to_user(root: Expr) -> str:
 
 _OWN = re.compile(r"__(?:n|([a-z_]+?)\d+(?:__([a-z0-9]+))?)")
 """Names of internal aggregates: ``__n``, ``__sum0``, ``__sum0__n``."""
+
+
+def infer(expr: Expr, schema: Schema, verb: str) -> DataType:
+    """Return the type of an expression over a stream, by Spark's rules.
+
+    Plain operators and common functions are typed without a session; for anything else the active
+    SparkSession is asked. Raises UnknownColumn, TypeMismatch, PlanError for an aggregate, and NeedsSpark without an active
+    session.
+    """
+    kind = types(expr, schema, verb)[expr.digest]
+    return kind if kind is not None else _ask_spark(expr, schema, verb)
+
+
+def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
+    """Return the type of every node by its digest, without a session; None where only Spark knows it.
+
+    Raises UnknownColumn, TypeMismatch and PlanError for what is wrong whatever Spark says.
+    """
+    by_digest: dict[str, DataType | None] = {}
+
+    def visit(node: Expr, parts: list[DataType | None]) -> DataType | None:
+        by_digest[node.digest] = kind = _type(node, parts, schema, verb)
+        return kind
+
+    fold(expr, visit)
+    return by_digest
+
+
+def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -> DataType | None:
+    """Return the type of a node from those of its operands, ``parts``; None where only Spark knows it.
+
+    Raises UnknownColumn, TypeMismatch for operands that do not fit, and PlanError for an aggregate.
+    """
+    match node:
+        case Col(name=name):
+            return schema.require(name, verb)
+        case Lit(value=value, type=kind):
+            return kind or literal_type(value)
+        case Call():
+            return _call_type(node, parts, verb)
+        case Lifetime(part="duration"):
+            return t.LongType()
+        case Lifetime():
+            return schema.axis_type
+        case Alias():
+            return parts[0]
+        case Cast(type=to):
+            return to
+        case Opaque():
+            return None
+        case Case():
+            return _case_type(node, parts, verb)
+        case Aggregate():
+            raise PlanError(
+                sentence(
+                    verb,
+                    "an aggregate outside a window's select",
+                    f"found {show_to_user(node)}",
+                    "Make a window first: s.tumbling_window(...).select(...); for results of windows s.per_window().select(...), "
+                    "for last rows s.snapshot_window().select(...).",
+                )
+            )
+    raise AssertionError(type(node))
+
+
+def _case_type(node: Case, parts: list[DataType | None], verb: str) -> DataType | None:
+    """Return the common type of a CASE's values; None where Spark must be asked.
+
+    Raises TypeMismatch for a condition that is not boolean.
+    """
+    for condition in parts[:-1:2]:
+        if condition is not None and not isinstance(condition, t.BooleanType | t.NullType):
+            where = f"found {condition.simpleString()} in {show_to_user(node)}"
+            raise TypeMismatch(sentence(verb, "a condition that is not boolean", where))
+    common: DataType | None = t.NullType()
+    for value in (*parts[1:-1:2], parts[-1]):
+        common = wider(common, value) if common is not None and value is not None else None
+    return common
+
+
+def _call_type(node: Call, parts: list[DataType | None], verb: str) -> DataType | None:
+    """Return the type of a call; None where Spark must be asked. Raises TypeMismatch for operands that do not fit."""
+    try:
+        return node.function.result_type(operands_of(node, parts))
+    except UnfitOperands as unfit:
+        shown = show_to_user(node)
+        where = f"found {shown}" if unfit.kind is None else f"found {unfit.kind.simpleString()} in {shown}"
+        raise TypeMismatch(sentence(verb, unfit.wrong, where, unfit.hint)) from None
+
+
+def operands_of(node: Call, kinds: Sequence[DataType | None], any_literal: bool = False) -> list[Operand]:
+    """Return the operands of a call from the types of its expressions, without the arguments omitted at the end (None).
+
+    Plain arguments are constants. A literal is one where its type is the value's own; ``any_literal``: in any type.
+    """
+    operands = []
+    for argument, kind in zip(leading_arguments(node), node.arguments(kinds), strict=False):
+        if not isinstance(argument, Expr):
+            operands.append(Operand(literal_type(argument), argument))
+        elif isinstance(argument, Lit) and (any_literal or argument.type is None):
+            operands.append(Operand(kind, argument.value))
+        else:
+            operands.append(Operand(kind))
+    return operands
+
+
+def leading_arguments(node: Call) -> Sequence[Any]:
+    """Return the arguments up to the last that is not None, as Spark's function takes them."""
+    count = len(node.args)
+    while count and node.args[count - 1] is None:
+        count -= 1
+    return node.args[:count]
+
+
+class _FrameColumns:
+    """Columns of a DataFrame that has the schema's own names."""
+
+    def __init__(self, schema: Schema):
+        self.schema = schema
+
+    def column(self, name: str) -> Any:
+        from pyspark.sql import functions as F
+
+        return F.col(quote(name))
+
+    def lifetime(self, part: str) -> Any:
+        from pyspark.sql import functions as F
+
+        return F.lit(None).cast(t.LongType() if part == "duration" else self.schema.axis_type)
+
+
+def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
+    """Return the type that Spark's analyser gives an expression; raise TypeMismatch, with a hint, where Spark refuses it.
+
+    Raises NeedsSpark if no session is active.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        raise _needs_spark(expr, schema, verb)
+    empty = spark.createDataFrame([], t.StructType([t.StructField(f.name, f.type) for f in schema.fields]))
+    try:
+        value = to_spark(expr, _FrameColumns(schema))
+        kind = empty.select(value.alias("x")).schema["x"].dataType
+        if is_opaque(expr):
+            # a filter takes no aggregate, window function or generator; it is analysed here, and not run
+            _ = empty.where(value.isNull()).schema
+        return kind
+    except AnalysisException as error:
+        shown = show_to_user(expr)
+        read = next((name for name in schema.consumed if re.search(rf"\b{re.escape(name)}\b", shown)), None)
+        if read is not None and (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            now = f"The source has read column {read!r}: {schema.consumed[read]}."
+            raise TypeMismatch(sentence(verb, f"no column {read!r}", f"found {shown}", now)) from error
+        hint = for_aggregate(shown)
+        if hint or (error.getCondition() or "").startswith(_OF_OTHER_ROWS):
+            wrong = "a pyspark Column that is no value of one event"
+            raise TypeMismatch(sentence(verb, wrong, f"found {shown}", hint or _OTHER_ROWS)) from error
+        raise TypeMismatch(sentence(verb, f"Spark refuses {shown}", str(error).strip().splitlines()[0])) from error
+
+
+def _needs_spark(expr: Expr, schema: Schema, verb: str) -> NeedsSpark:
+    """Return the error for an expression that needs Spark while no session is active; it names the part that needs it."""
+    kinds = types(expr, schema, verb)
+    is_cause = (
+        n for n in expression_nodes(expr) if kinds[n.digest] is None and all(kinds[c.digest] for c in n.children)
+    )
+    cause = next(is_cause)
+    match cause:
+        case Call(function=function) if function.arrow is None:
+            wrong, hint = (
+                f"{called(function)} runs on Spark alone, and no session is active",
+                for_spark_alone(function.name),
+            )
+        case Case():
+            wrong, hint = "values of several types in one column", "Cast them to one type."
+        case _:
+            wrong = "only Spark knows the type of this expression, and no session is active"
+            hint = f"Cast its operands; or {ON_SPARK}."
+    return NeedsSpark(sentence(verb, wrong, f"found {show_to_user(cause)}", hint))
+
+
+_OF_OTHER_ROWS = ("INVALID_WHERE_CONDITION", "WINDOW_FUNCTION_NOT_ALLOWED", "UNSUPPORTED_GENERATOR", "MISSING_GROUP_BY")
+"""The beginnings of Spark's error conditions for expressions in a filter that are not computed from one row."""
+_OTHER_ROWS = (
+    "Aggregates and window functions are the windows' of a stream; what makes several rows belongs to the source."
+)

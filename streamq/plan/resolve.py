@@ -7,9 +7,8 @@ from typing import Any, NoReturn
 
 from streamq.errors import MixedStreams, PlanError, sentence, warn
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Alias, Col, Expr, as_expr
-from streamq.plan.lifetime import Lifetime, WindowBound
-from streamq.plan.named_object import CallableModule
+from streamq.plan.expr import Alias, Col, Expr, Lifetime, WindowBound, as_expr
+from streamq.plan.function import CallableModule
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import expression_nodes as parts
 from streamq.plan.passes import rewrite_expression

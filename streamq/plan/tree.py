@@ -1,21 +1,47 @@
-"""The tree of an expression: its parts, its digest and its text, without a meaning."""
+"""The tree of an expression: its parts, its digest and its text, without a meaning; and how trees are visited, bottom-up.
+
+A plan or an expression has a digest and children, and each shared node is visited once. :class:`lazy` is a cached property for
+classes that are pickled by value: the one of functools has a lock in Python 3.11.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from pyspark.sql.types import DataType
 
-from streamq.plan.folding import fold
-from streamq.plan.function import Text
-from streamq.plan.named_object import NamedObject
+from streamq.plan.function import NamedObject, Text
 
 T = TypeVar("T")
+B = TypeVar("B", bound=Any)
+
+
+def fold(root: B, visit: Callable[[B, list[T]], T]) -> T:
+    """Call ``visit(part, results of its children)`` bottom-up and left to right, and return the result of ``root``.
+
+    Parts with one digest are visited once. There is no recursion, so a tree may be of any depth.
+    """
+    if not root.children:
+        # most expressions are a column or a constant
+        return visit(root, [])
+    done: dict[str, T] = {}
+    stack: list[tuple[B, bool]] = [(root, False)]
+    while stack:
+        part, is_ready = stack.pop()
+        if part.digest in done:
+            continue
+        if is_ready:
+            done[part.digest] = visit(part, [done[child.digest] for child in part.children])
+        else:
+            stack.append((part, True))
+            stack.extend((child, False) for child in reversed(part.children))
+    return done[root.digest]
+
 
 PLAIN_JSON = frozenset((str, int, bool, type(None)))
 """The types whose values stand for themselves in the JSON that digests are computed from."""
@@ -91,3 +117,26 @@ def show(root: Tree) -> str:
         return node.shown_over(parts)
 
     return fold(root, visit).text
+
+
+class lazy(Generic[T]):
+    """A property that is computed on first access and then kept as an attribute of the object."""
+
+    def __init__(self, function: Callable[[Any], T]):
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> lazy[T]: ...
+
+    @overload
+    def __get__(self, instance: Any, owner: type) -> T: ...
+
+    def __get__(self, instance: Any, owner: type) -> lazy[T] | T:
+        """Return the value, which the first access computes and stores in the instance; without an instance, this property."""
+        if instance is None:
+            return self
+        value = self.function(instance)
+        # a frozen dataclass refuses assignments; an instance attribute takes precedence over this descriptor
+        instance.__dict__[self.function.__name__] = value
+        return value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence, warn
 from streamq.operators.batch_form import BatchForm
-from streamq.plan.expected import Expected
+from streamq.plan.footprint import Expected
 from streamq.plan.node import Node
 from streamq.run.answers import in_user_form, order_rows
 from streamq.run.failure import spark_errors

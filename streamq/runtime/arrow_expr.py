@@ -19,22 +19,18 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark, StreamqError, sentence
-from streamq.plan.case import Case
-from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
-from streamq.plan.folding import fold
-from streamq.plan.function import called
-from streamq.plan.inference import leading_arguments, types
-from streamq.plan.lifetime import Lifetime
-from streamq.plan.operand import ArrowForm, Fault, Value
-from streamq.plan.passes import show_to_user
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit
+from streamq.plan.function import ArrowForm, Fault, Value, called
+from streamq.plan.passes import leading_arguments, show_to_user, types
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
+from streamq.plan.tree import fold
 from streamq.runtime.arrow_casts import can_cast, cast
 from streamq.runtime.arrow_types import arrow_type, constant_array, is_true
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
-    from streamq.plan.operand import Mask
+    from streamq.plan.function import Mask
 
 _HINTS = {
     "[DIVIDE_BY_ZERO]": "Guard it: sq.when(y != 0, x / y).",

@@ -13,10 +13,10 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark, sentence
-from streamq.plan.operand import Fault
+from streamq.plan.function import Fault
 
 if TYPE_CHECKING:
-    from streamq.plan.operand import Mask
+    from streamq.plan.function import Mask
 
 _ARROW: dict[type[DataType], pa.DataType] = {
     t.NullType: pa.null(), t.BooleanType: pa.bool_(), t.ByteType: pa.int8(), t.ShortType: pa.int16(),

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.cloudpickle import CloudPickler
 
-from streamq.plan.named_object import CallableModule
+from streamq.plan.function import CallableModule
 
 PACKAGE = __name__.partition(".")[0]
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from streamq.choices import ClipInput
 from streamq.grid import Grid
-from streamq.plan.partial import COUNT
-from streamq.plan.reduction import RangedMembers, Reduction
+from streamq.plan.partial import COUNT, RangedMembers, Reduction
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.event_order import event_order
 from streamq.runtime.evaluators.member_reductions import reduced

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from streamq.errors import LateEvent
-from streamq.plan.named_object import NamedObject
+from streamq.plan.function import NamedObject
 from streamq.runtime.values import Mask
 from streamq.time import MINUS_INFINITY
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
-from streamq.plan.own_code import STREAMQ, is_own, module_of_code, own_packages, package_of
+from streamq.plan.fingerprint import STREAMQ, is_own, module_of_code, own_packages, package_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,7 +16,7 @@ Number = Any
 class Arithmetic(Protocol):
     """The operations that integers, arrays and SQL each write in their own way.
 
-    Those of SQL are in ``streamq/windows/tick_sql.py``.
+    Those of SQL are in ``streamq/windows/batch_events.py``.
     """
 
     def quotient(self, x: Number, by: int) -> Number:

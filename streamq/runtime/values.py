@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.plan.partial import Ints as Ints
-from streamq.plan.reduction import Mask as Mask
+from streamq.plan.partial import Mask as Mask
 
 Numbered = tuple[Ints, int]
 """A number from 0 on for each value, and a bound on them."""

@@ -13,18 +13,26 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.functions.text import CONCAT, LOWER
 from streamq.keywords import check_keywords
-from streamq.operators.edge_source import EdgeSource
 from streamq.operators.input_table import input_table, source_name
 from streamq.operators.source import AS_KIND, AS_START, axis_of, shown_columns
-from streamq.operators.source_arguments import beside_columns, key_columns, order_columns
-from streamq.operators.source_items import ItemColumn, ItemRule, RowRefusal, TickColumn, refused_starts
-from streamq.operators.source_policy import SourcePolicy, source_policy
-from streamq.plan.case import Case
-from streamq.plan.expr import Call, Col, Lit
+from streamq.operators.source_arguments import (
+    ItemColumn,
+    ItemRule,
+    RowRefusal,
+    SourcePolicy,
+    TickColumn,
+    beside_columns,
+    key_columns,
+    order_columns,
+    refused_starts,
+    source_policy,
+)
+from streamq.plan.expr import Call, Case, Col, Lit
 from streamq.plan.node import ADDED, node
 from streamq.plan.schema import Field, Schema, quote
 from streamq.progress.argument import ProgressArgument
 from streamq.runtime.event import LE, OPENS
+from streamq.sources.edges import EdgeSource
 from streamq.stream import Stream
 
 if TYPE_CHECKING:

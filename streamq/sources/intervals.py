@@ -16,9 +16,16 @@ from streamq.operators.source import (
     axis_of,
     source_schema,
 )
-from streamq.operators.source_arguments import beside_columns, id_columns
-from streamq.operators.source_items import ItemRule, RowRefusal, TickColumn, refused_starts
-from streamq.operators.source_policy import SourcePolicy, source_policy
+from streamq.operators.source_arguments import (
+    ItemRule,
+    RowRefusal,
+    SourcePolicy,
+    TickColumn,
+    beside_columns,
+    id_columns,
+    refused_starts,
+    source_policy,
+)
 from streamq.plan.expr import Col, Lit
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema

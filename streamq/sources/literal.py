@@ -11,7 +11,7 @@ from streamq.errors import SourceError, sentence
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import source_name, table_fields, with_spark_types
 from streamq.operators.source import axis_of
-from streamq.operators.source_policy import source_policy
+from streamq.operators.source_arguments import source_policy
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_type
 from streamq.progress.argument import ProgressArgument

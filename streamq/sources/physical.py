@@ -25,15 +25,21 @@ from streamq.operators.source import (
     without_bad,
     without_refused,
 )
-from streamq.operators.source_arguments import beside_columns
-from streamq.operators.source_items import ItemColumn, ItemRule, RowRefusal, TickColumn, refused_starts
-from streamq.operators.source_policy import SourcePolicy, source_policy
+from streamq.operators.source_arguments import (
+    ItemColumn,
+    ItemRule,
+    RowRefusal,
+    SourcePolicy,
+    TickColumn,
+    beside_columns,
+    refused_starts,
+    source_policy,
+)
 from streamq.plan.expr import Call, Col, Lit
 from streamq.plan.footprint import Footprint
-from streamq.plan.keys import check_key
 from streamq.plan.lowering import orderable
 from streamq.plan.node import ADDED, Traits, node
-from streamq.plan.schema import INTERVAL, Field, Schema, quote
+from streamq.plan.schema import INTERVAL, Field, Schema, check_key, quote
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT

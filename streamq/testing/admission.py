@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from streamq.operators import Source
-from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.folding import fold
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
+from streamq.plan.tree import fold
 from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI
 from streamq.sources.intervals import Intervals

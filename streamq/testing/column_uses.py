@@ -10,8 +10,7 @@ from pyspark.sql import types as t
 
 from streamq.operators import Source, WindowAggregate
 from streamq.plan.aggregate import Aggregate, Computation
-from streamq.plan.case import Case
-from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lit
 from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.passes import columns, is_opaque
 from streamq.plan.passes import expression_nodes as parts_of

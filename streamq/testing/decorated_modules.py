@@ -13,9 +13,9 @@ from pyspark.sql import types as t
 from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.inference import types
 from streamq.plan.own_names import shown_name
-from streamq.plan.reduction import ReducedColumn
+from streamq.plan.partial import ReducedColumn
+from streamq.plan.passes import types
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import States
 from streamq.runtime.user_code.code_values import instants_of

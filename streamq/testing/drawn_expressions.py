@@ -21,11 +21,10 @@ from streamq.functions.choice import COALESCE, ISNAN
 from streamq.functions.logic import conjunction
 from streamq.operators import Source
 from streamq.plan.expr import Call, Col, Expr, Lit
-from streamq.plan.folding import fold
-from streamq.plan.keys import check_key
 from streamq.plan.node import Node
 from streamq.plan.passes import columns
-from streamq.plan.schema import Schema
+from streamq.plan.schema import Schema, check_key
+from streamq.plan.tree import fold
 from streamq.runtime.arrow_expr import check_in_process
 from streamq.testing.intent import ANYTHING
 from streamq.testing.payload_values import pool

@@ -20,10 +20,9 @@ from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import duration
 from streamq.operators import AlterLifetime, Select, TopK, WindowAggregate
 from streamq.operators.lifetime_change import Length, Start
-from streamq.operators.user_rows import rows_of
+from streamq.operators.windowed_stream import rows_of
 from streamq.plan.aggregate import Aggregate, AggregateFunction
-from streamq.plan.expr import Col, Expr
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Field, Schema
 from streamq.run.query import local_history

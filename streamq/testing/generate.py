@@ -16,9 +16,9 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.operators import AlterLifetime, JoinTable, Select, Source
 from streamq.plan.expr import Col
-from streamq.plan.folding import fold
 from streamq.plan.node import Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field, Schema
+from streamq.plan.tree import fold
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case, Meant

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamq.choices import Invalid
 from streamq.operators import Source
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT
 from streamq.runtime.late_policies import LATE_POLICIES

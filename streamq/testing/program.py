@@ -16,9 +16,9 @@ from streamq.errors import PlanError, sentence
 from streamq.json_reading import table_readers
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable, Source
-from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.schema import Field
+from streamq.plan.tree import fold
 from streamq.runtime.arrow_types import arrow_type
 from streamq.sources.intervals import Intervals
 from streamq.stream import Stream

@@ -16,12 +16,10 @@ from streamq.aggregates import built_in
 from streamq.errors import TypeMismatch
 from streamq.functions.catalogue import function_of
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.case import Case
-from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
-from streamq.plan.folding import fold
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit
 from streamq.plan.function import Infix, Method, Prefix, Subscript
-from streamq.plan.lifetime import Lifetime
 from streamq.plan.spark_types import parse_type
+from streamq.plan.tree import fold
 from streamq.time import INTEGER, show_duration
 
 WIDTH = 100

@@ -10,8 +10,8 @@ from typing import Any
 
 from streamq.operators import Source
 from streamq.plan.expr import Expr, Lit
-from streamq.plan.folding import fold as fold_expr
 from streamq.plan.node import Node, expanded, nodes
+from streamq.plan.tree import fold as fold_expr
 from streamq.testing.arrival import tick
 from streamq.testing.scale import Bounds, Scale
 from streamq.testing.windows.room import room_of

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streamq.operators import Source
-from streamq.plan.folding import fold
 from streamq.plan.node import Node
+from streamq.plan.tree import fold
 from streamq.testing.arrival import Item, brings_start, is_event, start_of
 from streamq.testing.case import Case
 from streamq.testing.progress.room import leader_of, room_of

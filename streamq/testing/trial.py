@@ -12,7 +12,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.errors import LateEvent, ModuleFailed, NeedsSpark, QueryFailed, StreamqError
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
-from streamq.plan.expected import NO_RATES
+from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import nodes, number_sources
 from streamq.testing.answers import result_of
 from streamq.testing.arrival import count_contradictions

@@ -10,8 +10,7 @@ from pyspark.sql import types as t
 
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import AS_END, AS_START, Source
-from streamq.operators.source_items import ItemRule, TickColumn
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import ItemRule, SourcePolicy, TickColumn
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Traits
 from streamq.plan.schema import Field, Schema

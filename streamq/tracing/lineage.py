@@ -23,8 +23,8 @@ from streamq.compiler.stages import compile_stages
 from streamq.errors import StreamqError
 from streamq.operators import Source
 from streamq.operators.operator import set_aside
-from streamq.plan.folding import fold
 from streamq.plan.node import Node
+from streamq.plan.tree import fold
 from streamq.runtime.columnar import concat
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import MINUS_INFINITY

@@ -18,11 +18,10 @@ from streamq import html
 from streamq.errors import MixedStreams, PlanError, UnknownColumn, counted, kind_of, nearest, sentence, warn
 from streamq.operators import Source, Where
 from streamq.pictures.panel_history import instant_label
-from streamq.plan.expr import Col, Expr
-from streamq.plan.folding import fold
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.node import Node, number_sources
 from streamq.plan.resolve import resolve
+from streamq.plan.tree import fold
 from streamq.progress_bar import ProgressBar
 from streamq.run.passed_batches import passed_batches
 from streamq.time import INFINITY, instant_ticks

@@ -15,10 +15,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 from streamq.choices import ErrorPolicy
 from streamq.errors import PlanError, kind_of, sentence, users_line
 from streamq.keywords import check_keywords
-from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
+from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column, plain_value
 from streamq.plan.fingerprint import fingerprint, text_of
-from streamq.plan.named_object import CallableModule
-from streamq.plan.plain_values import plain_value
+from streamq.plan.function import CallableModule
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields, parse_type
 from streamq.runtime.shipping import ship_module_of

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Application, Partials, WindowPlace
 from streamq.plan.expr import Col, Expr
-from streamq.plan.reduction import ReducedColumn
+from streamq.plan.partial import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState, shared_note
 from streamq.user_code.guards import guards_of, versions_of

@@ -17,9 +17,8 @@ from pyspark.sql.types import DataType
 from streamq.choices import ArgumentForm, choose_word
 from streamq.errors import ModuleFailed, PlanError, sentence
 from streamq.plan.expr import Call, Col, as_expr
-from streamq.plan.function import Function
+from streamq.plan.function import ArrowForm, Fault, Function, Operand, Value
 from streamq.plan.lowering import ship_runtime
-from streamq.plan.operand import ArrowForm, Fault, Operand, Value
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.rendering import python_values
 from streamq.runtime.shipping import packed

@@ -14,7 +14,7 @@ from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
-from streamq.plan.reduction import ReducedColumn
+from streamq.plan.partial import ReducedColumn
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.code_values import LASTS, START, RowShape
 from streamq.user_code.guards import guards_of, versions_of

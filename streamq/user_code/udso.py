@@ -15,8 +15,7 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, sentence
 from streamq.plan.expr import Alias, Expr, as_expr
 from streamq.plan.fingerprint import text_of
-from streamq.plan.lazy import lazy
-from streamq.plan.tree import show
+from streamq.plan.tree import lazy, show
 from streamq.runtime.evaluators.scan import ModuleScanEvaluator, ScanEvaluator
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.scan import ScanKernel

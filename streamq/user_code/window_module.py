@@ -12,9 +12,8 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
-from streamq.plan.lazy import lazy
-from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
-from streamq.plan.tree import show
+from streamq.plan.partial import RangedMembers, RangeReduction, ReducedColumn, Reduction
+from streamq.plan.tree import lazy, show
 from streamq.runtime.user_code.calls import ModuleStates, WindowCall, forbid_module_changes
 from streamq.runtime.user_code.module_walk import module_results
 from streamq.user_code.forms import WindowForm, is_window_code, window_form

@@ -3,12 +3,11 @@
 from streamq.windows.calendar import Calendar, CalendarVerbs
 from streamq.windows.count import Count, CountVerbs
 from streamq.windows.hopping import Hopping, HoppingVerbs
-from streamq.windows.kind_verbs import W
 from streamq.windows.landmark import Landmark, LandmarkVerbs
 from streamq.windows.rows import Rows, RowsVerbs
 from streamq.windows.session import Session, SessionVerbs
 from streamq.windows.snapshot import Snapshot, SnapshotVerbs
-from streamq.windows.window import Window
+from streamq.windows.window import W, Window
 
 KINDS: tuple[type[Window], ...] = (Hopping, Snapshot, Count, Rows, Session, Landmark, Calendar)
 """All kinds, in the order of the docs."""

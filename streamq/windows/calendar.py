@@ -21,13 +21,12 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
-from streamq.windows.kind_verbs import W, WindowKindVerbs
-from streamq.windows.window import Window
+from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.windows.tick_sql import TickSql
+    from streamq.windows.batch_events import TickSql
 
 DAY = 86_400_000_000
 """Ticks of 24 hours."""
@@ -103,7 +102,7 @@ class Calendar(Window):
         """
         from pyspark.sql import functions as F
 
-        from streamq.windows.tick_sql import TickSql
+        from streamq.windows.batch_events import TickSql
 
         df, last = events.with_lifetimes(), RE
         if events.is_bounded:
@@ -119,7 +118,7 @@ class Calendar(Window):
 
     def _number(self, t: TickSql) -> TickSql:
         """Return the number of the window that contains an instant."""
-        from streamq.windows.tick_sql import SQL, TickSql
+        from streamq.windows.batch_events import SQL, TickSql
 
         local = TickSql(f"unix_micros(from_utc_timestamp(timestamp_micros({t.text}), '{self.zone}'))")
         day = SQL.quotient(local, DAY)
@@ -138,7 +137,7 @@ class Calendar(Window):
 
     def _start(self, number: TickSql) -> TickSql:
         """Return the start of a window."""
-        from streamq.windows.tick_sql import SQL, TickSql
+        from streamq.windows.batch_events import SQL, TickSql
 
         if self.unit in MONTHS:
             month = number * (self.n * MONTHS[self.unit])

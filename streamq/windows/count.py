@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from streamq.choices import ClipInput, Stamp, check_word
 from streamq.errors import PlanError, check_whole_number, sentence
-from streamq.plan.expected import Retention
-from streamq.plan.footprint import Footprint
+from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import codes, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -23,8 +22,7 @@ from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
-from streamq.windows.kind_verbs import W, WindowKindVerbs
-from streamq.windows.window import Window
+from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,8 +19,7 @@ from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.values import Ints, Mask
 from streamq.time import Duration, show_duration, ticks
 from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
-from streamq.windows.kind_verbs import W, WindowKindVerbs
-from streamq.windows.window import Window
+from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,7 +66,7 @@ class Hopping(Window):
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return the events copied into their windows, and the columns of the interval, or the number if nothing reads it."""
-        from streamq.windows.grid_columns import INDEX, in_windows, window_lifetime
+        from streamq.windows.batch_events import INDEX, in_windows, window_lifetime
 
         df = in_windows(events, self.grid)
         if not events.reads_bounds:

@@ -13,8 +13,7 @@ import pyarrow as pa
 from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
 from streamq.grid import Grid
-from streamq.plan.expected import Retention
-from streamq.plan.footprint import Footprint
+from streamq.plan.footprint import Footprint, Retention
 from streamq.runtime.columnar import codes, expand_ranges, ints
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
@@ -27,8 +26,7 @@ from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, instant_ticks, show_duration, show_ticks, ticks
 from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
-from streamq.windows.kind_verbs import W, WindowKindVerbs
-from streamq.windows.window import Window
+from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -123,8 +121,7 @@ class Landmark(Window):
         """
         from pyspark.sql import functions as F
 
-        from streamq.windows.grid_columns import grid_index_column, grid_instant
-        from streamq.windows.tick_sql import SQL, TickSql, sql_of
+        from streamq.windows.batch_events import SQL, TickSql, grid_index_column, grid_instant, sql_of
 
         hop, at, period = self.hop, self.start, self.period
         df = events.bounded(events.with_lifetimes(), Bound.ALWAYS)

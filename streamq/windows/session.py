@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.errors import TimeError, sentence
-from streamq.plan.expected import Retention
-from streamq.plan.footprint import Footprint
+from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -22,8 +21,7 @@ from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
-from streamq.windows.kind_verbs import W, WindowKindVerbs
-from streamq.windows.window import Window
+from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

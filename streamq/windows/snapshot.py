@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.plan.expected import Retention
-from streamq.plan.footprint import Footprint
+from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import codes, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -21,8 +20,7 @@ from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged, same_keys
-from streamq.windows.kind_verbs import W, WindowKindVerbs
-from streamq.windows.window import Window
+from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,16 +8,15 @@ of a window by its *lifetime*: of every window that it overlaps, unless a kind s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid, WindowEnds
-from streamq.plan.expected import Retention
-from streamq.plan.footprint import Footprint
-from streamq.plan.keys import check_key
+from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import Traits
-from streamq.plan.schema import Schema
+from streamq.plan.schema import Schema, check_key
+from streamq.plan.verbs import named_after
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner
 
@@ -182,4 +181,19 @@ class Window(ABC):
             check_key(schema.require(name, verb), name, verb, "order")
 
 
-__all__ = ["Window"]
+W = TypeVar("W")
+
+
+class WindowKindVerbs(ABC, Generic[W]):
+    """The verbs of one kind of windows, for streams and groups; ``W`` is the type that they return."""
+
+    def __init_subclass__(cls) -> None:
+        """Make the verbs of one kind check their keywords, as verbs of Stream."""
+        super().__init_subclass__()
+        # what has the verbs of all kinds names its own
+        if WindowKindVerbs in cls.__bases__:
+            named_after(cls, "Stream")
+
+    @abstractmethod
+    def _in_windows(self, window: Callable[[str], Window], verb: str, clip_input: str, stamp: str | None) -> W:
+        """Put the stream, or each group, into the windows that ``window`` returns for its axis; ``verb``: the name for errors."""

@@ -327,7 +327,7 @@ def test_state_is_at_most_what_is_expected_of_it(name: str) -> None:
 
 
 def test_a_bound_without_the_lag_breaks_the_law() -> None:
-    edit = Edit("streamq/plan/expected.py", "(self.ticks + lag + 1)", "(self.ticks + 1)")
+    edit = Edit("streamq/plan/footprint.py", "(self.ticks + lag + 1)", "(self.ticks + 1)")
     with Mutant("lag", "rows are kept no longer than their CTI is late", "", edits=(edit,)).in_place():
         with pytest.raises(AssertionError):
             check_state("inner join")

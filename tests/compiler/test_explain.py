@@ -21,7 +21,7 @@ from streamq.compiler.explain import explain, state_section
 from streamq.compiler.results import Results
 from streamq.errors import PlanError
 from streamq.operators import Union
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit, Opaque
 from streamq.plan.node import Node
 from streamq.plan.schema import Field

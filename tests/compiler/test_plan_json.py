@@ -30,7 +30,7 @@ from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Where, written_operators
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.node import NODES, Node, expanded, nodes, number_sources
 from streamq.progress.explicit import ExplicitCtis

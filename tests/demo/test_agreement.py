@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from streamq.demo.agreement import compare_answers
+from streamq.demo.chart import compare_answers
 
 
 def test_order_and_the_last_bits_of_floats_do_not_matter() -> None:

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamq.demo.land import ddl, land
-from streamq.demo.task_edges import EDGES
+from streamq.demo.task_edges import EDGES, ddl, land
 from streamq.errors import SourceError
 
 

@@ -18,7 +18,7 @@ from benchmarks import levels as recorded
 from streamq import testing as t
 from streamq.compiler.results import Results
 from streamq.errors import PlanError, SourceError, UnknownColumn
-from streamq.levels.level_costs import LevelRun, RecordedInput
+from streamq.levels.compare_levels import LevelRun, RecordedInput
 from streamq.policies import MIDDLE, Level
 from streamq.progress_bar import ProgressBar
 from streamq.run.rehearsal import Rehearsal

@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from streamq import testing as t
-from streamq.plan.named_object import NamedObject
+from streamq.plan.function import NamedObject
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.watch import ProgressViolation
 from tests.mutation.queries import QUERIES

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from streamq.compiler import egress
 from streamq.operators import merging
 from streamq.time import INFINITY
-from streamq.windows import grid_columns
+from streamq.windows import batch_events
 from tests.mutation.mutant import Mutant, wrapped
 
 
@@ -41,7 +41,7 @@ MUTANTS = (
         "last window too late, in batch",
         "an event is also a member of the window that starts where it ends",
         "tumbling",
-        (wrapped(grid_columns, "window_range_columns", window_of_its_end),),
+        (wrapped(batch_events, "window_range_columns", window_of_its_end),),
         spark=True,
     ),
     Mutant(

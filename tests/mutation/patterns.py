@@ -10,8 +10,7 @@ from streamq.patterns import definitions
 from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.definition_lowering import DefinitionLowering
 from streamq.patterns.operators import sequence
-from streamq.patterns.operators.cancel_when import CancelWhen
-from streamq.patterns.operators.unless import Unless
+from streamq.patterns.operators.negation import CancelWhen, Unless
 from streamq.plan.expr import Expr, Lit
 from streamq.runtime.candidates import EventRows, ScannedPart
 from streamq.runtime.crowding import CrowdStep

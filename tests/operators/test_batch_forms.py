@@ -11,7 +11,7 @@ from streamq.errors import PlanError
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expected import NO_RATES
+from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import nodes
 from streamq.testing.table import table
 from tests.mutation.mutant import Edit, Mutant

@@ -8,9 +8,9 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.errors import PlanError, TimeError, TypeMismatch
 from streamq.expressions import col
+from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.source import axis_of
-from streamq.operators.source_policy import source_policy
-from streamq.operators.tick_expressions import instant_as_ticks
+from streamq.operators.source_arguments import source_policy
 from streamq.plan.schema import Field
 from streamq.plan.tree import show
 from streamq.progress.explicit import ExplicitCtis

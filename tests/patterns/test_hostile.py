@@ -9,8 +9,7 @@ import pytest
 from streamq.errors import CedrError
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_text import render
-from streamq.patterns.source_text import MAX_DEPTH, MAX_LENGTH, MAX_SIGNS
-from streamq.patterns.syntax import EventField
+from streamq.patterns.syntax import MAX_DEPTH, MAX_LENGTH, MAX_SIGNS, EventField
 
 WHERE = "EVENT E WHEN A WHERE "
 

@@ -7,14 +7,10 @@ import pytest
 from streamq.choices import Consumption, Selection
 from streamq.errors import CedrError
 from streamq.patterns.legal_words import RESERVED, keywords
-from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
-from streamq.patterns.operators.at_most import AtMost
-from streamq.patterns.operators.cancel_when import CancelWhen
-from streamq.patterns.operators.not_between import Not
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost
+from streamq.patterns.operators.negation import CancelWhen, Not, Unless, UnlessBefore
 from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.operators.sequence import Sequence
-from streamq.patterns.operators.unless import Unless
-from streamq.patterns.operators.unless_before import UnlessBefore
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import Type

@@ -7,7 +7,7 @@ import pytest
 
 from streamq.errors import InvalidEvent, TypeMismatch
 from streamq.operators.input_table import table_fields
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
 from streamq.sources.edges import Edges
 from streamq.stream import Stream

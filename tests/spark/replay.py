@@ -17,9 +17,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.operators import Source
-from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.folding import fold
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.node import Node, nodes
+from streamq.plan.tree import fold
 from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
 from streamq.run.running import Run

@@ -157,7 +157,7 @@ def query_local(query: Any, rows: list[dict[str, Any]]) -> pa.Table:
 
     table = pa.Table.from_pylist(rows, schema=EDGES)
     from streamq.operators.input_table import table_fields
-    from streamq.operators.source_policy import SourcePolicy
+    from streamq.operators.source_arguments import SourcePolicy
     from streamq.plan.expr import Lit
     from streamq.progress.generate import GeneratedCtis
     from streamq.sources.edges import Edges

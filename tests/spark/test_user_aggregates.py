@@ -21,8 +21,18 @@ from streamq.aggregates.application import apply_aggregate, check_numbers
 from streamq.errors import PlanError
 from streamq.plan.aggregate import AggregateFunction, Application, Partials
 from streamq.plan.expr import Col, Expr
-from streamq.plan.partial import COUNT, Ints, Partial, RowWindow, Values, no_row_window
-from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
+from streamq.plan.partial import (
+    COUNT,
+    CopiedMembers,
+    Ints,
+    MemberReduction,
+    Partial,
+    ReducedColumn,
+    Reduction,
+    RowWindow,
+    Values,
+    no_row_window,
+)
 from streamq.testing.difference import assert_same_history
 from streamq.testing.modules import check_module
 from streamq.user_code.forms import window_form

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq import testing as t
 from streamq.operators import Source
-from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.folding import fold
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.node import Node
+from streamq.plan.tree import fold
 from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT

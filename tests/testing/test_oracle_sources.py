@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from streamq.errors import InvalidEvent
 from streamq.expressions import duration, start
 from streamq.operators import Select
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
 from streamq.progress.explicit import ExplicitCtis
 from streamq.sources.edges import Edges

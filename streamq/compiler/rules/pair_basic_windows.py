@@ -10,8 +10,7 @@ from streamq.operators import AlterLifetime, Join, Select, Where, WindowAggregat
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.member_operator import BOUNDS
 from streamq.plan.aggregation import is_mergeable
-from streamq.plan.expr import Col, Expr
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.tree import show

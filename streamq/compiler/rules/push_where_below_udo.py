@@ -12,10 +12,9 @@ from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Explode, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
-from streamq.plan.inference import infer
 from streamq.plan.node import Node
 from streamq.plan.own_names import shown_name
-from streamq.plan.passes import columns, reads_lifetime
+from streamq.plan.passes import columns, infer, reads_lifetime
 from streamq.plan.tree import show
 from streamq.user_code.udo import UserOperator
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from streamq.plan.expr import Call, Cast, Col, Expr, Lit, Opaque
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Call, Cast, Col, Expr, Lifetime, Lit, Opaque
 from streamq.plan.passes import substitute
 from streamq.plan.spark_types import literal_type
 

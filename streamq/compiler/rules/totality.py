@@ -8,11 +8,8 @@ from __future__ import annotations
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.plan.case import Case
-from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
-from streamq.plan.inference import operands_of, types
-from streamq.plan.lifetime import Lifetime
-from streamq.plan.passes import expression_nodes
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit
+from streamq.plan.passes import expression_nodes, operands_of, types
 from streamq.plan.schema import Schema
 
 _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType]

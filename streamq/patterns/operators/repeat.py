@@ -20,13 +20,12 @@ from streamq.aggregates.application import apply_aggregate
 from streamq.choices import Consumption
 from streamq.errors import StreamqError
 from streamq.keywords import check_keywords
+from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.pattern_scan import MatchOperator
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
-from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.patterns.advice import refusal_for
-from streamq.patterns.fluent import count_of, parse_scope
-from streamq.patterns.ids import match_id
+from streamq.patterns.definition_lowering import match_id
 from streamq.patterns.matches import (
     Matches,
     VariableColumns,
@@ -38,16 +37,12 @@ from streamq.patterns.matches import (
 )
 from streamq.patterns.part_scan import event_columns
 from streamq.patterns.pattern import Pattern, pattern_of_parts
-from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_operator import PatternOperator, PictureWords, count_of, parse_scope
 from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, ArgumentKind, Extent, Extents, parts_of
-from streamq.patterns.picture_words import PictureWords
-from streamq.patterns.source_text import MAX_EVENTS, Refusal
-from streamq.patterns.syntax import Part, Scope
-from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.lazy import lazy
-from streamq.plan.lifetime import Lifetime
+from streamq.patterns.syntax import MAX_EVENTS, Part, Refusal, Scope
+from streamq.plan.expr import Col, Expr, Lifetime, Lit
 from streamq.plan.schema import Field
-from streamq.plan.tree import show
+from streamq.plan.tree import lazy, show
 from streamq.plan.verbs import accepts_placeholders
 from streamq.runtime.candidates import EventRows, GroupRows, MatchStep, MatchWalk, ReadOrder
 from streamq.runtime.columnar import expand_ranges

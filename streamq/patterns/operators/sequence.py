@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 from streamq.keywords import check_keywords
 from streamq.operators.pattern_scan import PatternScan
 from streamq.patterns.correlation import are_connected
-from streamq.patterns.fluent import parse_scope
 from streamq.patterns.matches import Matches, elapsed_ticks, least_instant, open_matches, rest_of_scope, tick_count
 from streamq.patterns.pattern import Pattern, pattern_of_parts
-from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_operator import PatternOperator, PictureWords, parse_scope
 from streamq.patterns.pattern_tree import PARTS, SCOPE, Extent, Extents, has_choice, variables_below
-from streamq.patterns.picture_words import PictureWords
-from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Part, Scope
+from streamq.patterns.syntax import Part, Refusal, Scope
 from streamq.plan.expr import Expr
 from streamq.plan.verbs import accepts_placeholders
 from streamq.runtime.whole_matches import WholeMatchStep

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.plan.expr import Expr
-from streamq.plan.operand import Fault
+from streamq.plan.function import Fault
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import attempt, lifetime_part
 from streamq.runtime.evaluators.settled_progress import SettledProgress

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from streamq.plan.reduction import CopiedMembers, MemberReduction, RangedMembers, RangeReduction, Reduction
+from streamq.plan.partial import CopiedMembers, MemberReduction, RangedMembers, RangeReduction, Reduction
 from streamq.runtime.columnar import expand_ranges
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType
 
-from streamq.plan.partial import COUNT, Partial
-from streamq.plan.reduction import RangedMembers, Reduction
+from streamq.plan.partial import COUNT, Partial, RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax, PartialMin
 from streamq.runtime.columnar import codes, ints, with_column, with_columns
 from streamq.runtime.counted_values import value_columns

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from streamq.choices import ClipInput, CountReason
 from streamq.grid import Grid
-from streamq.plan.partial import COUNT, Partial, RowWindow, are_exact
-from streamq.plan.reduction import Reduction
+from streamq.plan.partial import COUNT, Partial, Reduction, RowWindow, are_exact
 from streamq.runtime.basic_window_blocks import BlocksBasket, block_sizes
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column, with_columns

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.reduction import Mask, RangedMembers
+from streamq.plan.partial import Mask, RangedMembers
 from streamq.runtime.bucket import Hashes, combine_hashes, hashes
 from streamq.runtime.columnar import codes, ints
 from streamq.runtime.event import LE, RE, WEIGHT

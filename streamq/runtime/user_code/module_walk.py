@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.plan.reduction import Mask, RangedMembers, ReducedColumn
+from streamq.plan.partial import Mask, RangedMembers, ReducedColumn
 from streamq.runtime.columnar import expand_ranges, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows

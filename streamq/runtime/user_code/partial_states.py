@@ -29,7 +29,7 @@ from streamq.runtime.user_code.part_states import (
 )
 
 if TYPE_CHECKING:
-    from streamq.plan.named_object import VersionedCode
+    from streamq.plan.function import VersionedCode
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from streamq.errors import QueryFailed, sentence
 from streamq.operators import AlterLifetime, Scan, Select
 from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Cast, Col, Expr, Lit
-from streamq.plan.inference import infer
 from streamq.plan.node import Node
+from streamq.plan.passes import infer
 from streamq.plan.schema import POINT
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from streamq.operators import Select
 from streamq.plan.expr import Col, Expr
-from streamq.plan.inference import infer
 from streamq.plan.node import Node
+from streamq.plan.passes import infer
 from streamq.testing.drawn_expressions import Draw, exact_columns, is_exact, numbers
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines

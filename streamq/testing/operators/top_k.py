@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamq.operators import TopK
-from streamq.plan.inference import infer
+from streamq.plan.passes import infer
 from streamq.testing.drawn_expressions import exact_columns
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import key, listed, order_of

@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 from streamq.operators import WindowAggregate
 from streamq.plan.aggregate import Aggregate, Rounding
 from streamq.plan.expr import Expr
-from streamq.plan.inference import infer
+from streamq.plan.passes import infer
 from streamq.testing.drawn_expressions import exact_columns, is_exact
 from streamq.testing.oracle.aggregates import ORACLE_OF, Arguments
 from streamq.testing.oracle.definitions import defines

@@ -21,9 +21,8 @@ from streamq.errors import StreamqError
 from streamq.operators import WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
-from streamq.plan.inference import types
 from streamq.plan.node import Node, expanded, nodes
-from streamq.plan.passes import columns, expression_nodes, is_opaque
+from streamq.plan.passes import columns, expression_nodes, is_opaque, types
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import attempt

@@ -20,13 +20,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, QueryFailed, sentence
-from streamq.plan.expr import Alias, Col, Expr, Lit
-from streamq.plan.inference import infer
-from streamq.plan.lifetime import Lifetime
-from streamq.plan.lowering import in_utc
-from streamq.plan.passes import columns, expression_nodes, is_opaque
+from streamq.plan.expr import Alias, Col, Expr, Lifetime, Lit
+from streamq.plan.lowering import in_utc, to_spark
+from streamq.plan.passes import columns, expression_nodes, infer, is_opaque
 from streamq.plan.schema import Schema, quote
-from streamq.plan.spark_form import to_spark
 from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import check_in_process, evaluate
 from streamq.testing.oracle.expressions import lifetime, sql
@@ -99,7 +96,7 @@ def _operands(expr: Expr, schema: Schema) -> list[Operand]:
 
 
 class _ByName:
-    """Maps operands to columns of a DataFrame, for :func:`streamq.plan.spark_form.to_spark`."""
+    """Maps operands to columns of a DataFrame, for :func:`streamq.plan.lowering.to_spark`."""
 
     def column(self, name: str) -> Column:
         from pyspark.sql import functions as F

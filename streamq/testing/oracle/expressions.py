@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, PlanError, sentence
-from streamq.plan.case import Case
-from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
-from streamq.plan.folding import fold as fold_expr
-from streamq.plan.inference import infer
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit
+from streamq.plan.passes import infer
 from streamq.plan.schema import Schema
+from streamq.plan.tree import fold as fold_expr
 from streamq.plan.tree import show
 from streamq.testing.oracle.types import DIGITS, type_of, wider
 from streamq.testing.oracle.values import literal, quoted, sql_type

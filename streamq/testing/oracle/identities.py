@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
-from streamq.plan.named_object import NamedObject
+from streamq.plan.function import NamedObject
 from streamq.plan.node import Node
 from streamq.plan.tree import Tree
 

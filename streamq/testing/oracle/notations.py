@@ -28,10 +28,8 @@ from streamq.aggregates.time_weighted import TIME_WEIGHTED_AVG, time_weighted_av
 from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP, stddev, stddev_pop, var, var_pop
 from streamq.expressions import duration, end, lit, start, when, window_end, window_start
 from streamq.plan.aggregate import Aggregate, AggregateFunction
-from streamq.plan.case import Case
-from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lifetime, Lit, WindowBound
 from streamq.plan.function import BUILT_IN
-from streamq.plan.lifetime import Lifetime, WindowBound
 from streamq.plan.tree import show
 
 A, B, C, NULL = Col("a"), Col("b"), Col("c"), Lit(None)

@@ -9,11 +9,9 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.plan.case import Case
-from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
-from streamq.plan.folding import fold
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit
 from streamq.plan.schema import Schema
+from streamq.plan.tree import fold
 from streamq.testing.oracle.scalars import SAME
 from streamq.time import TIMESTAMP
 

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamq.operators import Source
-from streamq.plan.keys import has_equality
+from streamq.plan.schema import has_equality
 from streamq.progress.generate import PartitionCtis
 from streamq.testing.arrival import Item, brings_start, start_of
 from streamq.testing.progress.generate import CLOCK, GenerateRoom

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.edge_source import EdgeSource
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.schema import Field
-from streamq.sources.edges import Edges
+from streamq.sources.edges import Edges, EdgeSource
 from streamq.testing.arrival import CLOSE, OPEN, Item
 from streamq.testing.arrival_order import arranged
 from streamq.testing.drawn_duplicates import copies

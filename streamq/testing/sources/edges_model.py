@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.choices import CountReason
-from streamq.operators.edge_source import EdgeSource
 from streamq.runtime.event import INSERT
+from streamq.sources.edges import EdgeSource
 from streamq.testing.arrival import OPEN, Item, comparable_payload, start_of
 from streamq.testing.late_policies import late_room_of
 from streamq.testing.python_values import comparable

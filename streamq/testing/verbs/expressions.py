@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from streamq.plan.expr import Alias, Col, Expr, as_expr
-from streamq.plan.folding import fold
-from streamq.plan.lifetime import Lifetime, WindowBound
+from streamq.plan.expr import Alias, Col, Expr, Lifetime, WindowBound, as_expr
 from streamq.plan.schema import Schema
+from streamq.plan.tree import fold
 
 
 class Row:

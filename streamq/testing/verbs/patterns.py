@@ -14,7 +14,6 @@ from streamq.patterns.parser import parse
 from streamq.patterns.pattern import Pattern
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import Type
-from streamq.patterns.source_text import source_text
 from streamq.patterns.syntax import (
     Apply,
     AttributeEquals,
@@ -24,6 +23,7 @@ from streamq.patterns.syntax import (
     EventField,
     Part,
     Program,
+    source_text,
 )
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.node import Node

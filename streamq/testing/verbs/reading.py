@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamq.operators.group_apply import Group, apply_to_groups
+from streamq.operators.grouped_stream import Group, apply_to_groups
 from streamq.patterns.pattern import Pattern
-from streamq.plan.folding import fold
 from streamq.plan.node import Node
+from streamq.plan.tree import fold
 from streamq.stream import Stream
 from streamq.testing.scenario import CALL, OPERATOR, STREAM_ITSELF, Scenario
 from streamq.testing.verbs.patterns import FUNCTIONS, matches_of

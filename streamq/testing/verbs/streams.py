@@ -28,15 +28,12 @@ from streamq.operators import (
     WindowedJoin,
 )
 from streamq.operators.input_table import source_name, static_table
-from streamq.operators.lifetime_change import Length, Start, length_of
-from streamq.operators.tick_expressions import instant_as_ticks
+from streamq.operators.lifetime_change import Length, Start, instant_as_ticks, length_of
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Part
-from streamq.plan.expr import Cast, Col, Expr, Lit
-from streamq.plan.inference import infer
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Cast, Col, Expr, Lifetime, Lit
 from streamq.plan.node import Node
-from streamq.plan.passes import aggregates
+from streamq.plan.passes import aggregates, infer
 from streamq.testing.verbs.expressions import outputs, over
 from streamq.testing.verbs.joins import Pair, keys
 from streamq.testing.verbs.pieces import Piece

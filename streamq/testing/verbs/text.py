@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streamq.operators import JoinTable, Source
-from streamq.operators.group_apply import Group
-from streamq.plan.expr import Col, Expr, as_expr
-from streamq.plan.lifetime import WindowBound
+from streamq.operators.grouped_stream import Group
+from streamq.plan.expr import Col, Expr, WindowBound, as_expr
 from streamq.plan.node import Node
 from streamq.plan.passes import expression_nodes as parts
 from streamq.stream import Stream

@@ -20,10 +20,9 @@ from streamq.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.operators.user_rows import rows_of
+from streamq.operators.windowed_stream import rows_of
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Col, Expr
-from streamq.plan.lifetime import Lifetime
+from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.node import Node
 from streamq.testing.verbs.expressions import column, outputs, over, replace_parts
 from streamq.testing.windows.room import room_of, rooms

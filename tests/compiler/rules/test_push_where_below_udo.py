@@ -16,7 +16,7 @@ from streamq.compiler.rules.push_where_below_udo import push_where_below_udo, wh
 from streamq.expressions import start
 from streamq.functions.catalogue import function_of
 from streamq.operators import Explode, Union, Where, WindowAggregate
-from streamq.operators.user_rows import rows_of
+from streamq.operators.windowed_stream import rows_of
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node, nodes
 from streamq.run.query import local_history

@@ -12,7 +12,7 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import LateEvent
 from streamq.operators import ToSignal
 from streamq.operators.input_table import table_fields
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
 from streamq.policies import MIDDLE, Level
 from streamq.progress.generate import GeneratedCtis

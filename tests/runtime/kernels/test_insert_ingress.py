@@ -12,7 +12,7 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.grid import Grid
 from streamq.operators.input_table import table_fields
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.policies import Level
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.basket import Baskets, DictStore

@@ -17,7 +17,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import LateEvent
 from streamq.operators.input_table import table_fields
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
 from streamq.progress.generate import GeneratedCtis
 from streamq.sources.edges import Edges

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamq.choices import Consumption
-from streamq.patterns.operators.at_most import AtMost
+from streamq.patterns.operators.at_least import AtMost
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
 from streamq.testing.patterns.matches import Match, ordered_occurrences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamq.patterns.operators.cancel_when import CancelWhen
+from streamq.patterns.operators.negation import CancelWhen
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
 from streamq.testing.patterns.room import Drawing, OperatorRoom, Reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamq.patterns.operators.not_between import Not
+from streamq.patterns.operators.negation import Not
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
 from streamq.testing.patterns.room import Drawing, OperatorRoom, Reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamq.patterns.operators.unless_before import UnlessBefore
+from streamq.patterns.operators.negation import UnlessBefore
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
 from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, Reading, scope_read
