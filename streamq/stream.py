@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from streamq import html
-from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
 from streamq.operators.chop import ChopVerbs
@@ -32,7 +31,7 @@ from streamq.plan.node import Node
 from streamq.plan.resolve import EventProxy
 from streamq.plan.schema import Schema
 from streamq.plan.verbs import Verbs, tables_behind
-from streamq.policies import Consistency, consistency_of
+from streamq.policies import Consistency
 from streamq.run.run_verbs import RunVerbs
 
 if TYPE_CHECKING:
@@ -177,19 +176,16 @@ class Stream(
     ) -> str:
         """Return the text that :meth:`explain` prints; raise PlanError for arguments that do not exist or do not fit."""
         from streamq.compiler.batch import chosen_form
-        from streamq.compiler.egress import choose_egress
         from streamq.compiler.estimates import checked_expected
         from streamq.compiler.explain import explain
-        from streamq.compiler.options import Options, check_early
-        from streamq.compiler.results import Results
+        from streamq.run.run_options import ResultRequest, RunOptions
 
-        output_form = choose_word(OutputForm, output, "output", "explain")
-        level = consistency_of(consistency, self.plan.schema.axis, "explain")
-        out = choose_egress(self.plan, output_form, ctis=ctis, verb="explain")
-        options = Options(egresses=(out,), level=level, early=early)
-        check_early(early, options, "explain")
+        result = ResultRequest(query=self, output=output, ctis=ctis)
+        plans, options = RunOptions(
+            verb="explain", results=(result,), consistency=consistency, early=early
+        ).compiled_with()
         expected, hint = checked_expected(expected, self.plan, "explain"), chosen_form(form, "explain")
-        return explain(Results((self.plan,)), mode, format, options, self._explained_first(), expected, hint)
+        return explain(plans, mode, format, options, self._explained_first(), expected, hint)
 
     def _explained_first(self) -> Sequence[Section]:
         """Return the sections of an explanation that come before those of the plan."""

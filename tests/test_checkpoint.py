@@ -13,7 +13,7 @@ from streamq.errors import PlanError
 from streamq.operators import Union
 from streamq.policies import Level
 from streamq.run.checkpoint import identity_of
-from streamq.run.run_arguments import ResultRequest, RunArguments
+from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.runtime.identity import Identity
 from streamq.runtime.state_fit import fit_to_state
 from tests.programs import compiled
@@ -64,8 +64,8 @@ def test_one_table_is_read_in_one_way() -> None:
             compiled(both.plan)
 
 
-def arguments(*sinks: Any, **others: Any) -> RunArguments:
-    return RunArguments(verb="run", results=tuple(ResultRequest(query=A, sink=sink) for sink in sinks), **others)
+def arguments(*sinks: Any, **others: Any) -> RunOptions:
+    return RunOptions(verb="run", results=tuple(ResultRequest(query=A, sink=sink) for sink in sinks), **others)
 
 
 def test_folders_are_told_apart() -> None:

@@ -17,14 +17,13 @@ from streamq.plan.verbs import Verbs, not_a_stream, tables_behind
 from streamq.policies import Consistency
 from streamq.run.active import session_of
 from streamq.run.checkpoint import MIGRATION, Checkpoint
-from streamq.run.control import ControlFolder
 from streamq.run.failure import spark_errors
 from streamq.run.files import path_exists
 from streamq.run.local_paths import in_url
 from streamq.run.offsets import Offsets, spark_sources
-from streamq.run.prepared_stream import PreparedStream, StreamRequest, prepare
+from streamq.run.prepared_stream import PreparedStream, prepare
 from streamq.run.raw_files import RawFolder
-from streamq.run.run_arguments import BY_MICRO_BATCH, ResultRequest
+from streamq.run.run_options import BY_MICRO_BATCH, ResultRequest, RunOptions
 from streamq.run.sinks.sink import folder_name
 from streamq.run.starting import refuse_second_run
 from streamq.runtime.identity import Identity
@@ -91,36 +90,35 @@ def migrate(
     results = _results(query, output, ctis)
     for path in (checkpoint, to):
         refuse_second_run(path)
-    request = StreamRequest(
+    options = RunOptions(
         verb=VERB,
         results=results,
+        checkpoint=to,
         consistency=consistency,
-        late_output=late_sink is not None,
-        control=ControlFolder(f"{to}/streamq/control"),
+        late_sink=late_sink,
         buckets=buckets,
         early=early,
-        checkpoint=to,
     )
     spark = session_of(tables_behind([r.query for r in results], VERB).values(), VERB)
     with spark_errors(VERB, "the migration has failed"):
-        return _Migrator(spark, request, checkpoint, to).migrate()
+        return _Migrator(spark, options, checkpoint, to).migrate()
 
 
-def _results(query: Verbs | Sequence[ResultRequest], output: str, ctis: bool) -> list[ResultRequest]:
+def _results(query: Verbs | Sequence[ResultRequest], output: str, ctis: bool) -> tuple[ResultRequest, ...]:
     """Return the results of a query, or of ``run_all``; raise PlanError for anything else."""
     if isinstance(query, Verbs):
-        return [ResultRequest(query=query, output=output, ctis=ctis)]
+        return (ResultRequest(query=query, output=output, ctis=ctis),)
     if not isinstance(query, list | tuple) or not all(isinstance(one, ResultRequest) for one in query) or not query:
         not_a_stream(VERB, query)
-    return list(query)
+    return tuple(query)
 
 
 @dataclass(frozen=True)
 class _Migrator:
-    """A migration of the queries of ``request`` from the checkpoint ``old`` to the folder ``new``."""
+    """A migration of the queries of ``options`` from the checkpoint ``old`` to the folder ``new``."""
 
     spark: SparkSession
-    request: StreamRequest
+    options: RunOptions
     old: str
     new: str
 
@@ -134,7 +132,7 @@ class _Migrator:
         (target / "streamq").write(MIGRATION, json.dumps(plan).encode())
         for name in ("control", *_literal_folders(source)):
             (source / "streamq" / name).copy_to(target / "streamq" / name, _without_idle_parts)
-        prepared = prepare(self.request)
+        prepared = prepare(self.options)
         identity = prepared.identity
         _check_names(identity)
         _check_forms(stored, identity)

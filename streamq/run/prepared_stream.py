@@ -1,71 +1,57 @@
-"""Prepare queries to run as a stream: compile and check them, and connect them to tables, a session and the control folder."""
+"""Prepare queries to run as a stream: compile them, connect them to tables and a session, and start them with their sinks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators.input_table import as_dataframe
 from streamq.plan.node import Node
 from streamq.plan.verbs import tables_behind
-from streamq.policies import Consistency
 from streamq.run.active import session_of
 from streamq.run.checkpoint import Checkpoint, identity_of
 from streamq.run.clock_source import ClockRows, ticking_clock
-from streamq.run.control import ControlFolder
 from streamq.run.failure import spark_errors
 from streamq.run.files import WRITABLE
 from streamq.run.fitting import compile_to_fit
 from streamq.run.foreign_session import prepare_for_streams, warn_of_tasks
-from streamq.run.run_arguments import ResultRequest, written_results
+from streamq.run.micro_batches import REPORTS, RESULTS
+from streamq.run.pacing import Pacer
+from streamq.run.run_options import RunOptions, Trigger
+from streamq.run.sinks.data_source import DataSourceSink
+from streamq.run.sinks.split import SplitWriter
 from streamq.run.tables import is_dataframe, is_unlimited
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import Identity, OtherLayout
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamq.compiler.results import Results
+    from streamq.compiler.results import Result, Results
     from streamq.compiler.staged_plan import StagedPlan
     from streamq.operators import Source
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamRequest:
-    """A request to run queries as one stream, with the arguments of ``verb``, which the user called.
-
-    ``control`` is the folder for CTIs from outside, None for no folder. ``clock`` gives the time of day, if a source follows it.
-    ``checkpoint`` is the path of a run's checkpoint. ``buckets``: None for
-    those of the checkpoint or, if it is new, a default.
-    """
-
-    verb: str
-    results: Sequence[ResultRequest]
-    consistency: str | Consistency
-    late_output: bool = False
-    control: ControlFolder | None = None
-    clock: ClockRows = ticking_clock
-    buckets: int | None = None
-    early: bool = False
-    checkpoint: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedStream:
     """Compiled queries with their tables as DataFrames, streaming ones for their sources, and a session that can run them.
 
-    ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new.
+    ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new. ``clock``
+    gives the time of day, if a source follows it.
     """
 
+    options: RunOptions
     spark: SparkSession
     written: Results
     program: StagedPlan
     identity: Identity
     stored: Identity | OtherLayout | None
     tables: Mapping[str, DataFrame]
-    control: ControlFolder | None
     clock: ClockRows
 
     @cached_property
@@ -78,10 +64,11 @@ class PreparedStream:
         from streamq.compiler.streaming import build_frame
         from streamq.plan.lowering import in_utc
 
-        if self.control is not None:
-            self.control.create(self.spark)
+        folder = self.options.control_folder
+        if folder is not None:
+            folder.create(self.spark)
         with in_utc(self.spark):
-            control = None if self.control is None else self.control.stream(self.spark)
+            control = None if folder is None else folder.stream(self.spark)
             clock = self.clock(self.spark) if self.program.clock_policies else None
             lowering = StreamLowering(self.program, self.tables)
             return build_frame(lowering, self.identity, control=control, clock=clock)
@@ -93,6 +80,64 @@ class PreparedStream:
         return not self.program.clock_policies and all(map(is_unlimited, streams))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """All that Spark needs to start a query; a run starts it once, and once more if its input ends.
+
+    ``is_split``: rows are written micro-batch by micro-batch, by streamq and not by a sink of Spark's; only then may there be a
+    ``pacer``.
+    """
+
+    prepared: PreparedStream
+    checkpoint: Checkpoint
+    trigger: Trigger
+    is_split: bool
+    pacer: Pacer | None = None
+
+    def start(self) -> StreamingQuery:
+        """Start the query on its checkpoint, into its sink, or by a SplitWriter into several."""
+        from streamq.compiler.egress import result_columns
+
+        options, rows, results = self.prepared.options, self._counted_rows(), self.prepared.program.results
+        if self.is_split:
+            folder = options.late_sink
+            late_sink = None if folder is None else DataSourceSink("parquet", {"path": folder})
+            columns = [result_columns(result) for result in results]
+            writer = SplitWriter(columns, options.sinks, late_sink, self.pacer).start(rows.writeStream)
+        else:
+            ((result, sink),) = zip(results, options.sinks, strict=True)
+            writer = sink.start(result_columns(result).read(rows).writeStream)
+        if options.name:
+            writer = writer.queryName(options.name)
+        writer = self.trigger.set_on(writer)
+        return writer.outputMode("append").option("checkpointLocation", self.checkpoint.path).start()
+
+    def _counted_rows(self) -> DataFrame:
+        """Return the rows of the results; Spark's reports have their counts and, with stages, the texts of the buckets' reports.
+
+        Spark plans the observed columns in each micro-batch, so the texts are collected, and what they hold is summed up here.
+        """
+        from pyspark.sql import functions as F
+
+        program = self.prepared.program
+        weights = [_weight(result) for result in program.results]
+        counts: list[Column] = [
+            F.sum(reduce(add, (F.greatest(w, F.lit(0)) for w in weights))).alias("inserted"),
+            F.sum(reduce(add, (F.greatest(-w, F.lit(0)) for w in weights))).alias("retracted"),
+        ]
+        for name, channel in REPORTS.items() if program.stages else ():
+            counts.append(F.collect_list(F.when(F.col("__channel") == channel, F.col("__report"))).alias(name))
+        return self.prepared.rows.observe(RESULTS, *counts)
+
+
+def _weight(result: Result) -> Column:
+    """Return the weight of a result's row; NULL for a CTI, which has an empty lifetime, and for rows of other results."""
+    from pyspark.sql import functions as F
+
+    column = F.col if result.column is None else F.col(result.column).getField
+    return F.when(column(RE) > column(LE), column(WEIGHT))
+
+
 def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:
     """Warn of modules with ``on_error="quarantine"`` in a run without a late sink, where their first failure fails the query."""
     modules = program.quarantining
@@ -102,7 +147,7 @@ def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:
         warn(sentence(verb, f"{what}: the first event that fails there fails the query", "", hint))
 
 
-def prepare(request: StreamRequest) -> PreparedStream:
+def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedStream:
     """Compile queries for their session; raise PlanError, SessionError or CheckpointError if they cannot run as requested.
 
     The session gets the settings that streams need. Warns of many more tasks than run at once, and of modules whose failures
@@ -112,26 +157,23 @@ def prepare(request: StreamRequest) -> PreparedStream:
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import number_sources
 
-    verb, buckets = request.verb, request.buckets
-    if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
-        raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
-    written, options = written_results(request.results, request.consistency, request.early, verb)
+    verb, buckets = options.verb, options.buckets
+    written, compiled_with = options.compiled_with()
     plan, names = number_sources(written)
-    bound = tables_behind([result.query for result in request.results], verb)
+    bound = tables_behind([result.query for result in options.results], verb)
     spark = session_of(bound.values(), verb)
     prepare_for_streams(spark, verb)
     warn_of_tasks(spark, verb)
-    checkpoint = None if request.checkpoint is None else Checkpoint(spark, request.checkpoint)
+    checkpoint = None if options.checkpoint is None else Checkpoint(spark, options.checkpoint)
     stored = None if checkpoint is None else checkpoint.stored()
     if buckets is None and isinstance(stored, Identity):
         buckets = stored.buckets
-    options = replace(
-        options,
-        late_output=request.late_output,
+    compiled_with = replace(
+        compiled_with,
         buckets=buckets or _default_buckets(spark),
         ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
     )
-    program = compile_stages(rewritten(plan), options, plan)
+    program = compile_stages(rewritten(plan), compiled_with, plan)
     identity = identity_of(program)
     if (
         checkpoint is not None
@@ -139,27 +181,27 @@ def prepare(request: StreamRequest) -> PreparedStream:
         and stored.mark != identity.mark
         and checkpoint.has_begun()
     ):
-        program, identity = compile_to_fit(plan, options, stored)
+        program, identity = compile_to_fit(plan, compiled_with, stored)
     _warn_of_quarantine(program, verb)
     tables = {names[name]: table for name, table in bound.items() if name in names}
     return PreparedStream(
+        options=options,
         spark=spark,
         written=written,
         program=program,
         identity=identity,
         stored=stored,
-        tables=_Inputs(spark, verb, request.control).frames(plan, tables),
-        control=request.control,
-        clock=request.clock,
+        tables=_Inputs(spark, options).frames(plan, tables),
+        clock=clock,
     )
 
 
-def streaming_rows(request: StreamRequest) -> DataFrame:
-    """Return the only result of a request, in its user's columns, as a streaming DataFrame; raise what ``prepare`` raises."""
+def streaming_rows(options: RunOptions, clock: ClockRows = ticking_clock) -> DataFrame:
+    """Return the only result, in its user's columns, as a streaming DataFrame; raise what ``prepare`` raises."""
     from streamq.compiler.egress import result_columns
 
-    with spark_errors(request.verb, "Spark does not plan the query"):
-        prepared = prepare(request)
+    with spark_errors(options.verb, "Spark does not plan the query"):
+        prepared = prepare(options, clock)
         (result,) = prepared.program.results
         return result_columns(result).read(prepared.rows)
 
@@ -179,8 +221,7 @@ class _Inputs:
     """Converts the tables of a query to DataFrames of its session; literal rows of sources go beside the control folder."""
 
     spark: SparkSession
-    verb: str
-    control: ControlFolder | None
+    options: RunOptions
 
     def frames(self, plan: Node, tables: Mapping[str, Any]) -> dict[str, DataFrame]:
         """Return the DataFrames of a plan's sources, which are streaming, and of its static tables, which are not.
@@ -196,7 +237,7 @@ class _Inputs:
             if isinstance(node, Source):
                 table = tables[node.table]
                 frames[node.table] = table if is_dataframe(table) else self._stream_of(node, table)
-                check_streaming(node, frames[node.table], self.verb)
+                check_streaming(node, frames[node.table], self.options.verb)
             elif isinstance(node, JoinTable):
                 table = tables[node.table]
                 frames[node.table] = table if is_dataframe(table) else as_dataframe(self.spark, table)
@@ -209,27 +250,30 @@ class _Inputs:
         control folder.
         """
         name = source.shown_name()
-        if self.control is None:
+        control = self.options.control_folder
+        if control is None:
             reason = "a checkpoint reads them from a folder that must be there as long as it is"
-            raise PlanError(sentence(self.verb, f"source {name} has literal rows", reason, "Give control='a folder'."))
-        path = f"{self.control.path.rstrip('/')}-literal-{name}"
+            raise PlanError(
+                sentence(self.options.verb, f"source {name} has literal rows", reason, "Give control='a folder'.")
+            )
+        path = f"{control.path.rstrip('/')}-literal-{name}"
         frame = as_dataframe(self.spark, table)
         written = self._written_rows(path)
         if written is None:
-            with spark_errors(self.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
+            with spark_errors(self.options.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
                 frame.coalesce(1).write.mode("overwrite").parquet(path)
         elif repr(written) != repr(frame.toArrow().to_pylist()):
             wrong = f"the rows of {name} are not those of the checkpoint"
             difference = f"the checkpoint's run has read {len(written)} row(s), now there are {table.num_rows}"
             hint = "Use a new checkpoint, or a DataFrame where rows are added."
-            raise CheckpointError(sentence(self.verb, wrong, difference, hint))
+            raise CheckpointError(sentence(self.options.verb, wrong, difference, hint))
         return self.spark.readStream.schema(frame.schema).parquet(path)
 
     def _written_rows(self, path: str) -> list[dict[str, Any]] | None:
         """Return the rows that an earlier run has written; None if there is no file."""
         from pyspark.errors import AnalysisException
 
-        with spark_errors(self.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
+        with spark_errors(self.options.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
             try:
                 return self.spark.read.parquet(path).toArrow().to_pylist()
             except AnalysisException:

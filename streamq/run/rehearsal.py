@@ -5,17 +5,19 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamq.choices import OutputForm, RunState, choose_word
+from streamq.choices import OutputForm, RunState
 from streamq.errors import PlanError, sentence
-from streamq.policies import Consistency, consistency_of
+from streamq.policies import Consistency
 from streamq.run import metrics as reports
 from streamq.run.answers import in_user_form
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import why
 from streamq.run.idle import Listener
 from streamq.run.micro_batches import MicroBatch, RunHistory
+from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.run.tables import is_literal
 from streamq.run.why import Why
 from streamq.runtime.readings import NO_READINGS, count_weights
@@ -57,22 +59,20 @@ class Rehearsal:
         early: bool = False,
         late_output: bool = False,
     ):
-        from streamq.compiler.egress import choose_egress
         from streamq.compiler.local import LocalRun
-        from streamq.compiler.options import Options, check_early
-        from streamq.compiler.results import Results, rewritten
+        from streamq.compiler.results import rewritten
         from streamq.compiler.stages import compile_stages
         from streamq.plan.node import number_sources
 
         if not is_literal(query.tables):
             raise PlanError(sentence("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...)."))
-        root, names = number_sources(Results((query.plan,)))
+        result = ResultRequest(query=query, output=output)
+        written, options = RunOptions(
+            verb="rehearsal", results=(result,), consistency=consistency, early=early
+        ).compiled_with()
+        options = replace(options, buckets=4, late_output=late_output)
+        root, names = number_sources(written)
         self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
-        level = consistency_of(consistency, root.schema.axis, "rehearsal")
-        form = choose_word(OutputForm, output, "output", "rehearsal")
-        self._egress = choose_egress(query.plan, form, verb="rehearsal")
-        options = Options(egresses=(self._egress,), buckets=4, level=level, early=early, late_output=late_output)
-        check_early(early, options, "rehearsal")
         self._local = LocalRun(compile_stages(rewritten(root), options, root), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
@@ -177,11 +177,11 @@ class Rehearsal:
         self.history = self.history.after(micro_batch)
         (result,) = self.program.results
         schema = result.plan.schema
-        match self._egress.output:
+        match self.program.results[0].egress.output:
             case OutputForm.CHANGELOG:
                 return _on_axis(changelog_rows(deltas), schema)
             case OutputForm.UPSERT:
-                return _on_axis(upsert_rows(deltas, self._egress.columns), schema)
+                return _on_axis(upsert_rows(deltas, self.program.results[0].egress.columns), schema)
         return in_user_form(deltas, schema)
 
 

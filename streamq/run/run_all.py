@@ -10,7 +10,7 @@ from streamq.keywords import check_keywords
 from streamq.plan.footprint import Expected
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency
-from streamq.run.run_arguments import ResultRequest, RunArguments, split_sink, written_results
+from streamq.run.run_options import ResultRequest, RunOptions, split_sink
 from streamq.run.sinks import SinkArgument
 from streamq.time import Duration
 
@@ -77,7 +77,7 @@ def run_all(
     from streamq.run.starting import start_run
 
     _check_results(results, "run_all")
-    arguments = RunArguments(
+    options = RunOptions(
         verb="run_all",
         together=True,
         results=tuple(results),
@@ -91,7 +91,7 @@ def run_all(
         progress_log=progress_log,
         early=early,
     )
-    return start_run(arguments)
+    return start_run(options)
 
 
 @check_keywords
@@ -124,7 +124,7 @@ def explain_all(
 
     verb = "explain_all"
     _check_results(results, verb)
-    plans, options = written_results(results, consistency, early, verb)
+    plans, options = RunOptions(verb=verb, results=tuple(results), consistency=consistency, early=early).compiled_with()
     expected, hint = checked_expected(expected, plans, verb), chosen_form(form, verb)
     print_explanation(lambda format: explain(plans, mode, format, options, expected=expected, form=hint), format)
 

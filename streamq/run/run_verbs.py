@@ -47,19 +47,18 @@ class RunVerbs(Verbs):
             rows = query.to_stream(output="changelog")
             rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", folder).start()
         """
-        from streamq.run.control import ControlFolder
-        from streamq.run.prepared_stream import StreamRequest, streaming_rows
-        from streamq.run.run_arguments import ResultRequest
+        from streamq.run.prepared_stream import streaming_rows
+        from streamq.run.run_options import ResultRequest, RunOptions
 
-        request = StreamRequest(
+        options = RunOptions(
             verb="to_stream",
-            results=[ResultRequest(query=self, output=output, ctis=ctis)],
+            results=(ResultRequest(query=self, output=output, ctis=ctis),),
             consistency=consistency,
-            control=None if control is None else ControlFolder(control),
+            control=control,
             buckets=buckets,
             early=early,
         )
-        return streaming_rows(request)
+        return streaming_rows(options)
 
     def run(
         self,
@@ -130,10 +129,10 @@ class RunVerbs(Verbs):
                 run.await_termination(600)
                 print(run.late)
         """
-        from streamq.run.run_arguments import ResultRequest, RunArguments
+        from streamq.run.run_options import ResultRequest, RunOptions
         from streamq.run.starting import start_run
 
-        arguments = RunArguments(
+        options = RunOptions(
             verb="run",
             results=(ResultRequest(query=self, output=output, ctis=ctis, sink=sink),),
             name=name,
@@ -146,4 +145,4 @@ class RunVerbs(Verbs):
             progress_log=progress_log,
             early=early,
         )
-        return start_run(arguments)
+        return start_run(options)

@@ -23,9 +23,9 @@ from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import START_AGAIN, why
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.idle import IdleWatch
-from streamq.run.launch import Launch
 from streamq.run.metrics import metrics, progress_line, progress_record
 from streamq.run.micro_batches import RunHistory
+from streamq.run.prepared_stream import Launch
 from streamq.run.progress_log import LOGGER, ProgressLog
 from streamq.run.recording import LOOK_EVERY, check_limits, check_seconds, record, small_tables
 from streamq.run.run_view import RunLook
@@ -48,7 +48,8 @@ class Run:
     """A running query; also a context manager that stops it."""
 
     def __init__(self, launch: Launch, claim: Claim):
-        self.name = launch.arguments.name
+        self._options = launch.prepared.options
+        self.name = self._options.name
         self.checkpoint = launch.checkpoint.path
         self._launch = launch
         self._program, self._spark = launch.prepared.program, launch.prepared.spark
@@ -59,11 +60,11 @@ class Run:
             name=self.name,
             user_line=users_line(),
             earlier=self._earlier_runs(claim),
-            log=LOGGER.info if launch.arguments.progress_log else None,
+            log=LOGGER.info if self._options.progress_log else None,
         )
         self._began_at = dt.datetime.now(dt.UTC)
         self.query: StreamingQuery = self._start()
-        self._log = ProgressLog(self._spark, self._look) if launch.arguments.progress_log else None
+        self._log = ProgressLog(self._spark, self._look) if self._options.progress_log else None
         self._idle = self._idle_watch()
         self._backlog = Backlog(self.checkpoint)
 
@@ -96,7 +97,7 @@ class Run:
         if claim.is_new:
             return EarlierRuns()
         # the progress log reports increments, so the earlier totals must be read before the first micro-batch
-        return self._launch.checkpoint.earlier_runs(self._program) if self._launch.arguments.progress_log else None
+        return self._launch.checkpoint.earlier_runs(self._program) if self._options.progress_log else None
 
     def _idle_watch(self) -> IdleWatch | None:
         """Start the watch for silent sources; None if no source has ``idle_after``, or the run takes what is available now."""
@@ -111,7 +112,7 @@ class Run:
         In these two cases the checkpoint is marked as ended. With ``finish`` the query is started a second time for that, unless
         its first micro-batch has brought the whole input, and its end.
         """
-        is_finishing = self._launch.arguments.finish and not claim.is_ending
+        is_finishing = self._options.finish and not claim.is_ending
         with ProgressBar(self.name or "run") as bar:
             self._await_end(bar)
             if is_finishing:
@@ -252,7 +253,7 @@ class Run:
             run.watch()
         """
         check_seconds("watch", "every", every)
-        newest = NewestRows(self._spark, self._launch.arguments)
+        newest = NewestRows(self._spark, self._options)
         with Interrupt() as interrupt:
             watch_run(lambda: self._run_look(newest), screen_for_lines(sys.stdout), lambda: interrupt.wait(every))
 

@@ -7,18 +7,16 @@ from dataclasses import replace
 
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.run.checkpoint import Checkpoint, Claim
-from streamq.run.control import END_OF_INPUT, ControlFolder
+from streamq.run.control import END_OF_INPUT
 from streamq.run.failure import spark_errors
 from streamq.run.foreign_session import check_sink_functions
-from streamq.run.launch import Launch
 from streamq.run.masters import master_of
 from streamq.run.pacing import Pacer, hops_of
-from streamq.run.prepared_stream import StreamRequest, prepare
-from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
+from streamq.run.prepared_stream import Launch, prepare
+from streamq.run.run_options import BY_MICRO_BATCH, RunOptions, Trigger, trigger_of
 from streamq.run.running import Run
 from streamq.run.sinks.sink import folder_name
 from streamq.run.temporary import temporary_folder
-from streamq.run.trigger import Trigger, trigger_of
 from streamq.runtime.identity import Identity
 from streamq.runtime.state_fit import MIGRATE
 
@@ -27,7 +25,7 @@ _RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
 
 
 @spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
-def start_run(arguments: RunArguments) -> Run:
+def start_run(options: RunOptions) -> Run:
     """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
 
     A run without a checkpoint gets a temporary one. One whose input had ended before it was interrupted only writes the rest.
@@ -35,11 +33,11 @@ def start_run(arguments: RunArguments) -> Run:
     the run by its checkpoint, and refuses a second one there while it is active. Raises PlanError, SessionError, CheckpointError,
     and the error of a query that is run to its end.
     """
-    arguments.check()
-    trigger = trigger_of(arguments.trigger)
-    path = arguments.checkpoint or temporary_folder("streamq-checkpoint-")
+    options.check()
+    trigger = trigger_of(options.trigger)
+    path = options.checkpoint or temporary_folder("streamq-checkpoint-")
     refuse_second_run(path)
-    launch, claim = _claimed(arguments, path, trigger)
+    launch, claim = _claimed(replace(options, checkpoint=path), trigger)
     run = Run(launch, claim)
     _RUNNING[folder_name(path)] = run
     if launch.trigger.available_now:
@@ -47,29 +45,20 @@ def start_run(arguments: RunArguments) -> Run:
     return run
 
 
-def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Launch, Claim]:
+def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
     """Prepare queries and claim the checkpoint for them; return what starts them, and the claim."""
-    request = StreamRequest(
-        verb=arguments.verb,
-        results=arguments.results,
-        consistency=arguments.consistency,
-        late_output=arguments.late_sink is not None,
-        control=ControlFolder(f"{path}/streamq/control"),
-        buckets=arguments.buckets,
-        early=arguments.early,
-        checkpoint=path,
-    )
-    prepared = prepare(request)
+    assert options.checkpoint is not None
+    prepared = prepare(options)
     if trigger.adaptive and master_of(prepared.spark).startswith("sc://"):
         wrong, reason = "trigger='adaptive' does not go through Spark Connect", "the server runs the micro-batches"
         raise PlanError(
-            sentence(arguments.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
+            sentence(options.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
         )
-    if arguments.calls_python:
-        check_sink_functions(prepared.spark, arguments.verb)
-    checkpoint = Checkpoint(prepared.spark, path)
+    if options.calls_python:
+        check_sink_functions(prepared.spark, options.verb)
+    checkpoint = Checkpoint(prepared.spark, options.checkpoint)
     stored = prepared.stored
-    forms = arguments.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
+    forms = options.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
     claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
     _warn_of_new_results(claim)
     if claim.is_ending:
@@ -81,16 +70,15 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
             raise CheckpointError(sentence("run", wrong, observed, "Use a new checkpoint: nothing has been read here."))
         # at most one micro-batch remains, with the rows that the end of the input makes final
         trigger = Trigger(available_now=True)
-    elif claim.is_new and arguments.finish and prepared.program.stages and prepared.reads_all_at_once:
+    elif claim.is_new and options.finish and prepared.program.stages and prepared.reads_all_at_once:
         checkpoint.control.send(prepared.spark, END_OF_INPUT)
         claim = replace(claim, is_ending=True)
     launch = Launch(
         prepared=prepared,
         checkpoint=checkpoint,
-        arguments=arguments,
         trigger=trigger,
-        is_split=arguments.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
-        pacer=Pacer(hops_of(arguments.plans, arguments.verb), prepared.program) if trigger.adaptive else None,
+        is_split=options.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
+        pacer=Pacer(hops_of(options.plans, options.verb), prepared.program) if trigger.adaptive else None,
     )
     return launch, claim
 

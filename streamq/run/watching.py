@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamq.run.micro_batches import RunHistory
-    from streamq.run.run_arguments import RunArguments
+    from streamq.run.run_options import RunOptions
     from streamq.run.sinks.sink import Row
 
 GOES_ON = "Interrupted: nobody watches any more, the run goes on. run.watch() watches it again, run.stop() stops it."
@@ -67,7 +67,7 @@ class NewestRows:
     """The newest rows of a run's sinks, which are read again only when a micro-batch has brought results."""
 
     spark: SparkSession
-    arguments: RunArguments
+    options: RunOptions
     number: int | None = None
     rows: list[Sequence[Row] | None] = field(default_factory=list)
 
@@ -75,8 +75,8 @@ class NewestRows:
         """Return the newest rows of each result."""
         last = history.last_with_results
         if last is not None and last.number != self.number:
-            self.number, name = last.number, self.arguments.name
-            self.rows = [s.newest_rows(self.spark, name, last.number, NEWEST) for s in self.arguments.sinks]
+            self.number, name = last.number, self.options.name
+            self.rows = [s.newest_rows(self.spark, name, last.number, NEWEST) for s in self.options.sinks]
         return self.rows
 
 

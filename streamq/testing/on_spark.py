@@ -16,12 +16,12 @@ import pyarrow as pa
 from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
 from streamq.plan.schema import MICRO_BATCH
-from streamq.run.control import CONTROL_DDL, ControlFolder
+from streamq.run.control import CONTROL_DDL
 from streamq.run.masters import master_of
-from streamq.run.prepared_stream import StreamRequest, streaming_rows
+from streamq.run.prepared_stream import streaming_rows
 from streamq.run.query import batch_frames
 from streamq.run.run_all import run_all
-from streamq.run.run_arguments import ResultRequest
+from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.run.spark_session import REQUIRED, TUNED, session
 from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.stream import Stream
@@ -237,19 +237,17 @@ def _write(
     (result,) = results
     query = result.renamed
     control = str(folder / "control") if how.started == CONTROLLED else None
-    request = StreamRequest(
+    options = RunOptions(
         verb="to_stream",
-        results=[ResultRequest(query=query, output=how.output)],
-        consistency="middle",
-        control=None if control is None else ControlFolder(control),
-        clock=lambda spark: stream(spark, folder / CLOCK, CLOCK_ROWS),
+        results=(ResultRequest(query=query, output=how.output),),
+        control=control,
         buckets=how.buckets,
         early=how.early,
     )
 
     def start() -> None:
         """Run the query over all files that have landed, to its end."""
-        rows = streaming_rows(request)
+        rows = streaming_rows(options, lambda spark: stream(spark, folder / CLOCK, CLOCK_ROWS))
         writer = rows.writeStream.format("parquet").option("path", str(result.folder))
         writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
         writer.start().awaitTermination()

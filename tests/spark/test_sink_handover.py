@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from streamq.errors import CheckpointError
 from streamq.run.checkpoint import Checkpoint
 from streamq.run.migrate import VERB, _Migrator
-from streamq.run.prepared_stream import StreamRequest
-from streamq.run.run_arguments import BY_MICRO_BATCH, IN_SPARKS_LOG
+from streamq.run.run_options import BY_MICRO_BATCH, IN_SPARKS_LOG, RunOptions
 from tests.mutation.mutant import Edit, Mutant
 from tests.runtime.test_identity import MINE
 
@@ -71,9 +70,9 @@ def point(spark: SparkSession, folder: Path, number: int) -> int | str:
     for sink in ("out", "late"):
         shutil.rmtree(folder / sink, ignore_errors=True)
     touch(folder, *CASES[number][0])
-    request = StreamRequest(verb=VERB, results=(), consistency="middle")
+    options = RunOptions(verb=VERB, results=())
     try:
-        return _Migrator(spark, request, str(folder / "old"), str(folder / "new"))._point()[1]
+        return _Migrator(spark, options, str(folder / "old"), str(folder / "new"))._point()[1]
     except CheckpointError as error:
         return str(error).replace(f"{folder}/", "")
 

@@ -1,23 +1,24 @@
-"""The arguments of ``run`` and ``run_all``, and the checks of their combinations."""
+"""What a user asks of a run: its results, its options and its trigger, with the checks of their combinations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.choices import OutputForm, choose_word
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, TimeError, nearest, sentence
 from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency, consistency_of
+from streamq.run.control import ControlFolder
 from streamq.run.pacing import hops_of
 from streamq.run.sinks import Sink, SinkArgument, sink_of
 from streamq.run.sinks.sink import folder_name
-from streamq.run.trigger import ADAPTIVE, AVAILABLE_NOW
-from streamq.time import Duration
+from streamq.time import TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
     from streamq.compiler.egress import Egress
     from streamq.compiler.options import Options
     from streamq.compiler.results import Results
@@ -41,21 +42,6 @@ class ResultRequest:
         return choose_egress(self.query.plan, form, ctis=self.ctis, verb=verb)
 
 
-def written_results(
-    results: Sequence[ResultRequest], consistency: str | Consistency, early: bool, verb: str
-) -> tuple[Results, Options]:
-    """Return the plans of results as they were written, and the options that they need; raise PlanError, worded for ``verb``."""
-    from streamq.compiler.options import Options, check_early
-    from streamq.compiler.results import Results
-
-    written = Results.from_plans([result.query.plan for result in results], verb)
-    level = consistency_of(consistency, written.schema.axis, verb)
-    egresses = tuple(result.egress(verb) for result in results)
-    options = Options(egresses=egresses, level=level, early=early)
-    check_early(early, options, verb)
-    return written, options
-
-
 def split_sink(argument: SinkArgument, verb: str) -> Sink:
     """Return a sink that can write single micro-batches; raise PlanError for any other argument."""
     sink = sink_of(argument, verb)
@@ -76,18 +62,70 @@ BY_MICRO_BATCH, IN_SPARKS_LOG = "a folder a micro-batch", "files in Spark's log"
 """The two ways in which rows are written into a folder."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunArguments:
-    """The arguments of ``run`` or ``run_all``, as ``run`` documents them; ``verb`` is the one that the user called.
+AVAILABLE_NOW = "available_now"
+"""The trigger of a run that processes all available input and returns."""
 
-    ``together``: they are those of ``run_all``, where each result has its own sink.
+ADAPTIVE = "adaptive"
+"""The trigger of a run that has as many micro-batches in a hop of its windows as make results come soonest."""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """The trigger of a run: a micro-batch every ``every`` microseconds (None: without a pause), or until no input is left.
+
+    adaptive: the run pauses at the end of a micro-batch.
+    """
+
+    every: int | None = None
+    available_now: bool = False
+    adaptive: bool = False
+
+    def set_on(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Return a ``writeStream`` with this trigger."""
+        if self.available_now:
+            return writer.trigger(availableNow=True)
+        return writer if self.every is None else writer.trigger(processingTime=f"{self.every} microseconds")
+
+
+def trigger_of(duration: Duration | None) -> Trigger:
+    """Return the trigger for a user's argument; raise PlanError for an illegal one, such as a negative duration."""
+    if duration is None:
+        return Trigger()
+    if duration == AVAILABLE_NOW:
+        return Trigger(available_now=True)
+    if duration == ADAPTIVE:
+        return Trigger(adaptive=True)
+    try:
+        every = ticks(duration, TIMESTAMP, "run")
+    except TimeError as error:
+        raise _no_trigger(duration) from error
+    if every < 0:
+        raise _no_trigger(duration)
+    return Trigger(every)
+
+
+def _no_trigger(argument: object) -> PlanError:
+    """Return the error for an argument that is no trigger."""
+    hint = "Write 'available_now', 'adaptive', or a duration as '10 seconds' or '500 ms'."
+    if isinstance(argument, str):
+        hint = nearest("available_now" if argument == "once" else argument, [AVAILABLE_NOW, ADAPTIVE]) or hint
+    return PlanError(sentence("run", "not a trigger", f"found {argument!r}", hint))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """All that a user asks of a run, a ``writeStream``, a migration or an explanation, as ``run`` documents it.
+
+    ``verb`` is the one that the user called. ``together``: each result has its own sink, as in ``run_all``. ``control``: a folder
+    for CTIs from outside; a run has one in its checkpoint. ``buckets``: None for those of the checkpoint or a default.
     """
 
     verb: str
-    together: bool = False
     results: tuple[ResultRequest, ...]
+    together: bool = False
     name: str | None = None
     checkpoint: str | None = None
+    control: str | None = None
     consistency: str | Consistency = "middle"
     trigger: Duration | None = None
     late_sink: str | None = None
@@ -106,6 +144,31 @@ class RunArguments:
             hops_of(self.plans, self.verb)
         for sink in sinks:
             sink.check(self.verb, name=self.name, finish=self.finish)
+
+    def compiled_with(self) -> tuple[Results, Options]:
+        """Return the plans of the results as they were written, and the options of the compiler, with the default of buckets.
+
+        Raises PlanError for an output or a level that the queries cannot have, and for an illegal number of buckets.
+        """
+        from streamq.compiler.options import Options, check_early
+        from streamq.compiler.results import Results
+
+        buckets = self.buckets
+        if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
+            raise PlanError(sentence(self.verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
+        written = Results.from_plans(self.plans, self.verb)
+        level = consistency_of(self.consistency, written.schema.axis, self.verb)
+        egresses = tuple(result.egress(self.verb) for result in self.results)
+        options = Options(egresses=egresses, level=level, early=self.early, late_output=self.late_sink is not None)
+        check_early(self.early, options, self.verb)
+        return written, options
+
+    @property
+    def control_folder(self) -> ControlFolder | None:
+        """The folder for CTIs from outside; None if there is none."""
+        if self.checkpoint is not None:
+            return ControlFolder(f"{self.checkpoint}/streamq/control")
+        return None if self.control is None else ControlFolder(self.control)
 
     @property
     def sinks(self) -> list[Sink]:
