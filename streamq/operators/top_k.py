@@ -24,8 +24,7 @@ from streamq.plan.own_names import show_keys
 from streamq.plan.passes import infer
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
 from streamq.plan.tree import show
-from streamq.runtime.best_members import Ranking
-from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
+from streamq.runtime.evaluators.top_k_evaluator import Ranking, TopKEvaluator
 from streamq.windows import Window
 from streamq.windows.batch_events import (
     ENDS,

@@ -158,7 +158,7 @@ class Quarantine(Generic[S]):
         import pyarrow.compute as pc
 
         from streamq.runtime.arrow_types import arrow_type
-        from streamq.runtime.json_values import from_json_value
+        from streamq.runtime.rendering import from_json_value
 
         rows = self.to_arrow()
         rows = rows.filter(pc.equal(rows.column("source"), aside.module))

@@ -24,9 +24,9 @@ from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.bins import bin_starts, in_bins
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.grid_baskets import PARTIALS, PartialsBasket
-from streamq.runtime.lifetimes import saturating
-from streamq.runtime.open_windows import HI, LO
+from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.range_partials import dyadic_nodes
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -26,7 +26,7 @@ from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_colum
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import group_hashes
 from streamq.runtime.progress import LevelProgress
-from streamq.runtime.replacements import replacement_masks
+from streamq.runtime.result_rows import replacement_masks
 from streamq.runtime.time_bins import TimeBins
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add

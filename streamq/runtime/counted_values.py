@@ -1,8 +1,11 @@
-"""Aggregates of windows on a grid that are reduced from the values of members, which are held with the numbers of events."""
+"""Aggregates of windows that have no partial results: reduced, in Arrow, from the values of members, held with numbers of events.
+
+A reduction is over ranges of windows on a grid, or over copies of members.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +13,41 @@ import pyarrow as pa
 
 from streamq.choices import ClipInput
 from streamq.grid import Grid
-from streamq.plan.partial import COUNT, RangedMembers, Reduction
-from streamq.runtime.columnar import ints
-from streamq.runtime.evaluators.event_order import event_order
-from streamq.runtime.evaluators.member_reductions import reduced
+from streamq.plan.partial import COUNT, CopiedMembers, MemberReduction, RangedMembers, RangeReduction, Reduction
+from streamq.runtime.columnar import expand_ranges, ints
+from streamq.runtime.evaluators.numbering import event_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes
 from streamq.runtime.touched_windows import TouchedWindows
 from streamq.runtime.values import Ints
+
+
+def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str, pa.Array]:
+    """Return the result columns, a value per window; members are copied into their windows only for reductions that need it.
+
+    Raises TypeError for a reduction of neither kind.
+    """
+    columns: dict[str, pa.Array] = {}
+    copies: CopiedMembers | None = None
+    for reduction in reductions:
+        if isinstance(reduction, RangeReduction):
+            columns[reduction.column.name] = reduction.over_ranges(members)
+        elif isinstance(reduction, MemberReduction):
+            copies = copies or _copied(members)
+            columns[reduction.column.name] = reduction.over_members(copies)
+        else:
+            raise TypeError(f"{type(reduction).__name__} is neither a RangeReduction nor a MemberReduction")
+    return columns
+
+
+def _copied(members: RangedMembers) -> CopiedMembers:
+    """Return the members copied into their windows, with their order."""
+    row, number = expand_ranges(members.first, members.last)
+    if (members.number > 1).any():
+        row, number = np.repeat(row, members.number[row]), np.repeat(number, members.number[row])
+    order = np.arange(len(row)) if members.place is None else np.argsort(members.place[row], kind="stable")
+    rows = members.rows.take(pa.array(row))
+    return CopiedMembers(rows, number, members.n, order, members.lasts(row, number), members.window)
 
 
 def value_columns(reductions: Sequence[Reduction]) -> tuple[str, ...]:
@@ -65,6 +95,3 @@ def reduced_windows(
         groups=windows.rows.select(windows.keys),
     )
     return reduced(members, reductions)
-
-
-__all__ = ["reduced_windows", "value_columns"]

@@ -19,12 +19,12 @@ from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.bins import ENDLESS, bin_starts, in_bins
 from streamq.runtime.columnar import concat, group, ints, net_deltas, sort, with_column
 from streamq.runtime.event import LE, RE
+from streamq.runtime.grid_ranges import HI, LO, BinSpans
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH
-from streamq.runtime.lifetimes import saturating
-from streamq.runtime.open_windows import HI, LO, BinSpans
 from streamq.runtime.parts import PartedBins
 from streamq.runtime.range_partials import INDEX, merge_partial_rows, net_partial_rows
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.touched_windows import TouchedWindows
 from streamq.runtime.values import Ints
 from streamq.time import INFINITY

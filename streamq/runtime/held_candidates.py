@@ -20,8 +20,8 @@ from streamq.runtime.columnar import concat, ints, is_matching, net_deltas, with
 from streamq.runtime.deltas import history_of, weighted
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import distinct_hashes
-from streamq.runtime.lifetimes import saturating
 from streamq.runtime.parts import PartedBins
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from streamq.runtime.hosted_kernel import Channel
 from streamq.runtime.items import Items
 from streamq.runtime.kernel import Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
-from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages
+from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages, merge_summaries, summarize_starts
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.starts import merge_summaries, summarize_starts
 from streamq.runtime.tick_arithmetic import INTEGERS
 
 

@@ -18,7 +18,7 @@ from streamq.runtime.columnar import ints
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Output
-from streamq.runtime.starts import StartSummary
+from streamq.runtime.progress import StartSummary
 
 LATEST = "latest_readings"
 """The name under which a bucket's state has its latest readings."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE
-from streamq.runtime.lifetimes import saturating
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 

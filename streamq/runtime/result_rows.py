@@ -17,10 +17,31 @@ import pyarrow.compute as pc
 
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
-from streamq.runtime.replacements import replacement_masks
 from streamq.runtime.shipping import packed
-from streamq.runtime.values import Ints, Numbered, combine_numbers, dense_numbers, number_values
+from streamq.runtime.values import Ints, Mask, Numbered, combine_numbers, dense_numbers, number_values
 from streamq.time import INFINITY, MINUS_INFINITY
+
+
+def replacement_masks(of_retractions: Ints, of_inserts: Ints) -> tuple[Mask, Mask]:
+    """Return two masks: retractions followed by a re-insert of the same event, and those re-inserts.
+
+    The arguments are the event numbers of retractions and of inserts, in ascending order, a row per copy. The i-th retraction
+    of an event is paired with its i-th insert; the two masks select paired rows in the same order.
+    """
+    return _rank(of_retractions) < _count(of_inserts, of_retractions), _rank(of_inserts) < _count(
+        of_retractions, of_inserts
+    )
+
+
+def _rank(sorted_of: Ints) -> Ints:
+    """Return the place of each row among those of equal number."""
+    return np.arange(len(sorted_of)) - np.searchsorted(sorted_of, sorted_of, "left")
+
+
+def _count(sorted_of: Ints, wanted: Ints) -> Ints:
+    """Return how often each wanted number occurs."""
+    return np.searchsorted(sorted_of, wanted, "right") - np.searchsorted(sorted_of, wanted, "left")
+
 
 UPSERT, DELETE = "upsert", "delete"
 """The values of ``op``; DELETE is a tombstone."""

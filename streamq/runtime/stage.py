@@ -34,11 +34,11 @@ from streamq.runtime.progress import (
     decode_messages,
     encode_messages,
     forget_pace,
+    merge_summaries,
 )
 from streamq.runtime.progress_map import map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
-from streamq.runtime.starts import merge_summaries
 from streamq.time import INFINITY
 
 

@@ -1,4 +1,7 @@
-"""Arithmetic of instants and window numbers, so that a rule is written once for integers, numpy arrays and SQL."""
+"""Arithmetic of instants and window numbers, so that a rule is written once for integers, numpy arrays and SQL.
+
+On arrays of instants nothing overflows: lifetimes saturate.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,24 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamq.runtime.lifetimes import saturating
-from streamq.time import FIRST_INSTANT, saturating_add
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, saturating_add
+
+Ticks = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def saturating(base: Ticks, by: Ticks | int) -> Ticks:
+    """Return ``base + by`` of int64 ticks; a sum beyond the axis becomes FIRST_INSTANT or INFINITY.
+
+    INFINITY on either side stays.
+    """
+    base = np.asarray(base, np.int64)
+    by = np.broadcast_to(np.asarray(by, np.int64), base.shape)
+    with np.errstate(over="ignore"):
+        moved = base + by
+    moved = np.where((by > 0) & (moved < base), INFINITY, moved)
+    moved = np.where((by < 0) & ((moved > base) | (moved == MINUS_INFINITY)), FIRST_INSTANT, moved)
+    return np.where((base == INFINITY) | (by == INFINITY), INFINITY, moved)
+
 
 Number = Any
 """An integer, an int64 array or SQL of a bigint; they add, subtract and compare with ``+``, ``-``, ``<`` and ``==``."""

@@ -28,10 +28,9 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.grid_ranges import grid_lifetimes
+from streamq.runtime.grid_ranges import HI, LO, grid_lifetimes
 from streamq.runtime.groups import number_groups
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
 from streamq.runtime.shipping import ship_module_of
 from streamq.runtime.user_code.calls import States

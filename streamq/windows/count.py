@@ -18,7 +18,7 @@ from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distinct_pairs, find_places, first_place, group_bounds
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
-from streamq.runtime.lifetimes import saturating
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged

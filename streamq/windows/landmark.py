@@ -21,8 +21,7 @@ from streamq.runtime.evaluators.numbering import distance_behind
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_index
 from streamq.runtime.groups import ToCome
-from streamq.runtime.lifetimes import saturating
-from streamq.runtime.tick_arithmetic import ARRAYS
+from streamq.runtime.tick_arithmetic import ARRAYS, saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, instant_ticks, show_duration, show_ticks, ticks
 from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents

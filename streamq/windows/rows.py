@@ -16,12 +16,10 @@ from streamq.plan.lowering import payload_order
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import first_places
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
-from streamq.runtime.evaluators.event_order import event_order
-from streamq.runtime.evaluators.numbering import is_new_pair, run_bounds
-from streamq.runtime.evaluators.ordered_rows import OrderedRows
+from streamq.runtime.evaluators.numbering import OrderedRows, event_order, is_new_pair, run_bounds
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
-from streamq.runtime.lifetimes import saturating
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged

@@ -17,7 +17,7 @@ from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import running_max
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds
-from streamq.runtime.lifetimes import saturating
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch_events import ENDS, STARTS, BatchEvents

@@ -16,7 +16,7 @@ from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distinct_pairs, find_places
 from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group
-from streamq.runtime.lifetimes import saturating
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged, same_keys

@@ -16,8 +16,7 @@ from streamq.runtime.kernels import edges
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.packer import Packer
-from streamq.runtime.physical_matching import Matching
-from streamq.runtime.retractions import event_place
+from streamq.runtime.physical_matching import Matching, event_place
 from streamq.time import INFINITY
 from tests.mutation.mutant import LATE_OUTPUT, MISCOUNTED, Mutant, wrapped
 

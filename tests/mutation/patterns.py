@@ -13,8 +13,7 @@ from streamq.patterns.operators import sequence
 from streamq.patterns.operators.negation import CancelWhen, Unless
 from streamq.plan.expr import Expr, Lit
 from streamq.runtime.candidates import EventRows, ScannedPart
-from streamq.runtime.crowding import CrowdStep
-from streamq.runtime.whole_matches import WholeMatchStep
+from streamq.runtime.whole_matches import CrowdStep, WholeMatchStep
 from tests.mutation.mutant import Mutant, wrapped
 
 

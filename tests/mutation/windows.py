@@ -11,10 +11,10 @@ import pyarrow as pa
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT
 from streamq.runtime import grid_ranges
-from streamq.runtime.best_members import Ranking
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
+from streamq.runtime.evaluators.top_k_evaluator import Ranking
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
@@ -31,7 +31,7 @@ BLOCKS = "streamq/runtime/basic_window_blocks.py"
 LANDMARK = "streamq/windows/landmark.py"
 LATENESS = "streamq/runtime/lateness.py"
 SIZES = "streamq/runtime/kernels/windows_of_sizes.py"
-COPIES = "streamq/runtime/evaluators/member_reductions.py"
+COPIES = "streamq/runtime/counted_values.py"
 TOP_K = "streamq/runtime/evaluators/top_k_evaluator.py"
 CONDENSING = "streamq/runtime/kernels/condensing.py"
 RANKED = "streamq/runtime/kernels/ranked_windows.py"

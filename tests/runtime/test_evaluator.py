@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 
 from streamq.choices import JoinKind, Stamp
-from streamq.runtime.best_members import Ranking
 from streamq.runtime.columnar import codes, concat, ints
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator
 from streamq.runtime.evaluators.last_rows import LastRowsEvaluator
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
-from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
+from streamq.runtime.evaluators.top_k_evaluator import Ranking, TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE

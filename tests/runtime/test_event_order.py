@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.evaluators.event_order import event_order
+from streamq.runtime.evaluators.numbering import event_order
 from streamq.runtime.event import LE, RE
 
 Row = tuple[int, int, int | None, str, int]

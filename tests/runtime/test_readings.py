@@ -11,8 +11,8 @@ import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.progress import StartSummary, merge_summaries, summarize_starts
 from streamq.runtime.readings import KernelReadings, SourceReadings
-from streamq.runtime.starts import StartSummary, merge_summaries, summarize_starts
 from tests.programs import compiled
 
 CARS = sq.events(

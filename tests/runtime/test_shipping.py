@@ -34,7 +34,6 @@ from streamq.plan.schema import Field, Schema
 from streamq.run.sinks import sink_of
 from streamq.run.sinks.split import SplitWriter
 from streamq.runtime.arrow_expr import evaluate
-from streamq.runtime.bare_code import dumps
 from streamq.runtime.evaluators import joins, last_rows, pair_condition, spans, top_k_evaluator, window_evaluator
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
@@ -45,7 +44,7 @@ from streamq.runtime.kernels import condensing, inner_join, recompute, settle, w
 from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.progress_map import ProgressShift
-from streamq.runtime.shipping import KEPT, WORKER_MEMORY, packed
+from streamq.runtime.shipping import KEPT, WORKER_MEMORY, dumps, packed
 from streamq.runtime.stage import Stage
 from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 from tests.runtime.test_identity import MINE
@@ -286,7 +285,7 @@ import sys
 import own
 import streamq as sq
 from streamq.plan.lowering import ship_runtime
-from streamq.runtime.bare_code import dumps
+from streamq.runtime.shipping import dumps
 
 @sq.udf("int")
 def six(value):

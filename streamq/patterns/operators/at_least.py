@@ -41,8 +41,7 @@ from streamq.patterns.syntax import Part, Refusal, Scope
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.passes import rewrite_expression
 from streamq.plan.verbs import accepts_placeholders
-from streamq.runtime.crowding import CrowdStep
-from streamq.runtime.whole_matches import WholeMatchStep
+from streamq.runtime.whole_matches import CrowdStep, WholeMatchStep
 from streamq.time import Duration as Length
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.function import Fault
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import attempt, lifetime_part
-from streamq.runtime.evaluators.settled_progress import SettledProgress
+from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.user_code.calls import NOBODY_TAKES
 from streamq.runtime.values import Mask

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from streamq.choices import JoinKind
 from streamq.runtime.columnar import concat, expand_ranges, ints, is_matching, with_column
+from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.pair_condition import PairCondition
-from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER, least_by_group, matching_groups
 from streamq.runtime.overlap import (

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints, with_columns
-from streamq.runtime.evaluators.event_order import event_order
-from streamq.runtime.evaluators.ordered_rows import OrderedRows
-from streamq.runtime.evaluators.settled_progress import SettledProgress
+from streamq.runtime.evaluator import SettledProgress
+from streamq.runtime.evaluators.numbering import OrderedRows, event_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.values import Ints, Mask

@@ -17,10 +17,10 @@ from streamq.choices import ClipInput, Stamp
 from streamq.runtime.columnar import expand_ranges, ints, with_column
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.event import LE, RE
+from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome
-from streamq.runtime.lifetimes import saturating
-from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.release import Release
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 

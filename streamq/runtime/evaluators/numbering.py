@@ -1,14 +1,21 @@
-"""Places of instants in their groups, in numpy; windows of every kind are numbered by them.
+"""Places of events and instants in their groups, in numpy; windows of every kind are numbered by them.
 
-``g`` are numbers of groups; ``group, at`` are the distinct pairs of a group and an instant, in order, and a place is an index
-into these.
+Events are ordered by start, then by columns, then by end. ``g`` are numbers of groups; ``group, at`` are the distinct pairs of a
+group and an instant, in order, and a place is an index into these.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from streamq.runtime.values import Ints, Mask
+import numpy as np
+import pyarrow as pa
+
+from streamq.plan.partial import COUNT
+from streamq.runtime.columnar import ints
+from streamq.runtime.event import LE, RE
+from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import FIRST_INSTANT, INFINITY
 
 
@@ -79,3 +86,77 @@ def first_place(group: Ints, wanted: Mask, g: Ints) -> Ints:
         if len(places)
         else last + 1
     )
+
+
+def event_order(table: pa.Table, group: Ints, names: Sequence[str]) -> tuple[Ints, Ints]:
+    """Return row numbers in the order of group, start, ``names`` and end, and a number that rises with each of these but the end.
+
+    Columns are compared only where starts are equal.
+    """
+    le = ints(table, LE)
+    is_sorted = ((group[1:] > group[:-1]) | ((group[1:] == group[:-1]) & (le[1:] >= le[:-1]))).all()
+    order = np.arange(len(le)) if is_sorted else np.lexsort((le, group))
+    is_new = is_new_pair(group[order], le[order])
+    is_tied = ~is_new
+    is_tied[:-1] |= ~is_new[1:]
+    if is_tied.any():
+        rows, number = order[is_tied], np.cumsum(is_new)[is_tied]
+        tied = table.take(pa.array(rows))
+        ranks = column_ranks(tied, names)
+        place = np.lexsort((ints(tied, RE), *reversed(ranks), number))
+        order[is_tied] = rows[place]
+        differs = np.zeros(len(place), bool)
+        for rank in ranks:
+            differs[1:] |= rank[place][1:] != rank[place][:-1]
+        is_new[is_tied] |= differs
+    return order, np.cumsum(is_new) - 1
+
+
+@dataclass(frozen=True)
+class OrderedRows:
+    """The rows of a table in the order of their groups and events, as arrays; a row is one event, or several consecutive ones.
+
+    ``row`` is its number in the table. ``head`` is the index of the first row of its group, and ``last`` that of the last.
+    ``start`` is that of its first event. ``upto`` has the number of events before each row, over all groups, and at its end that
+    of all events.
+    """
+
+    row: Ints
+    group: Ints
+    head: Ints
+    last: Ints
+    start: Ints
+    upto: Ints
+
+    @staticmethod
+    def of(row: Ints, g: Ints, table: pa.Table) -> OrderedRows:
+        """Return the rows of a table in the order ``row``; ``g`` are their groups, in the table's order.
+
+        Without a column of counts each row is one event.
+        """
+        count = ints(table, COUNT)[row] if COUNT in table.column_names else np.ones(len(row), np.int64)
+        head, last = run_bounds(g[row])
+        return OrderedRows(row, g[row], head, last, ints(table, LE)[row], np.concatenate([[0], np.cumsum(count)]))
+
+    @property
+    def place(self) -> Ints:
+        """The place of each row's first event in its group, from 0 on."""
+        return self.upto[:-1] - self.upto[self.head]
+
+    @property
+    def events(self) -> Ints:
+        """The number of events of each row's group."""
+        return self.upto[self.last + 1] - self.upto[self.head]
+
+    def place_since(self, since: int) -> Ints:
+        """Return, for each row, the place of the first event of its group in a row that starts at ``since`` or later.
+
+        That is the place of the next event to come if there is no such row.
+        """
+        earlier = np.concatenate([[0], np.cumsum(self.start < since)])
+        first = self.head + earlier[self.last + 1] - earlier[self.head]
+        return self.upto[first] - self.upto[self.head]
+
+    def start_at(self, head: Ints, place: Ints) -> Ints:
+        """Return the start of the row with the event at a place of the group with this head."""
+        return self.start[np.searchsorted(self.upto, self.upto[head] + place, "right") - 1]

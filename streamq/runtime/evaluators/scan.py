@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from streamq.plan.own_names import shown_group
 from streamq.runtime.columnar import codes, concat, ints, with_column
-from streamq.runtime.evaluators.event_order import event_order
-from streamq.runtime.evaluators.settled_progress import SettledProgress
+from streamq.runtime.evaluator import SettledProgress
+from streamq.runtime.evaluators.numbering import event_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.rendering import python_rows, python_values

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streamq.grid import Grid
 from streamq.runtime.columnar import codes, expand_ranges, ints, with_column
-from streamq.runtime.evaluators.settled_progress import SettledProgress
+from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.groups import GROUP_NUMBER, ToCome

@@ -13,15 +13,13 @@ from pyspark.sql.types import LongType
 from streamq.plan.partial import COUNT, Partial, RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax, PartialMin
 from streamq.runtime.columnar import codes, ints, with_column, with_columns
-from streamq.runtime.counted_values import value_columns
+from streamq.runtime.counted_values import reduced, value_columns
 from streamq.runtime.evaluators.assigner import Ranges
-from streamq.runtime.evaluators.event_order import event_order
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.evaluators.member_reductions import reduced
-from streamq.runtime.evaluators.numbering import find_places
+from streamq.runtime.evaluators.numbering import event_order, find_places
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.grid_ranges import LAST_END
 from streamq.runtime.groups import GROUP_NUMBER, HASH
-from streamq.runtime.open_windows import LAST_END
 from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, row_windows
 from streamq.runtime.values import Ints, Mask
 

@@ -22,8 +22,8 @@ from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.lateness import QuarantineRows
-from streamq.runtime.lifetimes import saturating
 from streamq.runtime.rendering import python_rows
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.runtime.user_code.member_changes import CallMemory, latest_calls
 from streamq.time import INFINITY, MINUS_INFINITY

@@ -31,8 +31,8 @@ from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
-from streamq.runtime.lifetimes import saturating
 from streamq.runtime.repetitions import repeats
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -32,20 +32,26 @@ from streamq.runtime.lateness import (
     count_duplicates,
     count_invalid,
 )
-from streamq.runtime.physical_matching import DROPPED, FIRST, MOST, OWN_LE, OWN_RE, Matching, SourceBatch
-from streamq.runtime.physical_state import CHANGED, PhysicalState
-from streamq.runtime.repetitions import repetitions
-from streamq.runtime.retractions import (
+from streamq.runtime.physical_matching import (
     BEHIND,
+    DROPPED,
+    FIRST,
+    MOST,
+    OWN_LE,
+    OWN_RE,
     EventRow,
     Lifetimes,
+    Matching,
     Moves,
+    SourceBatch,
     is_cut_off,
     lifetimes_without,
     numbered_event_rows,
     with_lateness,
     without_cycles,
 )
+from streamq.runtime.physical_state import CHANGED, PhysicalState
+from streamq.runtime.repetitions import repetitions
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -24,13 +24,13 @@ from streamq.runtime.deltas import as_points, cancelling_deltas, weighted
 from streamq.runtime.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
-from streamq.runtime.lifetimes import saturating
-from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.release import Release
+from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -27,11 +27,21 @@ from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, wi
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
-from streamq.runtime.grid_ranges import first_ending_after, grid_lifetimes, last_starting_before, window_range
+from streamq.runtime.grid_ranges import (
+    HI,
+    LO,
+    BinSpans,
+    OpenWindows,
+    first_ending_after,
+    first_open,
+    grid_lifetimes,
+    last_starting_before,
+    least_open,
+    window_range,
+)
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.lateness import judgement
-from streamq.runtime.open_windows import HI, LO, BinSpans, OpenWindows, first_open, least_open
 from streamq.runtime.parts import SIZES
 from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, MergedWindows, merge_by_window, row_windows
 from streamq.runtime.tick_arithmetic import ARRAYS

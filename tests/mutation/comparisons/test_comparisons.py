@@ -130,7 +130,7 @@ def test_processes_end_whatever_they_do() -> None:
 
 
 def test_statements_note_that_they_run() -> None:
-    file = "streamq/runtime/replacements.py"
+    file = "streamq/runtime/result_rows.py"
     lines = {node.lineno for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.Return)}
     reached: list[Any] = []
     names: dict[str, Any] = {"__name__": "x", PROBE: reached.append}
@@ -171,7 +171,7 @@ def test_equivalent_faults_are_there_and_have_reasons() -> None:
 
 
 def test_an_entry_that_matches_nothing_is_stale(tmp_path: Path) -> None:
-    file = "streamq/runtime/replacements.py"
+    file = "streamq/runtime/result_rows.py"
     first, *_ = faults_of(file)
     entry = dict(zip(("file", "function", "before"), key(first), strict=False))
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.items())

@@ -15,7 +15,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
 from streamq.runtime.columnar import with_column
-from streamq.runtime.evaluators.settled_progress import SettledProgress
+from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.kernels.recompute import RecomputeKernel
