@@ -339,7 +339,7 @@ def _instead_of_aggregate(value: Any) -> str:
             return "text"
         case list() | tuple() | dict():
             return type(value).__name__
-        case FunctionType() if value.__module__.startswith("streamq.aggregates."):
+        case FunctionType() if (value.__module__ or "").startswith("streamq.aggregates."):
             return "function"
         case type() | BuiltinFunctionType():
             return "function"
