@@ -71,8 +71,7 @@ def without_late_items(case: Case, seen: Mapping[str, Admitted]) -> Case:
             return node.with_children(inputs)
         return _with_intervals(node) if node.table in seen else node
 
-    meant = None if case.meant is None else replace(case.meant, plan=fold(case.meant.plan, visit))
-    return replace(case, plan=fold(case.plan, visit), meant=meant, arrival=tuple(events), cut=(len(events),))
+    return replace(case, plan=fold(case.plan, visit), arrival=tuple(events), cut=(len(events),))
 
 
 def _with_intervals(source: Source) -> Source:

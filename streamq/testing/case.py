@@ -18,7 +18,7 @@ from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.answers import side_by_side
 from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, is_event
-from streamq.testing.oracle import FalseClaim, SumOverflow, oracle
+from streamq.testing.oracle import SumOverflow, oracle
 from streamq.testing.program import program
 from streamq.testing.program_text import instant
 from streamq.testing.progress.room import MINUTE
@@ -30,16 +30,6 @@ from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 Arrival = tuple[tuple[str, Item], ...]
 IMPORT = "import datetime as dt"
-COMMENT = "# "
-"""The prefix of a text of verbs that is a comment, because an argument cannot be written as Python."""
-
-
-@dataclass(frozen=True)
-class Meant:
-    """The plan that a query's verbs mean, kept if the verbs built another one, and ``text``: the calls of the verbs."""
-
-    plan: Node
-    text: str
 
 
 @dataclass(frozen=True)
@@ -48,9 +38,8 @@ class Case:
 
     The plan of several queries that run side by side is the root over theirs (:class:`streamq.compiler.results.Results`).
     ``static`` holds the tables that the query looks up, by name. ``until`` bounds the windows of lifetimes without an end, in
-    ticks. ``meant`` is the plan that the query's verbs mean if that is not ``plan``; the oracle then answers by it. ``clock``
-    holds, for each micro-batch in turn and then from its first entry again, how many ticks the time of day is beyond the
-    greatest start so far, if a source follows the clock.
+    ticks. ``clock`` holds, for each micro-batch in turn and then from its first entry again, how many ticks the time of day is
+    beyond the greatest start so far, if a source follows the clock.
     ``tables`` holds all rows by source, ``batches`` the same by micro-batch, ``answer()`` returns the expected history.
     """
 
@@ -59,7 +48,6 @@ class Case:
     cut: tuple[int, ...]
     until: int | None = None
     static: Mapping[str, pa.Table] = field(default_factory=dict)
-    meant: Meant | None = None
     clock: tuple[int, ...] = (0,)
 
     @property
@@ -216,20 +204,10 @@ class Case:
         """Return the oracle's answer as a history; for the arguments see :func:`streamq.testing.oracle.oracle`.
 
         The answers to several queries are in one table (:func:`streamq.testing.answers.side_by_side`).
-        Raises FalseClaim if the verbs name a source that their plan does not read.
         """
-        if self._unread:
-            raise FalseClaim(f"the verbs name {', '.join(self._unread)}, which the plan that they built does not read")
-        plans = self.plans if self.meant is None else (self.meant.plan,)
         return side_by_side(
-            [oracle(plan, self.tables, self.until, expressions, ctis, set_aside, overflow) for plan in plans]
+            [oracle(plan, self.tables, self.until, expressions, ctis, set_aside, overflow) for plan in self.plans]
         )
-
-    @property
-    def _unread(self) -> list[str]:
-        """The sources that the verbs name but their plan does not read."""
-        every = [] if self.meant is None else nodes(self.meant.plan)
-        return sorted({node.table for node in every if isinstance(node, Source)} - self.sources.keys())
 
     def with_cut(self, *cut: int) -> Case:
         """Return the case with another cut: micro-batches of these lengths, or of one item each if there are none."""
@@ -246,8 +224,7 @@ class Case:
         until = "" if self.until is None else f"until={instant(self.until, self.axis)}"
         if len(self.plans) > 1:
             return self._side_by_side(until) + f"# micro-batches: {batches}\n"
-        text = program(self.plan, self.tables) if self.meant is None else self._as_called(self.meant, until)
-        text = text.rstrip("\n")
+        text = program(self.plan, self.tables).rstrip("\n")
         if until and self.axis == TIMESTAMP:
             text = text if IMPORT in text else f"{IMPORT}\n\n{text}"
         return f"{text}\nprint(q.to_pandas({until}))\n# micro-batches: {batches}\n"
@@ -262,22 +239,6 @@ class Case:
         names = ", ".join(f"q{number}" for number in range(1, len(parts) + 1))
         text = f"{IMPORT}\n\n{text}" if until and self.axis == TIMESTAMP and IMPORT not in text else text
         return f"{text}# side by side: t.verify([{names}])\n"
-
-    def _as_called(self, meant: Meant, until: str) -> str:
-        """Return a program that prints the answer of the meant plan and then calls the verbs, whose query it names ``q``.
-
-        If the verbs cannot be written as Python, or the text lacks a source, the program only builds their plan, and quotes the
-        verbs in a comment. ``until`` is the argument as text, or empty.
-        """
-        if not meant.text.startswith(COMMENT) and not self._unread:
-            shown = (
-                f"print(meant.to_pandas({until}))\n# above: the plan that the verbs mean; below: the one they build\n"
-            )
-            text = program(meant.plan, self.tables, "meant", shown + meant.text)
-            if all(f"\n{name} = " in text for name in self.sources):
-                return text
-        called = COMMENT + meant.text.removeprefix(COMMENT).replace("\n", f"\n{COMMENT}")
-        return f"{program(self.plan, self.tables)}{called}\n"
 
     def drawn(self) -> str:
         """Return a picture of the items along the time axis as text, a line each below that of its micro-batch.
@@ -303,7 +264,7 @@ class Case:
         return replace(self, cut=tuple(sum(part) for part in parts if part))
 
     def __repr__(self) -> str:
-        """Return the operators, one a line, the calls of verbs if ``meant`` has them, the items as ``drawn``, and ``until``."""
+        """Return the operators, one a line, the items as ``drawn``, and ``until``."""
         operators = nodes(self.plan)
         names = {node.digest: f"q{i}" for i, node in enumerate(operators)}
         lines = ["Case of"]
@@ -312,7 +273,6 @@ class Case:
             lines.append(f"  {names[node.digest]} = {node.title}({inputs}) {node.detail()}".rstrip())
             if isinstance(node, Source):
                 lines[-1] += f"; {node.policy.shown(self.axis)}"
-        lines += [] if self.meant is None else [f"  called as {self.meant.text}"]
         lines += [f"  {line}" for line in self.drawn().splitlines()]
         return "\n".join(lines) + (f"\n  until {show_instant(self.until, self.axis)}" if self.until is not None else "")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,10 @@ from pyspark.sql import types as t
 from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, sentence
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable, ToSignal
-from streamq.plan.node import Node, nodes, number_sources
+from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field
 from streamq.stream import Stream
-from streamq.testing.case import Case, Meant
+from streamq.testing.case import Case
 from streamq.testing.drawn_arguments import STREAMS, argument, starts
 from streamq.testing.drawn_windows import aggregated
 from streamq.testing.generate import KINDS, Draw, cases_of, source_of
@@ -28,11 +28,9 @@ from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.operators.join_table import looked_up
 from streamq.testing.payload_types import key_types, value_types
 from streamq.testing.queries import paired, spans
-from streamq.testing.scenario import ANY, CALL, OPERATOR, STREAM, STREAM_ITSELF, Scenario, stream
+from streamq.testing.scenario import ANY, GROUP, STREAM, Scenario, stream
 from streamq.testing.static_tables import static
 from streamq.testing.table import fields_of
-from streamq.testing.verbs import meaning
-from streamq.testing.verbs.text import text_of
 from streamq.testing.windows.room import rooms
 from streamq.time import INTEGER, TIMESTAMP
 
@@ -57,24 +55,17 @@ def concrete(
 
 @dataclass(frozen=True)
 class Filled:
-    """A scenario with nothing left out: ``written``, its calls; the query that they build; the intents of its sources."""
+    """The query of a scenario with nothing left out, and the intents of its sources."""
 
-    written: Scenario
     query: Stream
     intents: Mapping[str, Intent]
-
-    @property
-    def meant(self) -> Meant | None:
-        """The plan that the calls mean; None if it is the plan that they build."""
-        plan, _ = number_sources(meaning(self.written))
-        return None if plan == number_sources(self.query.plan)[0] else Meant(plan, text_of(self.written))
 
 
 @st.composite
 def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent, *, may_fail: bool) -> Case:
     """Draw a scenario with nothing left out, then data for its sources, and return both as a case."""
     one = draw(filled(scenario))
-    return draw(cases_of(one.query.plan, intent, one.query.tables, one.intents, one.meant, may_fail=may_fail))
+    return draw(cases_of(one.query.plan, intent, one.query.tables, one.intents, may_fail=may_fail))
 
 
 @st.composite
@@ -86,7 +77,7 @@ def filled(draw: Draw, scenario: Scenario | Stream) -> Filled:
     """
     axis = draw(st.sampled_from(_axes(scenario)))
     try:
-        building, written, query = _built(draw, scenario, axis)
+        building, query = _built(draw, scenario, axis)
     except TimeError as error:
         wrong = _UNIT.match(str(error))
         if wrong is None or len(_axes(scenario)) == 1:
@@ -97,18 +88,18 @@ def filled(draw: Draw, scenario: Scenario | Stream) -> Filled:
         raise TimeError(f"{wrong[0]}. {hint}") from error
     if not isinstance(query, Stream):
         raise PlanError(sentence("scenario", "it does not end in a stream", f"found {scenario!r}"))
-    return Filled(written, query, building.intents)
+    return Filled(query, building.intents)
 
 
 _UNIT = re.compile(r".*: a duration with(out)? a unit on .*(?=\. )")
 """Matches the message for a duration that does not fit the time axis, without its hint."""
 
 
-def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler, Scenario, Any]:
+def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler, Any]:
     """Build a concrete tree over columns of the oddest types that its verbs accept.
 
-    Returns what filled it in, the scenario with nothing left out, and the return value of its last verb. Types are tried from
-    the oddest to plain ones, as long as PlanError, CedrError or NeedsSpark is raised; over plain ones it is raised here, too.
+    Returns what filled it in, and the return value of its last verb. Types are tried from the oddest to plain ones, as long as
+    PlanError, CedrError or NeedsSpark is raised; over plain ones it is raised here, too.
     """
     (key, *keys), (value, *values) = draw(key_types()), draw(value_types())
     odd = [(key, value), *((key, v) for v in values[:1]), *((k, value) for k in keys), (keys[0], values[0])]
@@ -116,8 +107,7 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
     for types in dict.fromkeys((*odd, (keys[0], values[-1]), plain)):
         building = _Filler(draw, axis, types)
         try:
-            written = building.filled(scenario)
-            return building, written, building.built(written)
+            return building, building.filled(scenario)
         except (PlanError, CedrError, NeedsSpark):
             if types == plain:
                 raise
@@ -127,64 +117,41 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
 class _Filler:
     """Fills in one scenario, node by node from the sources, and calls the verbs of each filled node at once.
 
-    ``done`` maps the id of a node to the node and its filled node. ``results`` maps the id of a filled node to that node and the
-    return value of its verb. Both keep the object itself, because Python gives the id of a freed object to another one.
-    ``intents`` are the intents of the open sources so far, by the sources' names.
+    ``done`` maps the id of a node to the node, kept because Python gives the id of a freed object to another one, and the return
+    value of its verb. ``intents`` are the intents of the open sources so far, by the sources' names.
     """
 
     def __init__(self, draw: Draw, axis: str, types: tuple[t.DataType, t.DataType]):
         """Begin with nothing filled in; ``types`` are those of the key and value columns of sources."""
         self.draw, self.axis, self.types = draw, axis, types
-        self.done: dict[int, tuple[Any, Scenario]] = {}
-        self.results: dict[int, tuple[Scenario, Any]] = {}
+        self.done: dict[int, tuple[Any, Any]] = {}
         self.intents: dict[str, Intent] = {}
 
-    def filled(self, part: Scenario | Stream) -> Scenario:
-        """Return the scenario with nothing left out; each node of the tree is filled once."""
+    def filled(self, part: Scenario | Stream) -> Any:
+        """Return what the verb of a node returns, or the stream that a part is; each node is filled in once."""
+        if isinstance(part, Stream):
+            return part
         if id(part) not in self.done:
-            self.done[id(part)] = (part, self._itself(part) if isinstance(part, Stream) else self._filled_node(part))
+            self.done[id(part)] = (part, self._filled_node(part))
         return self.done[id(part)][1]
 
-    def built(self, written: Any) -> Any:
-        """Return what the verbs of a filled scenario returned; any other argument is returned as it is."""
-        return self.results[id(written)][1] if isinstance(written, Scenario) else written
-
-    def _kept(self, written: Scenario, result: Any) -> Scenario:
-        """Remember what the verb of a filled node returned, and return the node."""
-        self.results[id(written)] = (written, result)
-        return written
-
-    def _itself(self, stream: Stream) -> Scenario:
-        """Return a filled node that stands for a stream, and whose result is that stream."""
-        return self._kept(Scenario(STREAM_ITSELF, None, (stream,)), stream)
-
-    def _filled_node(self, node: Scenario) -> Scenario:
-        """Fill in a node after the node that its verb is called on, and call the verb.
-
-        Returns the node with nothing left out; what the call returned is kept for ``built``.
-        """
+    def _filled_node(self, node: Scenario) -> Any:
+        """Fill in a node after the node that its verb is called on, call the verb, and return what it returns."""
         match node.verb:
-            case "stream itself":
-                return self._itself(node.args[0])
             case "stream":
-                return self._itself(self._source(node))
+                return self._source(node)
             case "operator":
-                inputs = tuple(self.filled(i) for i in node.args)
-                streams = [self.built(i) for i in inputs]
-                drawn = self._operator(streams)
-                written = Scenario(OPERATOR, None, (drawn, tuple(s.plan for s in streams), inputs))
-                return self._kept(written, drawn)
+                return self._operator([self.filled(i) for i in node.args])
             case "composition":
-                return self._itself(self._composition(*node.args))
+                return self._composition(*node.args)
             case "call":
                 return self._called(*node.args, **node.kwargs)
         assert node.target is not None
-        before = self.filled(node.target)
-        target = self.built(before)
+        target = self.filled(node.target)
         method = getattr(target, node.verb)
         bound = inspect.signature(method).bind(*node.args, **node.kwargs)
         if node.verb == "apply" and callable(*bound.args):
-            return self._applied(before, target, *bound.args)
+            return target.apply(lambda group: self._of_group(group, *bound.args))
         self._complete(node.verb, bound, target)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -198,27 +165,13 @@ class _Filler:
                 args.append(self._argument(node.verb, name, value, target))
             else:
                 kwargs[name] = self._argument(node.verb, name, value, target)
-        return self._kept(Scenario(node.verb, before, tuple(args), kwargs), self._result(method, args, kwargs))
+        return method(*args, **kwargs)
 
-    def _result(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call a function with its arguments, filled scenarios replaced by their results, and return what it returns."""
-        return function(*map(self.built, args), **{name: self.built(value) for name, value in kwargs.items()})
-
-    def _applied(self, before: Scenario, target: Any, sub_plan: Callable[[Any], Any]) -> Scenario:
-        """Fill in a call of ``apply``; the sub-plan is filled in while ``apply`` calls it with the stream of a group.
-
-        The filled node has two arguments instead of the function: the group, and the filled sub-plan over it. ``before`` is the
-        filled node that ``apply`` is called on, ``target`` its result.
-        """
-        parts: list[Scenario] = []
-
-        def of_group(group: Stream) -> Any:
-            argument = self._itself(group)
-            parts[:] = [argument, self.filled(sub_plan(argument))]
-            return self.built(parts[1])
-
-        result = target.apply(of_group)
-        return self._kept(Scenario("apply", before, tuple(parts)), result)
+    def _of_group(self, group: Stream, sub_plan: Callable[[Any], Any]) -> Any:
+        """Fill in a sub-plan of ``apply``, which is called with a scenario that stands for the stream of the group."""
+        argument = Scenario(GROUP)
+        self.done[id(argument)] = (argument, group)
+        return self.filled(sub_plan(argument))
 
     def _complete(self, verb: str, bound: inspect.BoundArguments, target: Any) -> None:
         """Add to ``bound`` arguments that depend on each other, and the suffixes of a join, which scenarios need not write."""
@@ -228,17 +181,15 @@ class _Filler:
         if verb == "alter_lifetime" and arguments.get("start") is ANY and arguments.get("within", ANY) is ANY:
             arguments["start"], arguments["within"] = self.draw(starts(target.plan))
         for room in rooms().values():
-            if verb in room.verbs:
-                room.complete(self.draw, arguments, ANY)
+            room.complete(self.draw, verb, arguments, ANY)
 
-    def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Scenario:
-        """Fill in the arguments of a function of streams and call it.
+    def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Fill in the arguments of a function of streams, call it, and return what it returns.
 
         They are drawn for the first scenario among them: its stream or, of a pattern, the stream of its first event type.
-        Returns the call with nothing left out; what it returned is kept for ``built``.
         """
         bound = inspect.signature(function).bind(*args, **kwargs)
-        parts = [self.built(self.filled(a)) for a in (*args, *kwargs.values()) if isinstance(a, Scenario)]
+        parts = [self.filled(a) for a in (*args, *kwargs.values()) if isinstance(a, Scenario)]
         target = next((p if isinstance(p, Stream) else next(iter(p.types.values())) for p in parts), None)
         filled = [
             self._argument(function.__name__, n, v, target)
@@ -246,7 +197,7 @@ class _Filler:
         ]
         filled += [self._argument(function.__name__, "", v, target) for v in args[len(filled) :]]
         named = {n: self._argument(function.__name__, n, v, target) for n, v in kwargs.items()}
-        return self._kept(Scenario(CALL, None, (function, *filled), named), self._result(function, filled, named))
+        return function(*filled, **named)
 
     def _source(self, node: Scenario) -> Stream:
         """Draw the source of a ``t.stream(...)``, and keep its intent; a signal is made of points by their first column."""
@@ -287,7 +238,7 @@ class _Filler:
 
     def _composition(self, least: int, most: int) -> Stream:
         """Draw a query of ``least`` to ``most`` operators over one or two sources."""
-        inputs = [self.built(self.filled(stream())) for _ in range(self.draw(st.integers(1, 2)))]
+        inputs = [self.filled(stream()) for _ in range(self.draw(st.integers(1, 2)))]
         query, left = inputs[0], inputs[1:]
         many = self.draw(st.integers(least, most))
         for i in range(many):
@@ -304,7 +255,7 @@ class _Filler:
         return query
 
     def _argument(self, verb: str, name: str, value: Any, target: Any, named: bool = False) -> Any:
-        """Return an argument of a verb, drawn if it is left out; streams become filled scenarios.
+        """Return an argument of a verb, drawn if it is left out; a scenario becomes what its verb returns.
 
         ``named``: the argument is a column that the verb computes, under the name of the keyword.
         """
@@ -312,7 +263,7 @@ class _Filler:
             return self.filled(stream())
         if value is ANY:
             return argument(self.draw, verb, name, target, named)
-        return self.filled(value) if isinstance(value, Scenario | Stream) else value
+        return self.filled(value) if isinstance(value, Scenario) else value
 
 
 def _axes(root: Scenario | Stream) -> list[str]:

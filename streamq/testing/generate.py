@@ -21,7 +21,7 @@ from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import fold
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.arrival import Item, delay_for
-from streamq.testing.case import Arrival, Case, Meant
+from streamq.testing.case import Arrival, Case
 from streamq.testing.column_uses import NO_USES, Uses, near, uses
 from streamq.testing.drawn_expressions import matched
 from streamq.testing.drawn_lifetimes import forbids_overlap
@@ -175,15 +175,13 @@ def cases_of(
     intent: Intent = ANYTHING,
     tables: Mapping[str, Any] | None = None,
     intents: Mapping[str, Intent] | None = None,
-    meant: Meant | None = None,
     *,
     may_fail: bool = False,
 ) -> Case:
     """Draw a case of a given query, with input as an intent describes it; ``tables`` are those that it looks up.
 
-    ``intents`` are the intents of single sources; ``intent`` completes what they leave open. ``meant`` is the plan that the
-    query's verbs mean, if they built another one. ``may_fail``: some cases have values whose sums overflow. The plan may be the
-    root over several queries.
+    ``intents`` are the intents of single sources; ``intent`` completes what they leave open. ``may_fail``: some cases have
+    values whose sums overflow. The plan may be the root over several queries.
 
     The query's sources get policies, and an intent with speculation or duplicates adds operators above the sources; nothing
     else of the query changes.
@@ -210,17 +208,10 @@ def cases_of(
     rarely = [False] * 5 + [True] * (not forbids_overlap(intent))
     double = draw(st.sampled_from({True: [True], False: [False], None: rarely}[intent.duplicates]))
 
-    if meant is not None:
-        # the text of the verbs calls them on the sources themselves
-        speculate = double = False
-
     def visit(node: Node, inputs: list[Node]) -> Node:
         """Return a source with its policy, below the operators that the intent adds; any other node over its inputs."""
         if not isinstance(node, Source):
             return node.with_children(inputs)
-        if node.table not in arrivals:
-            # the verbs name this source, but their plan does not read it
-            return node
         above: Node = arrivals[node.table][0]
         if speculate and RETRACT not in room_of(node).items:
             above = speculative(above)
@@ -233,9 +224,7 @@ def cases_of(
     arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
     finely = any(_delay(source) < delay_for(items) for source, items in arrivals.values())
-    if meant is not None:
-        meant = replace(meant, plan=fold(meant.plan, visit))
-    case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up, meant=meant)
+    case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up)
     case = draw(_with_clock(case, query_scale))
     return replace(case, until=draw(untils(case, query_scale)))
 

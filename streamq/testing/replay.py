@@ -25,7 +25,7 @@ from streamq.operators import JoinTable, Source
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI
 from streamq.testing.arrival import Item, table_of
-from streamq.testing.case import Arrival, Case, Meant
+from streamq.testing.case import Arrival, Case
 from streamq.testing.execution import Execution
 from streamq.testing.oracle import EVALUATED
 from streamq.testing.python_values import plain_values
@@ -77,9 +77,6 @@ def case_to_json(
         parts.append('"may_fail": false')
     if case.follows_clock:
         parts.append(f'"clock": {json.dumps(case.clock)}')
-    if case.meant is not None:
-        meant = {"text": case.meant.text.splitlines(), "plan": plan_to_json(case.meant.plan)}
-        parts.append(f'"meant": {json.dumps(meant, ensure_ascii=False)}')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
@@ -97,13 +94,12 @@ def _read(text: str, file: str) -> tuple[Case, _Document]:
     try:
         document = _document(text)
         plan = _plan("plan", document.plan)
-        meant = None if document.meant is None else document.meant.read()
         arrival, static = _arrival(document, plan), _static(document, plan)
     except _Wrong as error:
         where = f"not a case in {file!r}" if file else "not a case"
         raise PlanError(sentence("replay", where, str(error), AGAIN)) from error.__cause__
     cut, until, clock = document.cut, document.until, document.clock
-    return Case(plan, arrival, cut, until, static, meant, clock), document
+    return Case(plan, arrival, cut, until, static, clock), document
 
 
 @check_keywords
@@ -180,17 +176,6 @@ class _WrittenTable:
 
 
 @dataclass(frozen=True)
-class _WrittenMeaning:
-    """The plan that the verbs mean, where they have made another one, and how they were called, in lines."""
-
-    text: list[str]
-    plan: Any
-
-    def read(self) -> Meant:
-        return Meant(_plan("meant", self.plan), "\n".join(self.text))
-
-
-@dataclass(frozen=True)
 class _Document:
     """The parts of a file, which older files need not have where they have a default; ``says`` is for a reader."""
 
@@ -203,7 +188,6 @@ class _Document:
     plan: Any
     says: list[str] = field(default_factory=list)
     expressions: Literal["translated", "evaluated"] | None = None
-    meant: _WrittenMeaning | None = None
     clock: tuple[int, ...] = Case.clock
     may_fail: bool = True
 

@@ -112,8 +112,6 @@ class Scenario(Placeholder):
 
     def __repr__(self) -> str:
         """Return the scenario as the chain of calls that a user would write; keyword arguments of None are left out."""
-        if self.verb == STREAM_ITSELF:
-            return repr(self.args[0])
         if self.verb == CALL:
             function, *args = self.args
             return repr(Scenario(f"sq.{function.__name__}", None, tuple(args), self.kwargs))
@@ -121,7 +119,7 @@ class Scenario(Placeholder):
         return ("" if self.target is None else f"{self.target!r}.") + f"{self.verb}({', '.join(arguments)})"
 
 
-STREAM_ITSELF, STREAM, OPERATOR, COMPOSITION, CALL = "stream itself", "stream", "operator", "composition", "call"
+STREAM, GROUP, OPERATOR, COMPOSITION, CALL = "stream", "group", "operator", "composition", "call"
 """The ``verb`` of nodes that are not calls of a stream's verbs."""
 
 
@@ -172,9 +170,9 @@ def composition(least: int = 3, most: int = 6) -> Scenario:
 __all__ = [
     "ANY",
     "COMPOSITION",
+    "GROUP",
     "OPERATOR",
     "STREAM",
-    "STREAM_ITSELF",
     "Scenario",
     "composition",
     "operator",

@@ -65,7 +65,7 @@ def text_of(whole: Part, conditions: Sequence[Condition]) -> str:
 
 def receivers(tree: PatternTree) -> list[Part]:
     """Return the part of an operator of which its verb is; none of an operator that a function makes."""
-    return [] if room_of(tree).functions else list(tree.positive)
+    return [] if room_of(tree).function else list(tree.positive)
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,8 @@ class Verbs:
         tree = part.pattern
         if isinstance(tree, Type):
             return self._narrowed(sq.any_of(self.part(part)), part, is_whole)
-        functions, verbs = room_of(tree).functions, room_of(tree).verbs
-        name = next(iter(functions or verbs))
-        say: Any = getattr(sq, name) if functions else getattr(self.pattern(*receivers(tree)), name)
+        function = room_of(tree).function
+        say: Any = getattr(sq, function) if function else getattr(self.pattern(*receivers(tree)), room_of(tree).verb)
         arguments: list[Any] = []
         options: dict[str, Any] = {}
         for argument in tree.signature:
@@ -124,9 +123,9 @@ class Verbs:
             match argument.form:
                 case ArgumentKind.PARTS:
                     arguments += map(self.part, value)
-                case ArgumentKind.PART if functions or argument.is_negated:
+                case ArgumentKind.PART if function or argument.is_negated:
                     arguments.append(self.part(value))
-                case ArgumentKind.COUNT if functions and value is not None:
+                case ArgumentKind.COUNT if function and value is not None:
                     arguments.append(value)
                 case ArgumentKind.COUNT | ArgumentKind.SCOPE if value is not None:
                     options[argument.field] = value

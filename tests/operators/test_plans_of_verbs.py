@@ -18,7 +18,7 @@ from streamq.operators import Source
 from streamq.patterns.detect import Definitions
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Lit
-from streamq.plan.named_object import NamedObject
+from streamq.plan.function import NamedObject
 from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.testing.table import table
 from tests.each import each

@@ -124,7 +124,6 @@ HOW = json.loads(TEXT)["how"]
         ({"static": []}, r"static: found \[\]"),
         ({"static": {"x": 3}}, "static: found {'x': 3}"),
         ({"static": {"x": {"columns": "a int"}}}, "static.rows: is not there"),
-        ({"meant": {"plan": 3}}, "meant.text: is not there"),
         ({"says": "all"}, "says: found 'all'"),
         ({"static": {"x": {"columns": "a it", "rows": []}}}, "static: table 'x': no such type; found 'it'"),
         ({"plan": 3}, "plan: not a plan; found a number instead of an object"),

@@ -1,10 +1,9 @@
-"""The room of an operator of patterns in tests: its rule and set definition for the oracle, its draws, its verb once more."""
+"""The room of an operator of patterns in tests: its rule and set definition for the oracle, its draws, the name of its verb."""
 
 from __future__ import annotations
 
-import datetime as dt
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hypothesis import strategies as st
@@ -13,15 +12,11 @@ from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.syntax import Part, Scope
 from streamq.testing.patterns.trees import O, TreeRoom, tree_rooms
 from streamq.testing.windows.room import Argument, lengths_of_time
-from streamq.time import TIMESTAMP, length, show_duration
 
 if TYPE_CHECKING:
     from streamq.testing.patterns.matches import Match
     from streamq.testing.patterns.rules import Evaluation
     from streamq.testing.patterns.set_definitions import Query, Relation
-
-Make = Callable[[Sequence[Part]], PatternOperator]
-"""Makes an operator of its parts."""
 
 
 class Drawing(Protocol):
@@ -46,27 +41,17 @@ class Drawing(Protocol):
         """Return the number of contributors of a part's match."""
 
 
-class Reading(Protocol):
-    """The matches of a pattern in the second reading of the verbs."""
-
-    def with_tree(self, make: Callable[[Any], Any]) -> Any:
-        """Return the matches after ``make`` has changed the last definition's operator."""
-
-    def negation(self, negated: Any, make: Callable[[Part, Part], PatternOperator]) -> Any:
-        """Return the matches of an operator over this pattern and a negated one."""
-
-
 class OperatorRoom(TreeRoom[O]):
-    """One kind of operator: its rule, its set definition, its draws, its verbs."""
+    """One kind of operator: its rule, its set definition, its draws, its function or verb."""
 
     bounds_negation: ClassVar[bool] = False
     """True if a NOT may be drawn over it."""
 
-    functions: ClassVar[Mapping[str, Callable[..., tuple[Sequence[Any], Make]]]] = {}
-    """Second readings of the functions that make it: from a call's arguments to the parts and the maker of the operator."""
+    function: ClassVar[str] = ""
+    """The name of the function of streams that makes it; "" if a verb of patterns does."""
 
-    verbs: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    """Second readings of the verbs of patterns that make it."""
+    verb: ClassVar[str] = ""
+    """The name of the verb of patterns that makes it."""
 
     arguments: ClassVar[Mapping[tuple[str, str], Argument]] = {}
     """Draws of the arguments of functions and verbs, by verb and name."""
@@ -98,13 +83,6 @@ def room_of(tree: Any) -> OperatorRoom[Any]:
     return rooms()[type(tree)]
 
 
-def scope_read(within: Any) -> Scope:
-    """Return a scope as a text writes it: with its unit, or as a number of ticks."""
-    if isinstance(within, dt.timedelta):
-        return show_duration(length(within), TIMESTAMP)
-    return within if isinstance(within, str) else length(within)
-
-
 SCOPES = lengths_of_time(1, 9)
 """Draws scopes of verbs."""
 
@@ -114,4 +92,4 @@ def counts(least: int, most: int) -> Argument:
     return lambda axis: st.integers(least, most)
 
 
-__all__ = ["SCOPES", "Drawing", "OperatorRoom", "Reading", "counts", "room_of", "rooms", "scope_read"]
+__all__ = ["SCOPES", "Drawing", "OperatorRoom", "counts", "room_of", "rooms"]

@@ -6,7 +6,6 @@ import datetime as dt
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from streamq.errors import sentence
@@ -17,7 +16,7 @@ from streamq.testing.oracle.run import Run, TooMuch
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.program_text import string
 from streamq.testing.scale import Bounds
-from streamq.testing.windows.room import Members, Reading, WindowRoom, one_of
+from streamq.testing.windows.room import Members, WindowRoom, one_of
 from streamq.windows import Calendar
 
 EARLIEST, LATEST = -50_000_000_000_000_000, 200_000_000_000_000_000
@@ -25,13 +24,6 @@ EARLIEST, LATEST = -50_000_000_000_000_000, 200_000_000_000_000_000
 
 MOST = 10_000
 """The greatest number of windows of a case; more are refused."""
-
-
-def calendar_window(
-    stream: Reading, period: str, *, zone: str, clip_input: str = "full", stamp: str | None = None
-) -> Any:
-    n, unit = period.split()
-    return stream.in_windows(Calendar(int(n), unit.removesuffix("s"), zone), clip_input, stamp)
 
 
 class CalendarRoom(WindowRoom[Calendar]):
@@ -42,7 +34,6 @@ class CalendarRoom(WindowRoom[Calendar]):
 
     kind = Calendar
     weight = 0
-    verbs = {"calendar_window": calendar_window}
     arguments = {
         ("calendar_window", "period"): one_of("1 day", "2 days", "1 week", "2 weeks", "1 month", "1 quarter"),
         ("calendar_window", "zone"): one_of("UTC", "Europe/Berlin", "America/Havana", "Asia/Kolkata"),

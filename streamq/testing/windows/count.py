@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -11,15 +10,9 @@ from streamq.choices import ClipInput, Stamp
 from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.program_text import string
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, one_of
+from streamq.testing.windows.room import Draw, Members, WindowRoom, one_of
 from streamq.time import INFINITY
 from streamq.windows import Count
-
-
-def count_window(
-    stream: Reading, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None
-) -> Any:
-    return stream.in_windows(Count(n, by), clip_input or {"start": "full", "end": "right"}[by], stamp)
 
 
 class CountRoom(WindowRoom[Count]):
@@ -28,7 +21,6 @@ class CountRoom(WindowRoom[Count]):
     kind = Count
     usual_stamp = Stamp.POINT_AT_END
     begins_with_its_last_member = True
-    verbs = {"count_window": count_window}
     arguments = {("count_window", "by"): one_of("start", "end")}
 
     def members(self, window: Count, source: Members, run: Run) -> str:

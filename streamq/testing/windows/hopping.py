@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import hopping_windows
 from streamq.testing.oracle.run import Run
 from streamq.testing.program_text import duration
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.testing.windows.room import Draw, Members, WindowRoom
 from streamq.windows import Hopping
 
 
@@ -24,24 +23,11 @@ def hoppings() -> st.SearchStrategy[Hopping]:
     return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-9, 9)))
 
 
-def hopping_window(
-    stream: Reading, size: Any, hop: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
-) -> Any:
-    return stream.in_windows(Hopping(*map(stream.ticks, (size, hop, offset))), clip_input, stamp)
-
-
-def tumbling_window(
-    stream: Reading, size: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
-) -> Any:
-    return hopping_window(stream, size, size, offset, clip_input=clip_input, stamp=stamp)
-
-
 class HoppingRoom(WindowRoom[Hopping]):
     """The room of :class:`Hopping`."""
 
     kind = Hopping
     weight = 3
-    verbs = {"hopping_window": hopping_window, "tumbling_window": tumbling_window}
 
     def members(self, window: Hopping, source: Members, run: Run) -> str:
         """Return a table of events, joined with the grid's windows that overlap them and start before the oracle's bound."""

@@ -15,24 +15,9 @@ from streamq.testing.oracle.grids import bound
 from streamq.testing.oracle.run import Run
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.program_text import duration, instant
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, lengths_of_time
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_ticks
+from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.windows import Landmark
-
-
-def landmark_window(
-    stream: Reading,
-    hop: Any,
-    *,
-    start: Any = None,
-    period: Any = None,
-    clip_input: str = "full",
-    stamp: str | None = None,
-) -> Any:
-    """Return the stream in landmark windows; with a period and without a start, the first landmark is tick 0."""
-    first = 0 if start is None else instant_ticks(start, stream.plan.schema.axis)
-    every = None if period is None else stream.ticks(period)
-    return stream.in_windows(Landmark(stream.ticks(hop), first or 0, every), clip_input, stamp)
 
 
 def first_landmarks(axis: str) -> st.SearchStrategy[Any]:
@@ -47,7 +32,6 @@ class LandmarkRoom(WindowRoom[Landmark]):
     kind = Landmark
     usual_stamp = Stamp.POINT_AT_END
     begins_with_its_last_member = True
-    verbs = {"landmark_window": landmark_window}
     arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
 
     def last_end(self, window: Landmark, c: int) -> int:
@@ -95,9 +79,9 @@ class LandmarkRoom(WindowRoom[Landmark]):
         arguments += [f"start={instant(window.start, axis)}"] if window.start or window.period is None else []
         return "landmark", arguments + ([] if window.period is None else [f"period={duration(window.period, axis)}"])
 
-    def complete(self, draw: Draw, arguments: dict[str, Any], open: Any) -> None:
+    def complete(self, draw: Draw, verb: str, arguments: dict[str, Any], open: Any) -> None:
         """If the period is open, set it, or an open start, to None in some draws; a window without a period must have a start."""
-        if arguments.get("period") is not open:
+        if verb != "landmark_window" or arguments.get("period") is not open:
             return
         if draw(st.sampled_from([False, False, True])):
             arguments["period"] = None

@@ -1,4 +1,4 @@
-"""The base class of the rooms of windows: the oracle's definition, the generator, the verbs; and the look-up of rooms."""
+"""The base class of the rooms of windows: the oracle's definition and the generator; and the look-up of rooms."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from hypothesis import strategies as st
 
 from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
-from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.run import Run
 from streamq.testing.scale import Bounds, GridBounds
@@ -23,7 +22,6 @@ from streamq.windows import KINDS, Window
 W = TypeVar("W", bound=Window)
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-
 
 Argument = Callable[[str], st.SearchStrategy[Any]]
 """A function from the stream's time axis to the strategy for an argument of a verb."""
@@ -44,20 +42,6 @@ def lengths_of_time(least: int, most: int) -> Argument:
     return drawn
 
 
-class Reading(Protocol):
-    """The receiver of a window verb in the second reading of the verbs: a stream, or its groups."""
-
-    @property
-    def plan(self) -> Node:
-        """The plan of the stream."""
-
-    def ticks(self, duration: Any) -> int:
-        """Return a duration in ticks of the stream's axis."""
-
-    def in_windows(self, window: Window, clip: str, stamp: str | None, plan: Node | None = None) -> Any:
-        """Return the stream, or one with another plan, in windows."""
-
-
 @dataclass(frozen=True)
 class Members:
     """The oracle's table of events of ``schema``, with the columns ``groups`` of their group, and the payload as ``p0, ...``."""
@@ -73,7 +57,7 @@ class Members:
 
 
 class WindowRoom(ABC, Generic[W]):
-    """One kind of windows: its definition, generator, verbs and lengths. Defining a subclass registers it."""
+    """One kind of windows: its definition, generator and lengths. Defining a subclass registers it."""
 
     kind: ClassVar[type[Window]]
 
@@ -88,9 +72,6 @@ class WindowRoom(ABC, Generic[W]):
 
     begins_with_its_last_member: ClassVar[bool] = False
     """True if a window is not known before its last members, so that it has no result before its last instant."""
-
-    verbs: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    """The second reading of the verbs that make such windows, by name."""
 
     arguments: ClassVar[Mapping[tuple[str, str], Argument]] = {}
     """The arguments of the verbs, by verb and name, whose generator depends on the verb."""
@@ -110,8 +91,8 @@ class WindowRoom(ABC, Generic[W]):
     def written(self, window: W, axis: str) -> tuple[str, list[str]]:
         """Return the verb that makes the window, without ``_window``, and the verb's arguments as text."""
 
-    def complete(self, draw: Draw, arguments: dict[str, Any], open: Any) -> None:
-        """Draw arguments of the verb that depend on each other, and set them in ``arguments``.
+    def complete(self, draw: Draw, verb: str, arguments: dict[str, Any], open: Any) -> None:
+        """Draw arguments that depend on each other, if the verb makes such windows, and set them in ``arguments``.
 
         ``open`` is the value of an argument that is left open; one that keeps it is drawn by itself later.
         """
@@ -157,4 +138,4 @@ def room_of(window: Window) -> WindowRoom[Any]:
     return rooms()[type(window)]
 
 
-__all__ = ["Argument", "Draw", "Members", "Reading", "WindowRoom", "lengths_of_time", "one_of", "room_of", "rooms"]
+__all__ = ["Argument", "Draw", "Members", "WindowRoom", "lengths_of_time", "one_of", "room_of", "rooms"]

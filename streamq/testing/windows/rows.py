@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hypothesis import strategies as st
 
 from streamq.choices import ClipInput, Stamp
-from streamq.errors import column_names
 from streamq.testing.oracle.expressions import listed, order_of, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.program_text import one_or_more
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.testing.windows.room import Draw, Members, WindowRoom
 from streamq.windows import Rows
-
-
-def rows_window(
-    stream: Reading, n: int, step: int = 1, *, order_by: Any = (), clip_input: str = "full", stamp: str | None = None
-) -> Any:
-    return stream.in_windows(Rows(n, step, column_names(order_by, "rows_window", "order_by")), clip_input, stamp)
 
 
 class RowsRoom(WindowRoom[Rows]):
@@ -29,7 +21,6 @@ class RowsRoom(WindowRoom[Rows]):
     needs_exact_columns = True
     usual_stamp = Stamp.POINT_AT_END
     begins_with_its_last_member = True
-    verbs = {"rows_window": rows_window}
 
     def members(self, window: Rows, source: Members, run: Run) -> str:
         """Return a table of events, joined with their windows: n in a row of a group, from each multiple of ``step`` on.

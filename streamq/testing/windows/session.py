@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -11,20 +10,15 @@ from streamq.choices import ClipInput, Stamp
 from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.program_text import duration
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, lengths_of_time
+from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time
 from streamq.time import INFINITY
 from streamq.windows import Session
-
-
-def session_window(stream: Reading, gap: Any, *, clip_input: str = "full", stamp: str | None = None) -> Any:
-    return stream.in_windows(Session(stream.ticks(gap)), clip_input, stamp)
 
 
 class SessionRoom(WindowRoom[Session]):
     """The room of :class:`Session`."""
 
     kind = Session
-    verbs = {"session_window": session_window}
     arguments = {("session_window", "gap"): lengths_of_time(2, 6)}
 
     def members(self, window: Session, source: Members, run: Run) -> str:

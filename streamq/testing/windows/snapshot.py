@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from streamq.choices import ClipInput, LengthKind, Stamp
-from streamq.operators import AlterLifetime
-from streamq.operators.lifetime_change import Length, Start
-from streamq.plan.schema import POINT
+from streamq.choices import ClipInput, Stamp
 from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, lengths_of_time
+from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time
 from streamq.windows import Snapshot
-
-
-def snapshot_window(stream: Reading, *, clip_input: str = "full", stamp: str | None = None) -> Any:
-    return stream.in_windows(Snapshot(), clip_input, stamp)
-
-
-def sliding_window(stream: Reading, duration: Any, *, clip_input: str = "full", stamp: str | None = None) -> Any:
-    """Set the lifetimes of points to the duration, extend other events by it, and take snapshots."""
-    is_point = stream.plan.schema.shape == POINT
-    length = Length(LengthKind.FIXED if is_point else LengthKind.SAME, stream.ticks(duration))
-    return stream.in_windows(Snapshot(), clip_input, stamp, AlterLifetime(stream.plan, Start(), length))
 
 
 class SnapshotRoom(WindowRoom[Snapshot]):
@@ -31,7 +16,6 @@ class SnapshotRoom(WindowRoom[Snapshot]):
 
     kind = Snapshot
     weight = 2
-    verbs = {"snapshot_window": snapshot_window, "sliding_window": sliding_window}
     arguments = {("sliding_window", "duration"): lengths_of_time(1, 6)}
 
     def members(self, window: Snapshot, source: Members, run: Run) -> str:

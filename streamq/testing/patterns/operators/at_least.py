@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import Any
 
 from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
-from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, counts, scope_read
+from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, counts
 from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
 
@@ -24,24 +23,12 @@ def some_of(parts: Sequence[Part], count: int, within: int, evaluation: Evaluati
     return evaluation.ordered_matches(f"ATLEAST {count} {within}", parts, orders(parts, count), within)
 
 
-def at_least(count: int, *parts: Any, within: Any) -> tuple[Sequence[Any], Make]:
-    return parts, lambda trees: AtLeast(count, tuple(trees), scope_read(within))
-
-
-def all_of(*parts: Any, within: Any) -> tuple[Sequence[Any], Make]:
-    return parts, lambda trees: All(tuple(trees), scope_read(within))
-
-
-def any_of(*parts: Any) -> tuple[Sequence[Any], Make]:
-    return parts, lambda trees: AnyOf(tuple(trees))
-
-
 class AtLeastRoom(OperatorRoom[AtLeast]):
     """The room of :class:`AtLeast`."""
 
     kind = AtLeast
     bounds_negation = True
-    functions = {"at_least": at_least}
+    function = "at_least"
     arguments = {("at_least", "within"): SCOPES, ("at_least", "count"): counts(1, 2)}
 
     def positive(self, tree: AtLeast) -> tuple[Part, ...]:
@@ -66,7 +53,7 @@ class AllRoom(OperatorRoom[All]):
 
     kind = All
     bounds_negation = True
-    functions = {"all_of": all_of}
+    function = "all_of"
     arguments = {("all_of", "within"): SCOPES}
 
     def positive(self, tree: All) -> tuple[Part, ...]:
@@ -89,7 +76,7 @@ class AnyRoom(OperatorRoom[AnyOf]):
     """The room of :class:`AnyOf`."""
 
     kind = AnyOf
-    functions = {"any_of": any_of}
+    function = "any_of"
 
     def positive(self, tree: AnyOf) -> tuple[Part, ...]:
         return tree.parts

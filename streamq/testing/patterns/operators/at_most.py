@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from streamq.choices import Consumption
@@ -10,22 +9,18 @@ from streamq.patterns.operators.at_least import AtMost
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
 from streamq.testing.patterns.matches import Match, ordered_occurrences
-from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, counts, scope_read
+from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, counts
 from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, absent_column, query_of_types, ticks_of
 from streamq.testing.patterns.sql_conditions import guard
 from streamq.testing.patterns.trees import variables
 
 
-def at_most(count: int, *parts: Any, within: Any) -> tuple[Sequence[Any], Make]:
-    return parts, lambda trees: AtMost(count, tuple(trees), scope_read(within))
-
-
 class AtMostRoom(OperatorRoom[AtMost]):
     """The room of :class:`AtMost`."""
 
     kind = AtMost
-    functions = {"at_most": at_most}
+    function = "at_most"
     arguments = {("at_most", "within"): SCOPES, ("at_most", "count"): counts(1, 3)}
 
     def positive(self, tree: AtMost) -> tuple[Part, ...]:

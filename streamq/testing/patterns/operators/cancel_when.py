@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamq.patterns.operators.negation import CancelWhen
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
-from streamq.testing.patterns.room import Drawing, OperatorRoom, Reading
+from streamq.testing.patterns.room import Drawing, OperatorRoom
 from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation
-
-
-def cancel_when(of: Reading, negated: Any) -> Any:
-    return of.negation(negated, CancelWhen)
 
 
 class CancelWhenRoom(OperatorRoom[CancelWhen]):
     """The room of :class:`CancelWhen`."""
 
     kind = CancelWhen
-    verbs = {"cancel_when": cancel_when}
+    verb = "cancel_when"
 
     def positive(self, tree: CancelWhen) -> tuple[Part, ...]:
         return (tree.pattern,)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamq.patterns.operators.negation import Not
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
-from streamq.testing.patterns.room import Drawing, OperatorRoom, Reading
+from streamq.testing.patterns.room import Drawing, OperatorRoom
 from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation
-
-
-def without(of: Reading, negated: Any) -> Any:
-    return of.negation(negated, lambda this, other: Not(other, this))
 
 
 class NotRoom(OperatorRoom[Not]):
     """The room of :class:`Not`."""
 
     kind = Not
-    verbs = {"without": without}
+    verb = "without"
 
     def positive(self, tree: Not) -> tuple[Part, ...]:
         return (tree.pattern,)

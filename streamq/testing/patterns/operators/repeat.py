@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from streamq.choices import Consumption
@@ -12,7 +10,7 @@ from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
 from streamq.testing.patterns.id_texts import match_id
 from streamq.testing.patterns.matches import Match, ordered_occurrences
-from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, Reading, counts, scope_read
+from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, counts
 from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
 
@@ -20,21 +18,12 @@ MANY = 2**31
 """More than a run has."""
 
 
-def repeat(part: Any, count: int, most: int | None = None, *, within: Any) -> tuple[Sequence[Any], Make]:
-    return [part], lambda trees: Repeat(trees[0], count, scope_read(within), most)
-
-
-def consume(of: Reading) -> Any:
-    return of.with_tree(lambda tree: replace(tree, pattern=replace(tree.pattern, consumption=Consumption.CONSUME)))
-
-
 class RepeatRoom(OperatorRoom[Repeat]):
     """The room of :class:`Repeat`."""
 
     kind = Repeat
     repeats = True
-    functions = {"repeat": repeat}
-    verbs = {"consume": consume}
+    function = "repeat"
     arguments = {("repeat", "within"): SCOPES, ("repeat", "count"): counts(1, 3), ("repeat", "most"): counts(3, 4)}
 
     def positive(self, tree: Repeat) -> tuple[Part, ...]:

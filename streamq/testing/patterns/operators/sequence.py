@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections import abc
-from typing import Any
-
 from streamq.patterns.operators.sequence import Sequence
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
-from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, scope_read
+from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom
 from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
-
-
-def sequence(*parts: Any, within: Any) -> tuple[abc.Sequence[Any], Make]:
-    return parts, lambda trees: Sequence(tuple(trees), scope_read(within))
 
 
 class SequenceRoom(OperatorRoom[Sequence]):
@@ -22,7 +15,7 @@ class SequenceRoom(OperatorRoom[Sequence]):
 
     kind = Sequence
     bounds_negation = True
-    functions = {"sequence": sequence}
+    function = "sequence"
     arguments = {("sequence", "within"): SCOPES}
 
     def positive(self, tree: Sequence) -> tuple[Part, ...]:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamq.patterns.operators.negation import Unless
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
-from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, Reading, scope_read
+from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom
 from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
-
-
-def unless(of: Reading, negated: Any, within: Any, *, nth: int | None = None) -> Any:
-    return of.negation(negated, lambda this, other: Unless(this, other, scope_read(within), nth))
 
 
 class UnlessRoom(OperatorRoom[Unless]):
     """The room of :class:`Unless`."""
 
     kind = Unless
-    verbs = {"unless": unless}
+    verb = "unless"
     arguments = {("unless", "within"): SCOPES}
 
     def positive(self, tree: Unless) -> tuple[Part, ...]:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamq.patterns.operators.negation import UnlessBefore
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
-from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, Reading, scope_read
+from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom
 from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
-
-
-def unless_before(of: Reading, negated: Any, within: Any) -> Any:
-    return of.negation(negated, lambda this, other: UnlessBefore(this, other, scope_read(within)))
 
 
 class UnlessBeforeRoom(OperatorRoom[UnlessBefore]):
     """The room of :class:`UnlessBefore`."""
 
     kind = UnlessBefore
-    verbs = {"unless_before": unless_before}
+    verb = "unless_before"
     arguments = {("unless_before", "within"): SCOPES}
 
     def positive(self, tree: UnlessBefore) -> tuple[Part, ...]:
