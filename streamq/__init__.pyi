@@ -1,21 +1,21 @@
 """The public names, and the modules that they are loaded from when first used (:mod:`lazy_loader`); type checkers read it too."""
 
 from . import functions as functions
-from .aggregates.correlations import corr as corr
-from .aggregates.correlations import covar as covar
-from .aggregates.correlations import covar_pop as covar_pop
-from .aggregates.counts import count as count
-from .aggregates.distinct import count_distinct as count_distinct
+from .aggregates.extremes import first as first
+from .aggregates.extremes import last as last
 from .aggregates.extremes import max as max
 from .aggregates.extremes import min as min
-from .aggregates.first_last import first as first
-from .aggregates.first_last import last as last
-from .aggregates.lists import collect as collect
-from .aggregates.means import avg as avg
-from .aggregates.percentiles import median as median
-from .aggregates.percentiles import percentile as percentile
+from .aggregates.holistic import collect as collect
+from .aggregates.holistic import count_distinct as count_distinct
+from .aggregates.holistic import median as median
+from .aggregates.holistic import percentile as percentile
+from .aggregates.sums import avg as avg
+from .aggregates.sums import count as count
 from .aggregates.sums import sum as sum
-from .aggregates.time_weighted import time_weighted_avg as time_weighted_avg
+from .aggregates.time_sensitive import time_weighted_avg as time_weighted_avg
+from .aggregates.variances import corr as corr
+from .aggregates.variances import covar as covar
+from .aggregates.variances import covar_pop as covar_pop
 from .aggregates.variances import stddev as stddev
 from .aggregates.variances import stddev_pop as stddev_pop
 from .aggregates.variances import var as var

@@ -14,7 +14,7 @@ from streamq import functions as f
 from streamq.aggregates.sums import SUM
 from streamq.errors import NeedsSpark, PlanError, StreamqError, TypeMismatch, UnknownColumn
 from streamq.expressions import col, duration, end, lit, start, when
-from streamq.functions.patterns import java_pattern
+from streamq.functions.text import java_pattern
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.function import BUILT_IN

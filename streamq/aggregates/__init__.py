@@ -1,4 +1,4 @@
-"""The built-in aggregates: a room for each, or for a family, with the aggregate's object and the function that a user calls."""
+"""The built-in aggregates: a room for each family, with the aggregate's object and the function that a user calls."""
 
 from __future__ import annotations
 

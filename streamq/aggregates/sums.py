@@ -1,12 +1,16 @@
-"""``sum``: the sum of an argument's values."""
+"""``count``, ``sum`` and ``avg``: the number of members or of values, and the sum and the mean of an argument's values."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import DataType
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
 
-from streamq.aggregates.application import apply_aggregate, check_numbers
+from streamq.errors import PlanError, StreamqError, TypeMismatch, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import (
     Aggregate,
@@ -14,16 +18,113 @@ from streamq.plan.aggregate import (
     Application,
     Computation,
     Drawing,
+    Options,
     Partials,
     Rounding,
     SparkMembers,
 )
-from streamq.plan.expr import Cast, Col, Expr
-from streamq.plan.spark_types import sum_type
-from streamq.runtime.built_in_partials import PartialSum
+from streamq.plan.expr import Case, Cast, Col, Expr, Lit, as_expr
+from streamq.plan.partial import COUNT as MEMBERS
+from streamq.plan.partial import RangedMembers, RangeReduction, ReducedColumn, Reduction
+from streamq.plan.resolve import column_or_expr
+from streamq.plan.spark_types import avg_type, is_numeric, sum_type
+from streamq.runtime.arrow_casts import quotient
+from streamq.runtime.arrow_types import RowError
+from streamq.runtime.built_in_partials import PartialCount, PartialSum
+from streamq.runtime.range_partials import INDEX, merge_by_window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+def apply_aggregate(function: AggregateFunction, *columns: Any, where: Any = None, options: Options = ()) -> Aggregate:
+    """Return the aggregate of ``columns``, names or expressions, over members for which ``where`` is true.
+
+    ``options`` are the function's plain values. Raises PlanError for a Python function in place of a column, and for a text or
+    a Python function as ``where``.
+    """
+    for column in columns:
+        if callable(column) and not isinstance(column, Expr):
+            hint = f'Write the column\'s name, or an expression: sq.{function.name}(sq.col("fare") * 2).'
+            raise PlanError(
+                sentence(function.name, "a Python function instead of a column", f"found {_name(column)}", hint)
+            )
+    if isinstance(where, str) or (callable(where) and not isinstance(where, Expr)):
+        hint = 'Write it over columns: where=sq.col("fare") > 5.'
+        raise PlanError(sentence(function.name, "where is a condition over columns", f"found {_name(where)}", hint))
+    args = tuple(as_expr(column_or_expr(column)) for column in columns)
+    return Aggregate(function, args, None if where is None else as_expr(where), options)
+
+
+def _name(value: Any) -> str:
+    """Return a function or a text as messages show it."""
+    return repr(value) if isinstance(value, str) else f"function {getattr(value, '__name__', repr(value))}"
+
+
+def check_numbers(of: Application) -> None:
+    """Raise TypeMismatch for an argument that is no number."""
+    for i, kind in enumerate(of.types):
+        if not is_numeric(kind):
+            detail = of.shown if i else f"{kind.simpleString()} in {of.shown}"
+            raise TypeMismatch(sentence(of.aggregate.name, "needs numbers", f"found {detail}", "Cast it."))
+
+
+def as_doubles(of: Application) -> tuple[Expr, ...]:
+    """Return the arguments as doubles."""
+    return tuple(
+        arg if isinstance(kind, DoubleType) else Cast(arg, DoubleType())
+        for arg, kind in zip(of.args, of.types, strict=True)
+    )
+
+
+class CountAggregate(AggregateFunction):
+    """The number of members, or of an argument's values."""
+
+    name = "count"
+    of_nothing = "*"
+    drawing = Drawing(
+        weight=4,
+        optional=True,
+        any_type=True,
+        lifetimes=("end", "end", "duration", "start"),
+        rounding=Rounding.NONE,
+        computes=Computation.NOTHING,
+    )
+
+    def result(self, of: Application) -> DataType:
+        return LongType()
+
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the number of members, or of values: a count that a partial result of the argument lends, or one of its own."""
+        if not of.args:
+            return Col(MEMBERS)
+        (arg,) = of.args
+        return Col(partials.lent_count(arg) or partials.partial(PartialCount, arg, LongType()).name)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return F.count(members.values[0] if members.values else F.lit(1))
+
+
+COUNT = CountAggregate()
+
+
+@check_keywords
+def count(column: Any = None, *, where: Any = None) -> Aggregate:
+    """The number of members, or of those whose ``column`` is not NULL; a bigint.
+
+    ``where``: a condition over columns; only members for which it is true count. SQL's ``count(*)`` is ``sq.count()``.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": None}), (4, 5, {"v": 5})]).tumbling_window(5)
+    >>> w.select(n=sq.count(), known=sq.count("v"), big=sq.count(where=sq.col("v") > 3)).show()
+    n  known  big  start  end
+    3      2    1      0    5
+    """
+    if isinstance(column, str) and column == "*":
+        raise PlanError(sentence("count", "'*' is no column", "", "All members are counted by sq.count()."))
+    return apply_aggregate(COUNT, *(() if column is None else (column,)), where=where)
 
 
 class Sum(AggregateFunction):
@@ -68,3 +169,84 @@ def sum(column: Any, *, where: Any = None) -> Aggregate:
         9    5      0    5
     """
     return apply_aggregate(SUM, column, where=where)
+
+
+MOST_DIGITS = 11
+"""The most digits of a decimal whose mean equals sum / count: beyond them, Spark's quotient of sum and count has fewer digits
+than the mean, or so few more that it could be rounded twice."""
+
+
+@dataclass(frozen=True)
+class MeanReduction(RangeReduction):
+    """The exact mean of decimals, rounded half up to the digits of the result."""
+
+    def over_ranges(self, members: RangedMembers) -> pa.Array:
+        """Return the mean of each window that is asked for, NULL over no value.
+
+        Raise StreamqError if a sum or a mean does not fit its type.
+        """
+        row = np.repeat(np.arange(len(members.number)), members.number)
+        values = members.rows.column(self.column.args[0]).take(pa.array(row))
+        total = PartialSum("p", "v", DecimalType(38, values.type.scale))
+        table = pa.table({MEMBERS: np.ones(len(values), np.int64), "v": values})
+        partials = pa.table({MEMBERS: table.column(MEMBERS), **total.of_events(table)})
+        windows = merge_by_window(partials, members.first[row], members.last[row], (), [total])
+        merged = windows.in_order([INDEX]).finished(members.asked)
+        to = DecimalType(self.column.type.precision, self.column.type.scale)
+        sums = zip(merged.column("p").to_pylist(), merged.column("p__n").to_pylist(), strict=True)
+        try:
+            means = [None if whole is None else quotient(whole, Decimal(n), to) for whole, n in sums]
+        except RowError as error:
+            wrong = sentence("avg", f"overflow of {to.simpleString()}", "", "Cast to fewer digits.")
+            raise StreamqError(wrong) from error
+        return pa.array(means, self.column.type)
+
+
+class Avg(AggregateFunction):
+    """The mean of an argument's values: their sum divided by their number, if that quotient has all digits of the mean."""
+
+    name = "avg"
+    of_values = True
+    drawing = Drawing(weight=3, lifetimes=("duration",))
+
+    def result(self, of: Application) -> DataType:
+        check_numbers(of)
+        return avg_type(of.types[0])
+
+    def restated(self, of: Application) -> Expr | None:
+        """Return a sum divided by a count, NULL over no value; None for decimals of more than MOST_DIGITS."""
+        (arg,), (kind,) = of.args, of.types
+        if not isinstance(kind, DecimalType):
+            values = as_doubles(of)
+            total, n = Aggregate(SUM, values), Aggregate(COUNT, values)
+            mean: Expr = total / Cast(n, DoubleType())
+        elif kind.precision <= MOST_DIGITS:
+            total, n = Aggregate(SUM, (arg,)), Aggregate(COUNT, (arg,))
+            mean = Cast(total / Cast(n, DecimalType(20, 0)), avg_type(kind))
+        else:
+            return None
+        return Case((n > 0, mean, Lit(None)))
+
+    def reduction(self, column: ReducedColumn) -> Reduction | None:
+        return MeanReduction(column)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return F.avg(members.values[0])
+
+
+AVG = Avg()
+
+
+@check_keywords
+def avg(column: Any, *, where: Any = None) -> Aggregate:
+    """The mean, NULL over no values; double, or decimal with four more digits.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": 1}), (4, 5, {"v": 5})]).tumbling_window(5)
+    >>> w.select(mean=sq.avg("v")).show()
+    mean  start  end
+     3.0      0    5
+    """
+    return apply_aggregate(AVG, column, where=where)

@@ -1,4 +1,4 @@
-"""``var``, ``var_pop``, ``stddev``, ``stddev_pop``: variance and standard deviation, of a sample and of a population."""
+"""Variances and standard deviations of an argument, covariance and correlation of two, each of a sample and of a population."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType, DoubleType
 
-from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
+from streamq.aggregates.sums import apply_aggregate, as_doubles, check_numbers
 from streamq.functions.numbers import SQRT
 from streamq.keywords import check_keywords
-from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Partials, SparkMembers
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Partials, SparkMembers
 from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
-from streamq.runtime.deviation_partials import PartialMoments
+from streamq.runtime.deviation_partials import PartialComoments, PartialMoments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -117,3 +117,105 @@ def stddev_pop(column: Any, *, where: Any = None) -> Aggregate:
     2.0      0    5
     """
     return apply_aggregate(STDDEV_POP, column, where=where)
+
+
+class PairAggregate(AggregateFunction):
+    """An aggregate of two arguments, over members that have both; its partial result is (n, means, products of deviations)."""
+
+    drawing = Drawing(arguments=2, whole_numbers=True)
+
+    def result(self, of: Application) -> DataType:
+        check_numbers(of)
+        return DoubleType()
+
+    def comoments(self, of: Application, partials: Partials) -> PartialComoments:
+        """Return the partial result, which all aggregates of the same two arguments share."""
+        left, right = as_doubles(of)
+        return partials.partial(PartialComoments, left, DoubleType(), partials.column(right))
+
+
+@dataclass(frozen=True)
+class Covariance(PairAggregate):
+    """The covariance, of the sample or of the population."""
+
+    name: str
+    is_sample: bool
+
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the covariance over partial co-moments; NULL over no pair, and of a sample over one."""
+        parts = self.comoments(of, partials)
+        n, products = Col(parts.part("n")), Col(parts.part("xy"))
+        value = products / Cast(n - 1 if self.is_sample else n, DoubleType())
+        return Case((n > (1 if self.is_sample else 0), value, Lit(None)))
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return (F.covar_samp if self.is_sample else F.covar_pop)(*members.values)
+
+
+class Correlation(PairAggregate):
+    """Pearson's correlation: the products of deviations over the root of the squares on both sides; NULL if either is 0."""
+
+    name = "corr"
+
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the correlation over partial co-moments; NULL over fewer than two pairs, and where a side has no deviation."""
+        parts = self.comoments(of, partials)
+        n, products = Col(parts.part("n")), Col(parts.part("xy"))
+        xx, yy = Col(parts.part("xx")), Col(parts.part("yy"))
+        squares = xx * yy
+        # a product may be 0 where both are not, or NaN where one is 0
+        is_spread = (n > 1) & (xx != 0.0) & (yy != 0.0) & (squares != 0.0)
+        return Case((is_spread, products / Call(SQRT, (squares,)), Lit(None)))
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return F.corr(*members.values)
+
+
+COVAR = Covariance("covar", True)
+COVAR_POP = Covariance("covar_pop", False)
+CORR = Correlation()
+
+
+@check_keywords
+def covar(left: Any, right: Any, *, where: Any = None) -> Aggregate:
+    """The sample covariance of two columns over members that have both, NULL over fewer than two; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"x": 1, "y": 2}), (2, 3, {"x": 3, "y": 8})]).tumbling_window(5)
+    >>> w.select(c=sq.covar("x", "y")).show()
+      c  start  end
+    6.0      0    5
+    """
+    return apply_aggregate(COVAR, left, right, where=where)
+
+
+@check_keywords
+def covar_pop(left: Any, right: Any, *, where: Any = None) -> Aggregate:
+    """The population covariance of two columns over members that have both, NULL over none; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"x": 1, "y": 2}), (2, 3, {"x": 3, "y": 8})]).tumbling_window(5)
+    >>> w.select(c=sq.covar_pop("x", "y")).show()
+      c  start  end
+    3.0      0    5
+    """
+    return apply_aggregate(COVAR_POP, left, right, where=where)
+
+
+@check_keywords
+def corr(left: Any, right: Any, *, where: Any = None) -> Aggregate:
+    """Pearson's correlation of two columns over members that have both; double.
+
+    NULL over fewer than two members, and where a column has the same value in all of them.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"x": 1, "y": 2}), (2, 3, {"x": 3, "y": 8})]).tumbling_window(5)
+    >>> w.select(r=sq.corr("x", "y")).show()
+      r  start  end
+    1.0      0    5
+    """
+    return apply_aggregate(CORR, left, right, where=where)

@@ -6,7 +6,7 @@ alone (docs/expressions.md, "What runs in-process").
 
 from __future__ import annotations
 
-from streamq.functions.builder import Builder, UnknownFunction, builder
+from streamq.functions.catalogue import Builder, UnknownFunction, builder
 from streamq.plan.spark_types import function_names
 
 

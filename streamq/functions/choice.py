@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions import result_types
-from streamq.functions.built_in import BuiltIn
-from streamq.functions.comparison import compare
-from streamq.functions.operands import (
+from streamq.functions.built_in import (
     ANY,
+    COMMON,
+    FIRST,
+    FLOATS,
     NUMBER,
+    BuiltIn,
     all_rows,
     cast_operand,
     have_common_type,
@@ -25,6 +26,7 @@ from streamq.functions.operands import (
     rows_until_valid,
     types_accepted,
 )
+from streamq.functions.logic import compare
 from streamq.plan.function import ArrowForm, Compute, Method, Operand, Text, Value
 from streamq.plan.spark_types import FLOATING, wider
 from streamq.runtime.arrow_types import arrow_type, is_null, is_true, is_valid, to_numpy
@@ -94,7 +96,7 @@ def _is_nan(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 COALESCE = BuiltIn(
     "coalesce",
-    result=result_types.COMMON,
+    result=COMMON,
     arrow=ArrowForm(have_unwidened_type, _coalesce, rows_until_valid),
     total=True,
     selects=True,
@@ -110,24 +112,24 @@ NVL2 = BuiltIn(
 )
 NULLIF = BuiltIn(
     "nullif",
-    result=result_types.FIRST,
+    result=FIRST,
     arrow=ArrowForm(lambda o: len(o) == 2 and have_common_type(o), _nullif),
     total=True,
     selects=True,
 )
 NANVL = BuiltIn(
     "nanvl",
-    result=result_types.FLOATS,
+    result=FLOATS,
     arrow=ArrowForm(lambda o: len(o) == 2 and all(isinstance(v.kind, FLOATING) for v in o), _nanvl, _by_nan),
 )
 GREATEST = BuiltIn(
     "greatest",
-    result=result_types.COMMON,
+    result=COMMON,
     arrow=ArrowForm(lambda o: len(o) > 1 and have_unwidened_type(o), _extreme(">"), all_rows),
 )
 LEAST = BuiltIn(
     "least",
-    result=result_types.COMMON,
+    result=COMMON,
     arrow=ArrowForm(lambda o: len(o) > 1 and have_unwidened_type(o), _extreme("<"), all_rows),
 )
 ISNULL = BuiltIn(

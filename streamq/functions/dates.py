@@ -13,9 +13,17 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions.built_in import BuiltIn
-from streamq.functions.operands import DAYS, INSTANT, STRING, WHOLE, cast_operand, types_accepted, with_constant
-from streamq.functions.overflow import overflow_checked
+from streamq.functions.built_in import (
+    DAYS,
+    INSTANT,
+    STRING,
+    WHOLE,
+    BuiltIn,
+    cast_operand,
+    overflow_checked,
+    types_accepted,
+    with_constant,
+)
 from streamq.plan.function import ArrowForm, Compute, Operand, Value
 from streamq.plan.spark_types import INTEGRAL
 from streamq.runtime.arrow_casts import DAY, SECOND

@@ -1,25 +1,150 @@
-"""AND, OR and NOT in three-valued logic, which never fail; splitting conditions at AND, and joining them."""
+"""Comparisons and AND, OR and NOT in three-valued logic, which never fail; splitting conditions at AND, and joining them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions import result_types
-from streamq.functions.built_in import BuiltIn
-from streamq.functions.infix import infix
-from streamq.functions.operands import BOOLEAN, cast_operand, types_accepted
+from streamq.functions.built_in import (
+    BOOLEAN,
+    BuiltIn,
+    all_rows,
+    cast_operand,
+    common_type,
+    compared_type,
+    have_common_type,
+    infix,
+    logical_type,
+    types_accepted,
+)
 from streamq.plan.expr import Call, Expr, Lit
-from streamq.plan.function import ArrowForm, Compute, Infix, Prefix, Reach, Text, Value
-from streamq.runtime.arrow_types import is_true
+from streamq.plan.function import ArrowForm, Compute, Infix, Method, Notation, Prefix, Reach, Text, Value
+from streamq.plan.spark_types import FLOATING
+from streamq.runtime.arrow_types import is_null, is_true, is_valid, to_numpy
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column
+
     from streamq.plan.function import Mask
+
+
+_KERNELS = {
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def compare(sign: str, *operands: Value) -> pa.Array:
+    """Return the truth values of a comparison of two operands in their common type, NULL where one is NULL.
+
+    NaN equals NaN and is greater than any number.
+    """
+    kind = common_type(operands)
+    assert kind is not None
+    left, right = (cast_operand(o, kind) for o in operands)
+    if isinstance(kind, t.NullType):
+        return pa.nulls(len(left), pa.bool_())
+    if not isinstance(kind, FLOATING):
+        return _KERNELS[sign](left, right)
+    a, b = to_numpy(left), to_numpy(right)
+    with np.errstate(invalid="ignore"):
+        nan_a, nan_b = np.isnan(a), np.isnan(b)
+        equal, less = (a == b) | (nan_a & nan_b), (a < b) | (nan_b & ~nan_a)
+    holds = {"==": equal, "!=": ~equal, "<": less, "<=": less | equal, ">": ~(less | equal), ">=": ~less}[sign]
+    return pa.array(holds, pa.bool_(), mask=is_null(left) | is_null(right))
+
+
+def _null_safe(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return ``<=>``: NULL equals NULL and differs from any value, so the result is never NULL."""
+    left, right = (is_null(o.array) for o in operands)
+    return pa.array(np.where(left | right, left & right, is_true(compare("==", *operands))), pa.bool_())
+
+
+def _isin(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return where the first operand equals one of the others; NULL where none is equal and an operand is NULL.
+
+    Without others it is false on every row.
+    """
+    first, *rest = operands
+    if not rest:
+        return pa.repeat(pa.scalar(False), len(first.array))
+    to = common_type(operands)
+    assert to is not None
+    if all(o.constant is not ... for o in rest) and not isinstance(to, (*FLOATING, t.NullType)):
+        values = pa.concat_arrays([cast_operand(o, to)[:1] for o in rest]).drop_null()
+        array = cast_operand(first, to)
+        is_member = pc.is_in(array, value_set=values).to_numpy(zero_copy_only=False)
+        is_unknown = is_null(array) | (~is_member & any(o.constant is None for o in rest))
+        return pa.array(is_member, pa.bool_(), mask=is_unknown)
+    among = pa.repeat(pa.scalar(False), len(first.array))
+    for operand in rest:
+        among = pc.or_kleene(among, compare("==", first, operand))
+    return among
+
+
+def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
+    """Reach of ``isin``: a member is evaluated where the first operand is not NULL and equals no member before it.
+
+    For the first operand there is None: it is evaluated on all rows.
+    """
+    first = operands[0]
+    rest = is_valid(first.array)
+    reached: list[Mask | None] = [None]
+    for operand in operands[1:]:
+        reached.append(rest)
+        rest = rest & ~is_true(compare("==", first, operand))
+    return reached
+
+
+def _comparison(sign: str, spark: Callable[[Any, Any], Column], arrow: ArrowForm, notation: Notation) -> BuiltIn:
+    """Return a comparison from its forms; its type is BOOLEAN, and it never fails."""
+    return BuiltIn(
+        sign, spark, compared_type, arrow, total=True, cheap=True, selects=True, exact=True,
+        shown=infix(sign, 4), notation=notation,
+    )  # fmt: skip
+
+
+def _ordered(sign: str, spark: Callable[[Any, Any], Column]) -> BuiltIn:
+    """Return the comparison ``sign`` of two operands that have a common type."""
+    arrow = ArrowForm(lambda o: len(o) == 2 and have_common_type(o), lambda o, _: compare(sign, *o))
+    return _comparison(sign, spark, arrow, Infix(sign, 1))
+
+
+def _among(arguments: Sequence[Text]) -> Text:
+    return Text(f"{arguments[0].within(5)} in ({', '.join(a.text for a in arguments[1:])})", 4)
+
+
+_NULL_SAFE = ArrowForm(lambda o: len(o) == 2 and have_common_type(o), _null_safe, all_rows)
+
+EQUAL = _ordered("==", lambda a, b: a == b)
+DIFFERENT = _ordered("!=", lambda a, b: a != b)
+LESS = _ordered("<", lambda a, b: a < b)
+LESS_OR_EQUAL = _ordered("<=", lambda a, b: a <= b)
+GREATER = _ordered(">", lambda a, b: a > b)
+GREATER_OR_EQUAL = _ordered(">=", lambda a, b: a >= b)
+EQUAL_NULL_SAFE = _comparison("<=>", lambda a, b: a.eqNullSafe(b), _NULL_SAFE, Method("eq_null_safe"))
+EQUAL_NULL = BuiltIn("equal_null", result=t.BooleanType(), arrow=_NULL_SAFE, total=True)
+ISIN = BuiltIn(
+    "isin",
+    lambda value, *members: value.isin(*members),
+    compared_type,
+    ArrowForm(have_common_type, _isin, _until_equal),
+    total=True,
+    selects=True,
+    exact=True,
+    shown=_among,
+    notation=Method("isin", None),
+)
 
 
 def _kleene(function: Callable[..., pa.Array]) -> Compute:
@@ -44,7 +169,7 @@ def _short_circuit(stop: bool) -> Reach:
 AND = BuiltIn(
     "and",
     lambda a, b: a & b,
-    result_types.logical_type("and"),
+    logical_type("and"),
     ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.and_kleene), _short_circuit(False)),
     total=True,
     cheap=True,
@@ -56,7 +181,7 @@ AND = BuiltIn(
 OR = BuiltIn(
     "or",
     lambda a, b: a | b,
-    result_types.logical_type("or"),
+    logical_type("or"),
     ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.or_kleene), _short_circuit(True)),
     total=True,
     cheap=True,
@@ -68,7 +193,7 @@ OR = BuiltIn(
 NOT = BuiltIn(
     "not",
     lambda a: ~a,
-    result_types.logical_type("not"),
+    logical_type("not"),
     ArrowForm(types_accepted(BOOLEAN), _kleene(pc.invert)),
     total=True,
     cheap=True,

@@ -1,4 +1,4 @@
-"""Functions of numbers: rounding, roots, logarithms and the like."""
+"""Functions of numbers: rounding, roots, logarithms and the like; and those whose value differs from call to call."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions.built_in import BuiltIn
-from streamq.functions.operands import DOUBLE, NUMBER, cast_operand, types_accepted, with_constant
-from streamq.functions.overflow import overflow_message
-from streamq.functions.result_types import typed_by
+from streamq.functions.built_in import (
+    DOUBLE,
+    NUMBER,
+    BuiltIn,
+    cast_operand,
+    overflow_message,
+    typed_by,
+    types_accepted,
+    with_constant,
+)
 from streamq.plan.function import ArrowForm, Compute, Value
 from streamq.plan.spark_types import INTEGRAL, is_numeric
 from streamq.runtime import fdlibm
@@ -128,3 +134,15 @@ COS = BuiltIn("cos", result=t.DoubleType())
 TAN = BuiltIn("tan", result=t.DoubleType())
 POW = BuiltIn("pow", result=t.DoubleType())
 POWER = BuiltIn("power", result=t.DoubleType())
+
+
+RAND = BuiltIn("rand", deterministic=False)
+RANDN = BuiltIn("randn", deterministic=False)
+RANDOM = BuiltIn("random", deterministic=False)
+RANDSTR = BuiltIn("randstr", deterministic=False)
+UNIFORM = BuiltIn("uniform", deterministic=False)
+UUID = BuiltIn("uuid", deterministic=False)
+SHUFFLE = BuiltIn("shuffle", deterministic=False)
+MONOTONICALLY_INCREASING_ID = BuiltIn("monotonically_increasing_id", deterministic=False)
+SPARK_PARTITION_ID = BuiltIn("spark_partition_id", deterministic=False)
+INPUT_FILE_NAME = BuiltIn("input_file_name", deterministic=False)

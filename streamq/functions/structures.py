@@ -10,9 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions.built_in import BuiltIn
-from streamq.functions.operands import STRING, cast_operand, types_accepted
-from streamq.functions.result_types import typed_by
+from streamq.functions.built_in import STRING, BuiltIn, cast_operand, typed_by, types_accepted
 from streamq.plan.function import ArrowForm, Subscript, Text, Value
 from streamq.runtime.arrow_types import arrow_type, is_valid
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from streamq.aggregates.window_bounds import WINDOW_EDGES
+from streamq.aggregates.time_sensitive import WINDOW_EDGES
 from streamq.choices import Anchor, ClipInput, LengthKind, Stamp, check_word, choose_word
 from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number, sentence
 from streamq.operators.alter_lifetime import AlterLifetime

@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
 from streamq.errors import PlanError, StreamqError, nearest
-from streamq.functions.builder import builder
+from streamq.functions.catalogue import builder
 from streamq.patterns.advice import advice_for_name, refusal_for
 from streamq.patterns.matches import (
     Matches,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as t
 
-from streamq.functions.comparison import EQUAL
+from streamq.functions.logic import EQUAL
 from streamq.patterns.conditions import Conjunct, Variables
 from streamq.patterns.pattern_tree import parts_of
 from streamq.patterns.syntax import Condition, Part, Refusal

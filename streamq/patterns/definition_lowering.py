@@ -13,12 +13,11 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streamq.aggregates.counts import count
+from streamq.aggregates.sums import count
 from streamq.choices import JoinKind, LengthKind
-from streamq.functions.builder import builder
-from streamq.functions.catalogue import function_of
-from streamq.functions.comparison import EQUAL
+from streamq.functions.catalogue import builder, function_of
 from streamq.functions.id_text import IdText
+from streamq.functions.logic import EQUAL
 from streamq.functions.structures import SEQUENCE
 from streamq.operators.join import Join
 from streamq.operators.lifetime_change import Length, Start, instant_as_ticks

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.aggregates.counts import COUNT
+from streamq.aggregates.sums import COUNT
 from streamq.choices import OutputForm, Stamp, check_word
 from streamq.errors import PlanError, column_names, sentence
 from streamq.operators import Source, WindowAggregate

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
-from streamq.aggregates.counts import COUNT
-from streamq.aggregates.window_bounds import WINDOW_EDGES
+from streamq.aggregates.sums import COUNT
+from streamq.aggregates.time_sensitive import WINDOW_EDGES
 from streamq.choices import Anchor, ClipInput, LengthKind, Stamp
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import duration

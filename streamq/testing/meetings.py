@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hypothesis import strategies as st
 
-from streamq.functions.comparison import EQUAL
-from streamq.functions.logic import conjuncts
+from streamq.functions.logic import EQUAL, conjuncts
 from streamq.operators import Source, Where
 from streamq.plan.expr import Call, Col, Lit
 from streamq.plan.node import Node, nodes

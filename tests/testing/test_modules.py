@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType
 
 import streamq as sq
 from streamq.aggregates import built_in
-from streamq.aggregates.window_bounds import WINDOW_EDGES
+from streamq.aggregates.time_sensitive import WINDOW_EDGES
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
-from streamq.aggregates.application import apply_aggregate
+from streamq.aggregates.sums import apply_aggregate
 from streamq.choices import Consumption
 from streamq.errors import StreamqError
 from streamq.keywords import check_keywords

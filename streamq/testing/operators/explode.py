@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from streamq.aggregates.first_last import FIRST
-from streamq.aggregates.lists import COLLECT
+from streamq.aggregates.extremes import FIRST
+from streamq.aggregates.holistic import COLLECT
 from streamq.operators import Explode, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col

@@ -9,18 +9,11 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.aggregates.correlations import CORR, COVAR, COVAR_POP
-from streamq.aggregates.counts import COUNT
-from streamq.aggregates.distinct import COUNT_DISTINCT
-from streamq.aggregates.extremes import MAX, MIN
-from streamq.aggregates.first_last import FIRST, LAST
-from streamq.aggregates.lists import COLLECT
-from streamq.aggregates.means import AVG
-from streamq.aggregates.percentiles import PERCENTILE
-from streamq.aggregates.sums import SUM
-from streamq.aggregates.time_weighted import TIME_WEIGHTED_AVG
-from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP
-from streamq.aggregates.window_bounds import WINDOW_END, WINDOW_START
+from streamq.aggregates.extremes import FIRST, LAST, MAX, MIN
+from streamq.aggregates.holistic import COLLECT, COUNT_DISTINCT, PERCENTILE
+from streamq.aggregates.sums import AVG, COUNT, SUM
+from streamq.aggregates.time_sensitive import TIME_WEIGHTED_AVG, WINDOW_END, WINDOW_START
+from streamq.aggregates.variances import CORR, COVAR, COVAR_POP, STDDEV, STDDEV_POP, VAR, VAR_POP
 from streamq.plan.aggregate import AggregateFunction
 from streamq.testing.oracle.expressions import floating, has_own_key, key
 from streamq.testing.oracle.types import sum_type

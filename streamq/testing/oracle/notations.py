@@ -12,20 +12,29 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.aggregates.correlations import CORR, COVAR, COVAR_POP, corr, covar, covar_pop
-from streamq.aggregates.counts import COUNT, count
-from streamq.aggregates.distinct import COUNT_DISTINCT, count_distinct
-from streamq.aggregates.extremes import MAX, MIN
+from streamq.aggregates.extremes import FIRST, LAST, MAX, MIN, first, last
 from streamq.aggregates.extremes import max as greatest
 from streamq.aggregates.extremes import min as least
-from streamq.aggregates.first_last import FIRST, LAST, first, last
-from streamq.aggregates.lists import COLLECT, collect
-from streamq.aggregates.means import AVG, avg
-from streamq.aggregates.percentiles import PERCENTILE, median, percentile
-from streamq.aggregates.sums import SUM
+from streamq.aggregates.holistic import COLLECT, COUNT_DISTINCT, PERCENTILE, collect, count_distinct, median, percentile
+from streamq.aggregates.sums import AVG, COUNT, SUM, avg, count
 from streamq.aggregates.sums import sum as total
-from streamq.aggregates.time_weighted import TIME_WEIGHTED_AVG, time_weighted_avg
-from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP, stddev, stddev_pop, var, var_pop
+from streamq.aggregates.time_sensitive import TIME_WEIGHTED_AVG, time_weighted_avg
+from streamq.aggregates.variances import (
+    CORR,
+    COVAR,
+    COVAR_POP,
+    STDDEV,
+    STDDEV_POP,
+    VAR,
+    VAR_POP,
+    corr,
+    covar,
+    covar_pop,
+    stddev,
+    stddev_pop,
+    var,
+    var_pop,
+)
 from streamq.expressions import duration, end, lit, start, when, window_end, window_start
 from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lifetime, Lit, WindowBound

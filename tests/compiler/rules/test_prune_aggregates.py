@@ -1,6 +1,5 @@
-from streamq.aggregates.counts import COUNT
 from streamq.aggregates.extremes import MAX
-from streamq.aggregates.sums import SUM
+from streamq.aggregates.sums import COUNT, SUM
 from streamq.compiler.rules.prune_aggregates import prune_aggregates
 from streamq.operators import Select, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate

@@ -1,5 +1,4 @@
-from streamq.aggregates.counts import COUNT
-from streamq.aggregates.sums import SUM
+from streamq.aggregates.sums import COUNT, SUM
 from streamq.compiler.rules.prune_columns import prune_columns, why_not
 from streamq.operators import MergePartials, PartialAggregate, Select, Union, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate

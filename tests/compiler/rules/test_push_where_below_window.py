@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamq.aggregates.counts import COUNT
-from streamq.aggregates.sums import SUM
+from streamq.aggregates.sums import COUNT, SUM
 from streamq.compiler.rules.push_where_below_window import push_where_below_window, why_not
 from streamq.expressions import start
 from streamq.functions.catalogue import function_of

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from streamq.aggregates import built_in
-from streamq.aggregates.counts import COUNT
+from streamq.aggregates.sums import COUNT
 from streamq.choices import Stamp
 from streamq.compiler.rules.split_basic_windows import split_basic_windows, why_not
 from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate

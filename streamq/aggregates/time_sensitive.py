@@ -1,4 +1,4 @@
-"""``time_weighted_avg``: the mean of an argument's values, weighted by the members' lifetimes."""
+"""Aggregates that read lifetimes and windows: ``time_weighted_avg``, and ``sq.window_start()`` and ``sq.window_end()``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, DoubleType
 
-from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
+from streamq.aggregates.sums import apply_aggregate, as_doubles, check_numbers
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.expr import Expr
-from streamq.plan.partial import CopiedMembers, MemberReduction, ReducedColumn, Reduction, floats
+from streamq.plan.partial import (
+    CopiedMembers,
+    MemberReduction,
+    RangedMembers,
+    RangeReduction,
+    ReducedColumn,
+    Reduction,
+    floats,
+)
 from streamq.runtime.exact_sums import DoubleSums
 
 if TYPE_CHECKING:
@@ -91,3 +99,45 @@ def time_weighted_avg(column: Any, *, where: Any = None) -> Aggregate:
      0.8      5   10
     """
     return apply_aggregate(TIME_WEIGHTED_AVG, column, where=where)
+
+
+@dataclass(frozen=True)
+class BoundReduction(RangeReduction):
+    """One of the two ends of the window."""
+
+    is_start: bool
+
+    def over_ranges(self, members: RangedMembers) -> pa.Array:
+        return pa.array(members.window[0 if self.is_start else 1]).cast(self.column.type)
+
+
+@dataclass(frozen=True)
+class WindowEdge(AggregateFunction):
+    """One of the two ends of the window that the members lie in."""
+
+    name: str
+    is_start: bool
+
+    of_values = True
+    drawing = Drawing(weight=0, arguments=0)
+
+    @property
+    def reads_window(self) -> bool:
+        return True
+
+    def result(self, of: Application) -> DataType:
+        return of.time_type
+
+    def reduction(self, column: ReducedColumn) -> Reduction | None:
+        return BoundReduction(column, self.is_start)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return members.instant(F.max(members.window()[0 if self.is_start else 1]))
+
+
+WINDOW_START, WINDOW_END = WindowEdge("window_start", True), WindowEdge("window_end", False)
+
+WINDOW_EDGES = {"start": WINDOW_START, "end": WINDOW_END}
+"""The aggregates by the end of the window that they return: ``start`` and ``end``."""
