@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ import streamq as sq
 from streamq.choices import RunState
 from streamq.run.diagnosis import why
 from streamq.run.micro_batches import RunHistory
+from streamq.run.run_status import RunStatus
 from tests.rehearsed import counted, events, rehearsal, trips
 
 
@@ -54,8 +56,8 @@ def test_no_rows_yet() -> None:
 def test_a_first_micro_batch_that_takes_its_time() -> None:
     run = rehearsal(counted(events("a", 1, 2)))
     now = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
-    answer = why(run.program, RunHistory(), now=now, busy_since=now - dt.timedelta(seconds=90))
-    later = why(run.program, RunHistory(), now=now + dt.timedelta(seconds=1), busy_since=now - dt.timedelta(seconds=90))
+    status = RunStatus(program=run.program, history=RunHistory(), now=now, busy_since=now - dt.timedelta(seconds=90))
+    answer, later = why(status), why(replace(status, now=now + dt.timedelta(seconds=1)))
     assert answer.verdict == "first_batch"
     assert answer.summary.startswith("The first micro-batch is running, since 23:58:30 UTC;")
     assert later.summary == answer.summary, "a log gets one line"
@@ -92,7 +94,7 @@ def test_an_idle_input_that_is_allowed_to_be_is_told_with_the_time_at_which_it_i
     diagnosis = run.why()
     assert diagnosis.verdict == "idle_input"
     assert diagnosis.summary == f"Rows are held back: {silent} lets it pass at 2024-06-01 00:04:00."
-    diagnosis = why(run.program, run.history, now=diagnosis.now + dt.timedelta(minutes=1))
+    diagnosis = why(replace(run.status, now=diagnosis.now + dt.timedelta(minutes=1)))
     over = "is over: it goes by the CTI that the others had a micro-batch before."
     assert (diagnosis.verdict, diagnosis.summary) == ("waiting", f"Rows are held back: {silent} {over}")
     assert diagnosis.waits[-1].release[0] == "the next micro-batch, which passes b over"
@@ -239,10 +241,10 @@ def test_runs_that_are_over() -> None:
     query = counted(events("a", 1, 2))
     run = rehearsal(query)
     run.arrive()
-    diagnosis = why(run.program, run.history, RunState.STOPPED, reason="stop was called on it")
+    diagnosis = why(replace(run.status, state=RunState.STOPPED, reason="stop was called on it"))
     assert diagnosis.verdict == "stopped" and diagnosis.waits[0].release[-1] == "a run on the checkpoint"
-    diagnosis = why(run.program, run.history, RunState.FAILED, reason="source a: 1 late item(s).")
+    diagnosis = why(replace(run.status, state=RunState.FAILED, reason="source a: 1 late item(s)."))
     assert (diagnosis.verdict, diagnosis.waits) == ("failed", ()) and diagnosis.summary.endswith(
         "source a: 1 late item(s)."
     )
-    assert why(run.program, RunHistory()).verdict == "no_rows"
+    assert why(RunStatus(program=run.program, history=RunHistory())).verdict == "no_rows"

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,14 +14,12 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq.choices import RunState
 from streamq.errors import PlanError, users_line
 from streamq.run.checkpoint import EarlierRuns
 from streamq.run.instant_text import iso
-from streamq.run.metrics import metrics, progress_record
-from streamq.run.metrics import progress_line as report_line
 from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark
 from streamq.run.rehearsal import Rehearsal
+from streamq.run.run_status import RunStatus
 from streamq.run.watcher import Watcher
 from streamq.runtime.readings import KernelReadings, Readings, SourceReadings
 
@@ -47,7 +46,7 @@ def test_metrics_by_source_and_stage() -> None:
         "dropped": 1, "adjusted": 0, "invalid": 0, "duplicates": 0,
     }  # fmt: skip
     first, second = found["stages"]
-    assert (first["level"], first["operators"][0]["operator"]) == (0, "hopping size=10, hop=10 by k: count(*)")
+    assert (first["stage"], first["operators"][0]["operator"]) == (0, "hopping size=10, hop=10 by k: count(*)")
     assert (first["operators"][0]["cti_in"], first["operators"][0]["cti_out"]) == (23, 20)
     assert (second["operators"][0]["cti_in"], second["operators"][0]["cti_out"]) == (20, 20)
     assert first["state_rows"] == 1 and second["state_rows"] == 0 and first["state_bytes"] > 0
@@ -61,13 +60,13 @@ def test_rows_that_repeat_others_are_counted_and_are_not_late() -> None:
         sq.points(table, "at", id="no", name="cars", progress=sq.generate(50)).tumbling_window(10).select(n=sq.count())
     )
     run.arrive(cars=2)
-    assert report_line(run.program, run.history, None).endswith("; 1 delivered again")
+    assert run.status.line().endswith("; 1 delivered again")
     run.arrive(cars=1)
-    assert report_line(run.program, run.history, None).endswith("; cars at -20 (lag 50)"), "none, this time"
+    assert run.status.line().endswith("; cars at -20 (lag 50)"), "none, this time"
     run.arrive()
     found = run.metrics["sources"]["cars"]
     assert (found["rows"], found["duplicates"], found["dropped"], found["invalid"]) == (4, 2, 0, 0)
-    assert report_line(run.program, run.history, None).endswith("; cars at -20 (lag 50); 1 delivered again")
+    assert run.status.line().endswith("; cars at -20 (lag 50); 1 delivered again")
     assert (run.why().verdict, run.why().warnings) == ("waiting", ())
 
 
@@ -107,7 +106,7 @@ def test_instants_of_a_timestamp_axis() -> None:
     found = run.metrics["sources"]["trips"]
     assert (found["cti_at"], found["watermark_at"]) == ("2024-05-01T11:55:00Z", "2024-05-01T12:00:00Z")
     assert (found["lag"], found["behind_seconds"]) == (300_000_000, 3900.0)
-    line = report_line(run.program, run.history, "rides")
+    line = replace(run.status, name="rides").line()
     assert line == "rides: batch 0, 1 rows, 0 results; trips at 2024-05-01 11:55:00 (lag 5 minutes)"
 
 
@@ -158,7 +157,7 @@ def test_progress_of_a_micro_batch_without_input() -> None:
     run.arrive(cars=0)
     assert (run.progress["batch"], run.progress["rows"], run.progress["sources"]["cars"]["rows"]) == (1, 0, 0)
     assert run.progress["sources"]["cars"]["cti"] == -1, "where it was"
-    assert report_line(run.program, RunHistory(), None) == "query: no micro-batch yet"
+    assert RunStatus(program=run.program, history=RunHistory()).line() == "query: no micro-batch yet"
 
 
 def spark_report(number: int, **observed: Any) -> dict[str, Any]:
@@ -186,7 +185,7 @@ class Reporting:
 def test_a_trigger_without_work_is_not_taken_for_the_next_micro_batch() -> None:
     program, query = Rehearsal(windows(cars(1))).program, cast(Any, Reporting())
     nowhere = cast(Any, None)
-    watcher = Watcher(program=program, checkpoint=nowhere, name=None, user_line=users_line(), earlier=EarlierRuns())
+    watcher = Watcher(program=program, checkpoint=nowhere, name="query", user_line=users_line(), earlier=EarlierRuns())
     for number in range(4):
         idle = spark_report(number) | {"batchDuration": 2, "durationMs": {"latestOffset": 1, "triggerExecution": 2}}
         query.report(idle)
@@ -244,7 +243,7 @@ def test_time_of_stages_is_the_tasks_that_spark_reports_from_the_last_stage_on()
     run = Rehearsal(windows(cars(1)).tumbling_window(20).select(n=sq.sum("n")))
     operators = [{"allUpdatesTimeMs": 5, "commitTimeMs": 2}, {"allUpdatesTimeMs": 40, "commitTimeMs": 3}]
     report = MicroBatch(number=0, spark={"stateOperators": operators, "inputRowsPerSecond": 3.5})
-    found = metrics(run.program, RunHistory().after(report), RunState.RUNNING)
+    found = RunStatus(program=run.program, history=RunHistory().after(report)).metrics()
     assert [stage["time_ms"] for stage in found["stages"]] == [43, 7]
     assert found["query"]["rows_per_second"] == 3.5
 
@@ -252,7 +251,7 @@ def test_time_of_stages_is_the_tasks_that_spark_reports_from_the_last_stage_on()
 def test_rows_of_a_query_without_stages_are_those_that_spark_counts() -> None:
     run = Rehearsal(cars(1).where(sq.col("k") > 1), "changelog")
     seen = RunHistory().after(from_spark(spark_report(0, streamq={"inserted": 3})))
-    assert (seen.inserted, progress_record(run.program, seen)["rows"]) == (3, 7)
+    assert (seen.inserted, RunStatus(program=run.program, history=seen).progress()["rows"]) == (3, 7)
 
 
 @pytest.mark.parametrize(

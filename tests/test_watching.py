@@ -9,6 +9,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +25,6 @@ from rich.console import Console
 import streamq as sq
 from streamq.choices import RunState, Verdict
 from streamq.errors import PlanError
-from streamq.run.diagnosis import why
-from streamq.run.metrics import progress_line
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.run_view import RunLook, Trail, run_view
 from streamq.run.running import Run
@@ -49,10 +48,10 @@ def rehearsal(name: str = "cars", output: str = "changelog") -> Rehearsal:
 
 
 def look_at(run: Rehearsal, seconds: float = 0.0, newest: Any = (), **spark: Any) -> RunLook:
-    progress = {**run.progress, "spark": spark}
-    line = progress_line(run.program, run.history, "busy")
-    return RunLook(seconds=seconds, name="busy", line=line, metrics=run.metrics, progress=progress, why=run.why(),
-                   rows=run.history.rows, newest=newest)  # fmt: skip
+    status, last = replace(run.status, name="busy"), run.history.last
+    if spark and last is not None:
+        status = replace(status, history=replace(run.history, last=replace(last, spark=spark)))
+    return RunLook(seconds=seconds, status=status, newest=newest)
 
 
 def tables(view: View) -> dict[str, dict[Any, dict[str, Any]]]:
@@ -114,8 +113,8 @@ def test_without_output_the_view_says_why_and_of_a_failed_run_the_error() -> Non
     assert look.why.verdict == Verdict.WAITING
     view = run_view(look, Trail().after(look.totals))
     assert str(look.why) in view.text() and view.line.endswith(look.why.summary)
-    failed = why(run.program, run.history, RunState.FAILED, reason=f"no such column {NASTY[:20]}")
-    view = run_view(RunLook(**{**vars(look), "why": failed}), Trail().after(look.totals))
+    failed = replace(look.status, state=RunState.FAILED, reason=f"no such column {NASTY[:20]}")
+    view = run_view(RunLook(seconds=0, status=failed), Trail().after(look.totals))
     assert "<strong>Error</strong>" in view.html() and "no such column &lt;script&gt;" in view.html()
     run.arrive()
     flowing = look_at(run)

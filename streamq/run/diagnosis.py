@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from streamq.choices import CountReason, RunState, Verdict
 from streamq.run.instant_text import moment_of
-from streamq.run.micro_batches import RunHistory
 from streamq.run.oddities import oddities
+from streamq.run.run_status import RunStatus
 from streamq.run.source_status import SourceStatus
 from streamq.run.titles import input_title
 from streamq.run.wait import Wait
@@ -18,30 +17,16 @@ from streamq.run.wait_analysis import WaitAnalysis
 from streamq.run.why import Why
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
 
-if TYPE_CHECKING:
-    from streamq.compiler.staged_plan import StagedPlan
 
-
-def why(
-    program: StagedPlan,
-    history: RunHistory,
-    state: RunState = RunState.RUNNING,
-    now: dt.datetime | None = None,
-    *,
-    reason: str = "",
-    busy_since: dt.datetime | None = None,
-) -> Why:
-    """Return the diagnosis of a run; ``reason`` is the error it failed with, or the reason why it no longer runs.
-
-    ``busy_since`` is the time at which its first micro-batch began, None if none is being processed.
-    """
-    now = now or dt.datetime.now(dt.UTC)
-    case = WaitAnalysis(program, history, state, now)
+def why(status: RunStatus) -> Why:
+    """Return the diagnosis of a run."""
+    state, now = status.state, status.now
+    case = WaitAnalysis(status)
     has_ended = state in (RunState.FAILED, RunState.FINISHED)
     waits = () if has_ended else tuple(case.waits())
     answer = (
-        _ended(state, reason)
-        or _in_first_micro_batch(busy_since)
+        _ended(state, status.reason)
+        or _in_first_micro_batch(status.busy_since)
         or _no_rows_or_flowing(case)
         or _filtered_at_the_end(case)
         or _waiting(case, waits, now)
@@ -49,14 +34,14 @@ def why(
     )
     if answer.verdict == Verdict.IDLE_INPUT and not waits:
         waits = tuple(_without_partners(case))
-    warnings = oddities(list(case.sources.statuses.values()), case.axis)
+    warnings = oddities(list(status.sources.values()), status.axis)
     return Why(
         state=state,
         verdict=answer.verdict,
         summary=answer.summary,
         waits=waits,
         warnings=warnings,
-        axis=case.axis,
+        axis=status.axis,
         now=now,
     )
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from streamq.choices import OutputForm, RunState
 from streamq.errors import PlanError, sentence
 from streamq.policies import Consistency
-from streamq.run import metrics as reports
 from streamq.run.answers import in_user_form
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import why
 from streamq.run.idle import Listener
 from streamq.run.micro_batches import MicroBatch, RunHistory
 from streamq.run.run_options import ResultRequest, RunOptions
+from streamq.run.run_status import RunStatus
 from streamq.run.tables import is_literal
 from streamq.run.why import Why
 from streamq.runtime.readings import NO_READINGS, count_weights
@@ -130,20 +130,27 @@ class Rehearsal:
         """The counts of late and other odd rows so far, as in ``run.late``."""
         return self.history.late_counts(self.program.late_reasons)
 
+    @property
+    def status(self) -> RunStatus:
+        """How the run stands, by its clock."""
+        reason = "its input has ended" if self._state == RunState.FINISHED else ""
+        return RunStatus(
+            program=self.program, history=self.history, state=self._state, reason=reason, now=self._clock()
+        )
+
     def why(self) -> Why:
         """Return why there is no output, as ``run.why`` does."""
-        reason = "its input has ended" if self._state == RunState.FINISHED else ""
-        return why(self.program, self.history, self._state, self._clock(), reason=reason)
+        return why(self.status)
 
     @property
     def metrics(self) -> dict[str, Any]:
         """The metrics, as in ``run.metrics``; values that only Spark has are None."""
-        return reports.metrics(self.program, self.history, self._state, self._clock())
+        return self.status.metrics()
 
     @property
     def progress(self) -> dict[str, Any]:
         """The last micro-batch, as in ``run.progress``; ``spark`` is empty."""
-        return reports.progress_record(self.program, self.history)
+        return self.status.progress()
 
     def _for_silent(self, now: int) -> list[OutsideCti]:
         """Return what is said on behalf of sources that are silent by their ``idle_after``, counted from the first call on."""

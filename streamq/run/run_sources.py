@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from streamq.choices import RunState
 from streamq.run.idle import ctis_for_silent, silent_sources
 from streamq.run.instant_text import instant_text, iso
-from streamq.run.micro_batches import RunHistory
-from streamq.run.source_status import SourceStatus, allowed_silence, followers, progress_of_sources, source_statuses
+from streamq.run.run_status import RunStatus
+from streamq.run.source_status import SourceStatus, allowed_silence, followers, progress_of_sources
 from streamq.time import INFINITY, TIMESTAMP, saturating_add
-
-if TYPE_CHECKING:
-    from streamq.compiler.staged_plan import StagedPlan
 
 Needed = Mapping[str, int | None]
 """The progress that sources need, by relation; None if it depends on the rows."""
@@ -26,13 +22,13 @@ class RunSources:
     ``level`` is that of consistency as it counts, ``progress`` that of the sources at it.
     """
 
-    def __init__(self, program: StagedPlan, history: RunHistory, state: RunState, now: dt.datetime):
-        self.program, self.state, self.axis, self.history = program, state, program.axis, history
-        self.statuses: dict[str, SourceStatus] = source_statuses(program, history)
-        self.follows = followers(program)
-        self.silent, self.silent_ctis = self._passed_over(int(now.timestamp() * 1_000))
-        self.level = program.options.counted_level
-        self.progress = progress_of_sources(program, history.readings)
+    def __init__(self, status: RunStatus):
+        self.program, self.state, self.axis = status.program, status.state, status.axis
+        self.statuses = status.sources
+        self.follows = followers(self.program)
+        self.silent, self.silent_ctis = self._passed_over(int(status.now.timestamp() * 1_000))
+        self.level = self.program.options.counted_level
+        self.progress = progress_of_sources(self.program, status.history.readings)
 
     def _passed_over(self, now: int) -> tuple[set[str], Mapping[str, int]]:
         """Return the sources that have been silent for their ``idle_after``, and the CTIs that they get for that.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from streamq.choices import CountReason, RunState, Verdict
 from streamq.errors import counted
+from streamq.run.diagnosis import why
+from streamq.run.run_status import RunStatus
 from streamq.run.why import Why
 from streamq.time import show_duration
 from streamq.views import TableSection, TextSection, View, ViewSection
@@ -34,27 +37,31 @@ NOT_READ_BACK = "Newest rows: this sink is not read back; a local folder of Parq
 
 @dataclass(frozen=True, kw_only=True)
 class RunLook:
-    """One look at a run.
+    """One look at a run: its status, and why nothing comes out of it.
 
-    ``seconds`` is the time of a clock that only goes forward; ``line`` is the line of the progress log; ``metrics``, ``progress``
-    and ``why`` are the run's; ``rows`` counts those read in this run. ``newest`` holds the newest rows of each result, None where
-    the sink cannot be read back.
+    ``seconds`` is the time of a clock that only goes forward. ``newest`` holds the newest rows of each result, None where the
+    sink cannot be read back.
     """
 
     seconds: float
-    name: str
-    line: str
-    metrics: Mapping[str, Any]
-    progress: Mapping[str, Any]
-    why: Why
-    rows: int
+    status: RunStatus
     newest: Sequence[Sequence[Mapping[str, Any]] | None] = ()
+
+    @cached_property
+    def why(self) -> Why:
+        """Why there is output or none."""
+        return why(self.status)
+
+    @cached_property
+    def metrics(self) -> Mapping[str, Any]:
+        """The metrics of the run."""
+        return self.status.metrics()
 
     @property
     def totals(self) -> RowTotals:
         """The totals of rows at this look."""
-        query = self.metrics["query"]
-        return RowTotals(self.seconds, query["batches"], self.rows, query["inserted"], query["retracted"])
+        history = self.status.history
+        return RowTotals(self.seconds, history.number + 1, history.rows, history.inserted, history.retracted)
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ class Trail:
 def run_view(look: RunLook, trail: Trail, note: str = "") -> View:
     """Return the view of a look at a run; ``note`` is a sentence below it."""
     is_flowing = look.why.verdict == Verdict.FLOWING
-    line = look.line if is_flowing else f"{look.line}; {look.why.summary}"
+    line = look.status.line() + ("" if is_flowing else f"; {look.why.summary}")
     end = [TextSection(note)] if note else []
     return View([*_sections(look, trail), *end], f"{line}; {note}" if note else line)
 
@@ -114,18 +121,18 @@ def _sections(look: RunLook, trail: Trail) -> Iterator[ViewSection]:
         yield _operators(look)
     if quarantined := look.metrics["quarantined"]:
         yield TableSection(["Modules", "calls that failed"], list(quarantined.items()))
-    if durations := look.progress["spark"].get("durationMs"):
+    last = look.status.history.last
+    if last is not None and (durations := last.spark.get("durationMs")):
         yield _phases(durations)
     for number, rows in enumerate(look.newest, start=1):
         yield _newest(f"Newest rows of result {number}" if len(look.newest) > 1 else "Newest rows", rows)
 
 
 def _title(look: RunLook) -> str:
-    batches = look.metrics["query"]["batches"]
-    duration = look.progress["duration_ms"]
+    batches, duration = look.totals.batches, look.metrics["query"]["duration_ms"]
     took = "" if duration is None else f", the last in {duration / 1000:.1f} s"
     pace = f", {look.metrics['pace']['chunks']} in a hop" if "pace" in look.metrics else ""
-    return f"{look.name}: {look.why.state}, {counted(batches, 'micro-batch', 'micro-batches')}{took}{pace}"
+    return f"{look.status.name}: {look.why.state}, {counted(batches, 'micro-batch', 'micro-batches')}{took}{pace}"
 
 
 def _reasons(look: RunLook) -> Iterator[ViewSection]:
@@ -149,7 +156,7 @@ def _rows(look: RunLook, trail: Trail) -> ViewSection:
 
 def _sources(look: RunLook) -> ViewSection:
     """Return the table of the sources: their progress, and their rows by reason."""
-    axis = look.why.axis
+    axis = look.status.axis
     rows = [
         [
             name,

@@ -7,12 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
-from streamq import html
 from streamq.choices import RunState
 from streamq.errors import PlanError, sentence, users_line
 from streamq.plan.verbs import named_after
@@ -23,12 +22,12 @@ from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import START_AGAIN, why
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.idle import IdleWatch
-from streamq.run.metrics import metrics, progress_line, progress_record
 from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared_stream import Launch
 from streamq.run.progress_log import LOGGER, ProgressLog
 from streamq.run.recording import LOOK_EVERY, check_limits, check_seconds, record, small_tables
-from streamq.run.run_view import RunLook
+from streamq.run.run_status import RunStatus
+from streamq.run.run_view import RunLook, Trail, run_view
 from streamq.run.source_status import allowed_silence
 from streamq.run.watcher import Watcher
 from streamq.run.watching import Interrupt, NewestRows, watch_run
@@ -57,7 +56,7 @@ class Run:
         self._watcher = Watcher(
             program=self._program,
             checkpoint=launch.checkpoint,
-            name=self.name,
+            name=self.name or "query",
             user_line=users_line(),
             earlier=self._earlier_runs(claim),
             log=LOGGER.info if self._options.progress_log else None,
@@ -227,14 +226,7 @@ class Run:
             # Rows are held back, waiting for a row of trips at or after 2024-05-01 12:15:00 (delay 5 minutes).
             # ...
         """
-        return self._why(self._watcher.all_micro_batches(self.query), self._status())
-
-    def _why(self, history: RunHistory, status: _Status) -> Why:
-        """Return why there is no output, from a history and the status that it belongs to."""
-        spark = self.query.status
-        is_busy = status.state is RunState.RUNNING and spark["isTriggerActive"] and spark["isDataAvailable"]
-        busy_since = self._began_at if is_busy and history.last is None else None
-        return why(self._program, history, status.state, reason=status.reason, busy_since=busy_since)
+        return why(self._status())
 
     @spark_errors("watch")
     def watch(self, every: float = 1.0) -> None:
@@ -259,18 +251,8 @@ class Run:
 
     def _run_look(self, newest: NewestRows) -> RunLook:
         """Return one look at the run; all its parts are of one micro-batch."""
-        # the state first: of a run that ends in between, the next look has the last micro-batch
-        status, history = self._status(), self._watcher.all_micro_batches(self.query)
-        return RunLook(
-            seconds=time.monotonic(),
-            name=self.name or "query",
-            line=progress_line(self._program, history, self.name),
-            metrics=self._with_pace(metrics(self._program, history, status.state)),
-            progress=progress_record(self._program, history),
-            why=self._why(history, status),
-            rows=history.rows,
-            newest=newest.after(history),
-        )
+        status = self._status()
+        return RunLook(seconds=time.monotonic(), status=status, newest=newest.after(status.history))
 
     def explain(self, mode: str | None = None, format: str = "text") -> None:
         """Print the state of the run, the plans of its queries and how they run, as :meth:`Stream.explain` does for one query.
@@ -292,8 +274,7 @@ class Run:
         from streamq.compiler.measured import Measured
 
         status = self._status()
-        figures = metrics(self._program, self._watcher.all_micro_batches(self.query), status.state)
-        measured = Measured.of_metrics(figures, self._program)
+        measured = Measured.of_metrics(status.metrics(), self._program)
         before = [state_section(status.state, status.reason)]
         plans, options = self._launch.prepared.written, self._program.options
         return explain(plans, mode, format, options, before, measured=measured)
@@ -327,7 +308,7 @@ class Run:
 
         With the trigger "adaptive" also, under "pace", the number of chunks of a hop and their response times.
         """
-        return self._with_pace(progress_record(self._program, self._look()))
+        return self._status(self._look).progress()
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -335,14 +316,7 @@ class Run:
 
         docs/operations.md lists the fields. Before the first micro-batch they are 0 or None.
         """
-        state = self._status().state
-        return self._with_pace(metrics(self._program, self._watcher.all_micro_batches(self.query), state))
-
-    def _with_pace(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Add the pace of the trigger "adaptive" to a record and return it; other triggers have none."""
-        if self._launch.pacer is not None:
-            record["pace"] = self._launch.pacer.pace.record()
-        return record
+        return self._status().metrics()
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -366,19 +340,37 @@ class Run:
         """Read Spark's reports so far."""
         return self._watcher.own_micro_batches(self.query)
 
-    def _status(self) -> _Status:
+    def _status(self, read: Callable[[], RunHistory] | None = None) -> RunStatus:
+        """Return how the run stands after the micro-batches that ``read`` returns; None: those of earlier runs before its own."""
+        # the state first: of a run that ends in between, the next status has the last micro-batch
+        state, reason = self._state()
+        history = read() if read is not None else self._watcher.all_micro_batches(self.query)
+        spark, pacer = self.query.status, self._launch.pacer
+        is_busy = state is RunState.RUNNING and spark["isTriggerActive"] and spark["isDataAvailable"]
+        return RunStatus(
+            program=self._program,
+            history=history,
+            state=state,
+            reason=reason,
+            busy_since=self._began_at if is_busy and history.last is None else None,
+            pace=None if pacer is None else pacer.pace.record(),
+            name=self.name or "query",
+        )
+
+    def _state(self) -> tuple[RunState, str]:
         """Return the state of the run, and the error it failed with or the reason why it is over."""
         if self.query.isActive:
-            return _Status(RunState.RUNNING)
+            return RunState.RUNNING, ""
         error = self.query.exception()
         if error is not None:
-            reason = str(translated(error)).replace(REPORT, "Spark's own report is run.query.exception().")
-            return _Status(RunState.FAILED, reason)
+            return RunState.FAILED, str(translated(error)).replace(
+                REPORT, "Spark's own report is run.query.exception()."
+            )
         if self._over == _INPUT_ENDED:
-            return _Status(RunState.FINISHED, self._over)
+            return RunState.FINISHED, self._over
         if self._launch.trigger.available_now and not self._over:
-            return _Status(RunState.ENDED)
-        return _Status(RunState.STOPPED, self._over or "it was stopped")
+            return RunState.ENDED, ""
+        return RunState.STOPPED, self._over or "it was stopped"
 
     def _close_log(self) -> None:
         """Log the last micro-batches, and remove the listener from Spark."""
@@ -396,24 +388,12 @@ class Run:
         self.stop()
 
     def __repr__(self) -> str:
-        return f"Run({self.name or self.query.id}, {self._status().state})"
+        return f"Run({self.name or self.query.id}, {self._state()[0]})"
 
     def _repr_html_(self) -> str:
-        """The state, the last micro-batch, the sources and the counts of late rows, as a notebook shows them."""
-        status, history = self._status(), self._look()
-        reason = [html.lines(status.reason)] if status.reason else []
-        line = html.lines(progress_line(self._program, history, self.name))
-        late = {reason: count for reason, count in self.late.items() if count}
-        parts = {"sources": self.metrics["sources"]} | ({"late": late} if late else {})
-        return html.fragment(html.heading(repr(self)), *reason, line, html.values(parts))
-
-
-@dataclass(frozen=True)
-class _Status:
-    """The state of a run, and the error it failed with or the reason why it is over."""
-
-    state: RunState
-    reason: str = ""
+        """The view that :meth:`watch` shows, without rates and without newest rows, as a notebook shows it."""
+        look = RunLook(seconds=time.monotonic(), status=self._status())
+        return run_view(look, Trail().after(look.totals)).html()
 
 
 _INPUT_ENDED = "its stream has ended"

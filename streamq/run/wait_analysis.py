@@ -6,14 +6,12 @@ that each source needs for it, through all operators in between.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from streamq.choices import RunState
 from streamq.compiler.staged_plan import INGRESS
-from streamq.run.micro_batches import RunHistory
 from streamq.run.run_sources import Needed, RunSources
+from streamq.run.run_status import RunStatus
 from streamq.run.source_status import ctis_in, kernels
 from streamq.run.titles import title
 from streamq.run.wait import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
@@ -24,19 +22,17 @@ from streamq.runtime.progress_rule import Cti
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.compiler.staged_plan import StagedPlan
     from streamq.runtime.hosted_kernel import Channel, HostedKernel
 
 
 class WaitAnalysis:
-    """The operators of a run that hold rows, and the sources that they wait for, computed from the run's history."""
+    """The operators of a run that hold rows, and the sources that they wait for, computed from its status."""
 
-    def __init__(self, program: StagedPlan, history: RunHistory, state: RunState, now: dt.datetime):
-        self.program, self.history = program, history
-        self.axis = program.axis
-        self.readings = history.readings
-        self.sources = RunSources(program, history, state, now)
-        self.kernels: dict[str, HostedKernel] = kernels(program)
+    def __init__(self, status: RunStatus):
+        self.program, self.history, self.axis = status.program, status.history, status.axis
+        self.readings = status.history.readings
+        self.sources = RunSources(status)
+        self.kernels: dict[str, HostedKernel] = kernels(status.program)
 
     def waits(self) -> Iterator[Wait]:
         """Yield the waits of the operators that hold rows, in the order of the stages.

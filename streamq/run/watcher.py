@@ -13,10 +13,9 @@ from streamq.errors import CodeLine
 from streamq.run.checkpoint import Checkpoint, EarlierRuns
 from streamq.run.control import OutsideCti
 from streamq.run.idle import Listener
-from streamq.run.metrics import progress_line
 from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark, is_of_a_micro_batch
 from streamq.run.oddities import warn_of_units
-from streamq.run.source_status import source_statuses
+from streamq.run.run_status import RunStatus
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -40,7 +39,7 @@ class Watcher:
 
     program: StagedPlan
     checkpoint: Checkpoint
-    name: str | None
+    name: str
     user_line: CodeLine
     earlier: EarlierRuns | None
     log: Callable[[str], None] | None = None
@@ -90,12 +89,12 @@ class Watcher:
         """Add a micro-batch to the history and, if it is new, write its line to the progress log."""
         history = self._history.after(micro_batch)
         if history is not self._history and self.log is not None:
-            self.log(progress_line(self.program, history, self.name))
+            self.log(RunStatus(program=self.program, history=history, name=self.name).line())
         self._history = history
 
     def _warn_of_units(self) -> None:
         """Warn of starts that look like the wrong unit of time; only once in a run, as soon as a source has brought rows."""
-        sources = list(source_statuses(self.program, self._history).values())
+        sources = list(RunStatus(program=self.program, history=self._history).sources.values())
         if not self._has_warned and any(source.rows for source in sources):
             self._has_warned = True
             warn_of_units(sources, self.program.axis, self.user_line)

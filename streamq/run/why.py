@@ -10,8 +10,8 @@ from typing import Any
 from streamq import html
 from streamq.choices import RunState, Verdict
 from streamq.run.instant_text import instant_fields, instant_text, iso_time_of_day, moment_of
-from streamq.run.metrics import VERSION
 from streamq.run.oddities import Oddity
+from streamq.run.run_status import VERSION
 from streamq.run.source_status import SourceStatus
 from streamq.run.wait import Wait
 from streamq.time import MINUS_INFINITY

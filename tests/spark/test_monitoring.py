@@ -48,7 +48,7 @@ def test_a_join_with_an_idle_input_says_which(
             signal.raise_signal(signal.SIGINT)
             run.process_all_available()
             watch_run(
-                lambda: run._run_look(NewestRows(spark, run._launch.arguments)),
+                lambda: run._run_look(NewestRows(spark, run._options)),
                 LineScreen(sys.stdout),
                 lambda: interrupt.wait(60),
             )
@@ -125,11 +125,14 @@ def test_a_line_a_micro_batch_and_the_end_of_it(
         why = run.why()
         assert re.match(r"state of the run\n  failed: .*behind the CTI", run.explanation())
         run.watch()
-        look = run._run_look(NewestRows(spark, run._launch.arguments))
+        look = run._run_look(NewestRows(spark, run._options))
     assert re.fullmatch(
         r"rooms: batch 1, 1 rows.*; The query has failed: .*behind the CTI.*\n", capsys.readouterr().out
     )
-    assert look.newest == [[{"n": 2, "start": 0, "end": 10}]] and look.progress["spark"]["durationMs"]["addBatch"] > 0
+    assert (
+        look.newest == [[{"n": 2, "start": 0, "end": 10}]]
+        and look.status.progress()["spark"]["durationMs"]["addBatch"] > 0
+    )
     lines = [r.getMessage().partition(" in ") for r in caplog.records if r.name == "streamq"]
     assert [first for first, _, _ in lines] == ["rooms: batch 0, 2 rows", "rooms: batch 1, 1 rows"]
     assert lines[-1][2].endswith("s, 1 results; stays at 13 (lag 2)")
