@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+import tests.judges  # noqa: F401 (it registers the judge of streamq itself)
 from streamq.run.spark_session import session
 from streamq.user_code.repository import modules
 

@@ -14,7 +14,7 @@ from streamq.compiler.stages import compile_stages
 from streamq.plan.node import Node
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.group_bins import BinSizes
-from streamq.testing import watch
+from tests.judges import kernels
 
 
 def compiled(
@@ -29,7 +29,7 @@ def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:
     """The program with these sizes of bins in every kernel that has such."""
 
     stages = [
-        replace(stage, hosted=tuple(replace(h, kernel=watch.with_sizes(h.kernel, sizes)) for h in stage.hosted))
+        replace(stage, hosted=tuple(replace(h, kernel=kernels.with_sizes(h.kernel, sizes)) for h in stage.hosted))
         for stage in program.stages
     ]
     return replace(program, stages=stages)

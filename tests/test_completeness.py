@@ -37,11 +37,11 @@ from streamq.testing.intent import Intent
 from streamq.testing.late_policies import ROOMS as LATE_ROOMS
 from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
-from streamq.testing.oracle.expressions import DEFINED
-from streamq.testing.oracle.scalars import DEFINED as BY_VALUE
 from streamq.testing.patterns.room import rooms as pattern_rooms
 from streamq.testing.progress.room import rooms as progress_rooms
 from streamq.testing.sources.room import rooms as source_rooms
+from tests.judges.expressions import DEFINED
+from tests.judges.scalars import DEFINED as BY_VALUE
 from tests.patterns.pattern_cases import SETS
 from tests.programs import compiled
 from tests.spark.expression_calls import called

@@ -9,7 +9,7 @@ from streamq.compiler.rules.totality import can_fail
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col
 from streamq.plan.tree import show
-from streamq.testing.oracle import EVALUATED, oracle
+from streamq.testing.oracle import oracle
 from tests.own_function import call, digit_sum
 
 DIGITS = digit_sum()
@@ -47,7 +47,7 @@ def test_a_join_condition_and_the_oracle_take_it() -> None:
     columns = ["v_l", "v_r", "start", "end"]
     answer = {tuple(row[c] for c in columns) for row in pairs.to_arrow().to_pylist()}
     assert answer == {(19, 19, 1, 5), (28, 28, 2, 6), (19, 28, 2, 5), (28, 19, 2, 5), (-107, -107, 3, 7)}
-    judged = oracle(pairs.plan, pairs.tables, expressions=EVALUATED).to_pylist()
+    judged = oracle(pairs.plan, pairs.tables).to_pylist()
     assert {tuple(row[c] for c in columns) for row in judged} == answer
 
 

@@ -196,7 +196,6 @@ class Case:
 
     def answer(
         self,
-        expressions: str = "translated",
         ctis: Mapping[str, int] | None = None,
         set_aside: Counter[str] | None = None,
         overflow: SumOverflow = SumOverflow.TOTAL,
@@ -205,9 +204,7 @@ class Case:
 
         The answers to several queries are in one table (:func:`streamq.testing.answers.side_by_side`).
         """
-        return side_by_side(
-            [oracle(plan, self.tables, self.until, expressions, ctis, set_aside, overflow) for plan in self.plans]
-        )
+        return side_by_side([oracle(plan, self.tables, self.until, ctis, set_aside, overflow) for plan in self.plans])
 
     def with_cut(self, *cut: int) -> Case:
         """Return the case with another cut: micro-batches of these lengths, or of one item each if there are none."""

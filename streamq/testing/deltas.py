@@ -15,7 +15,7 @@ from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.runtime.result_rows import DELETE, changelog_rows, upsert_rows
 from streamq.testing.answers import ticks_of
 from streamq.testing.history import history
-from streamq.testing.python_values import keys
+from streamq.testing.python_values import comparable, keys, plain_values
 from streamq.testing.timeline import interval, shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
 
@@ -159,4 +159,26 @@ def as_history(table: pa.Table) -> pa.Table:
     return table.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in table.column_names])
 
 
-__all__ = ["WrongOutput", "as_history", "check_ends", "from_changelog", "net", "sum_deltas", "apply_upserts"]
+class ProgressViolation(AssertionError):
+    """Raised if a result, an operator or its input changes something before its CTI, or a CTI goes back."""
+
+
+def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
+    """Return, as text, the changes of a micro-batch before ``c`` once its deltas are folded into retractions; empty if none.
+
+    Rows that start before ``c`` must form pairs, whose ends are both at or after ``c``. The text lists weights, lifetimes and
+    rows.
+    """
+    weights: Counter[Any] = Counter()
+    for table in tables:
+        names = [n for n in table.column_names if n not in (LE, RE, WEIGHT)]
+        early = table.filter(pc.less(table[LE], c))
+        for values in zip(*(plain_values(column) for column in early.columns), strict=True):
+            row = dict(zip(early.column_names, values, strict=True))
+            event = (tuple(comparable(row[n]) for n in names), row[LE])
+            weights[event, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
+    total: Counter[Any] = Counter()
+    for (event, _), weight in weights.items():
+        total[event] += weight
+    changes = [(*event, until, w) for (event, until), w in weights.items() if w and (until < c or total[event])]
+    return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)

@@ -45,7 +45,7 @@ class Execution:
     - ``restart``: the query restarts from its state after every micro-batch
     - ``slack``: CTIs from outside after each micro-batch, in turn: how many ticks they are below the greatest legal CTI
       (None: no CTI); empty: CTIs come from the sources' own policies only
-    - ``watch``: kernels are watched
+    - ``watch``: kernels are watched, if there is a judge of them (:class:`streamq.testing.oracle.Judge`)
     - ``ctis``: a changelog contains its CTIs, which are compared with the rows after them
     - ``early``: a changelog reports rows before the watermark reaches them
     - ``blocks``: for how long the input of a changelog is blocked, in ticks (None: until it is final); the next entry after

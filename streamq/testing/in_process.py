@@ -35,16 +35,16 @@ from streamq.runtime.readings import Readings
 from streamq.testing.answers import side_by_side
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case
-from streamq.testing.deltas import WrongOutput, apply_upserts, as_history, sum_deltas
+from streamq.testing.deltas import ProgressViolation, WrongOutput, apply_upserts, as_history, changes_before, sum_deltas
 from streamq.testing.difference import same_history
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, expectation, heard_ctis, outside_ctis
 from streamq.testing.late_output import check_set_aside
+from streamq.testing.oracle.definitions import JUDGES
 from streamq.testing.so_far import check_so_far
 from streamq.testing.source_progress import limits, micro_batches, source_reaches
 from streamq.testing.sources.model import Reach
 from streamq.testing.timeline import interval, shown
-from streamq.testing.watch import SMALL_BINS, ProgressViolation, changes_before, watch_kernels
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.user_code.repository import called_modules, modules
 
@@ -122,10 +122,10 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     plan = rewritten(written, how.chosen)
     levels = how.levels[: len(case.cut) + 1] if how.restart else how.levels[:1]
     compiled = [compile_stages(plan, _options(case, how, level), written) for level in levels]
-    time_bins = TimeBinSizes()
-    if how.watch or how.slack:
-        compiled, time_bins = [watch_kernels(program, how.watch) for program in compiled], SMALL_BINS
-    programs = itertools.cycle(compiled)
+    watched, time_bins = compiled, TimeBinSizes()
+    for judge in JUDGES if how.watch or how.slack else ():
+        watched, time_bins = judge.watch(compiled, held_to_ctis=how.watch)
+    programs = itertools.cycle(watched)
     run = LocalRun(next(programs), static=case.static, time_bins=time_bins)
     out: list[list[pa.Table]] = [[] for _ in case.plans]
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import dacite
 import pyarrow as pa
@@ -27,7 +27,6 @@ from streamq.runtime.event import CTI
 from streamq.testing.arrival import Item, table_of
 from streamq.testing.case import Arrival, Case
 from streamq.testing.execution import Execution
-from streamq.testing.oracle import EVALUATED
 from streamq.testing.python_values import plain_values
 from streamq.testing.sources.room import room_of, row
 from streamq.testing.table import table
@@ -41,13 +40,10 @@ FORMAT = 1
 AGAIN = "Delete it, or save the case again."
 
 
-def case_to_json(
-    case: Case, how: Execution, says: str = "", expressions: str = EVALUATED, *, may_fail: bool = True
-) -> str:
+def case_to_json(case: Case, how: Execution, says: str = "", *, may_fail: bool = True) -> str:
     """Return a case and its execution as JSON text; equal cases give equal texts.
 
-    ``says`` describes the failure for readers. ``expressions``: the oracle's way to take expressions when the case is run again,
-    see :func:`streamq.testing.oracle.oracle`. ``may_fail``: the query may then fail by Spark's rules.
+    ``says`` describes the failure for readers. ``may_fail``: the query may then fail by Spark's rules.
     """
     items = [
         [name, item.kind, item.start, item.end, item.new_end, _encoded(item.columns)] for name, item in case.arrival
@@ -63,7 +59,6 @@ def case_to_json(
         "format": FORMAT,
         "says": says.splitlines(),
         "how": asdict(how),
-        "expressions": expressions,
         "cut": case.cut,
         "until": case.until,
     }
@@ -80,13 +75,13 @@ def case_to_json(
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | None]:
-    """Read the text that :func:`case_to_json` wrote: the case, its execution, and the way to take expressions (None: not stored).
+def case_from_json(text: str, file: str = "") -> tuple[Case, Execution]:
+    """Read the text that :func:`case_to_json` wrote: the case and its execution.
 
     Every part is checked. Raises PlanError for illegal text, which names the part, the fault, and the ``file``.
     """
     case, document = _read(text, file)
-    return case, document.how, document.expressions
+    return case, document.how
 
 
 def _read(text: str, file: str) -> tuple[Case, _Document]:
@@ -115,34 +110,17 @@ def replay(path: str | Path) -> None:
         t.replay("tests/replays/late_left_piece.streamq.json")
     """
     case, document = _read(_text(path), str(path))
-    how, may_fail = document.how, document.may_fail
-    if document.expressions is not None:
-        check(case, [how], expressions=document.expressions, may_fail=may_fail)
-        return
-    try:
-        check(case, [how], may_fail=may_fail)
-    except PlanError:
-        # the oracle cannot translate some function to SQL, so let streamq evaluate it, as verify does
-        check(case, [how], expressions=EVALUATED, may_fail=may_fail)
+    check(case, [document.how], may_fail=document.may_fail)
 
 
-def save(
-    case: Case,
-    how: Execution,
-    says: str,
-    folder: str | Path,
-    name: str,
-    expressions: str = EVALUATED,
-    *,
-    may_fail: bool = True,
-) -> Path:
+def save(case: Case, how: Execution, says: str, folder: str | Path, name: str, *, may_fail: bool = True) -> Path:
     """Write a case to a file in a folder, which is created if need be, and return its path; overwrite any that exists.
 
     The file's name is ``name``, with other characters than letters, digits, ``_``, ``.`` and ``-`` replaced, and SUFFIX.
     """
     path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-')}{SUFFIX}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(case_to_json(case, how, says, expressions, may_fail=may_fail), encoding="utf-8")
+    path.write_text(case_to_json(case, how, says, may_fail=may_fail), encoding="utf-8")
     return path
 
 
@@ -187,7 +165,6 @@ class _Document:
     static: dict[str, _WrittenTable]
     plan: Any
     says: list[str] = field(default_factory=list)
-    expressions: Literal["translated", "evaluated"] | None = None
     clock: tuple[int, ...] = Case.clock
     may_fail: bool = True
 

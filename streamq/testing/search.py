@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from streamq.errors import QueryFailed
 from streamq.testing.draws import BACKEND
 from streamq.testing.failure import VerificationFailed
-from streamq.testing.oracle import TRANSLATED, FalseClaim, TooMuch
-from streamq.testing.oracle.claims import Claims
-from streamq.testing.oracle.notations import wrong_notation
+from streamq.testing.oracle import JUDGES, TooMuch
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.profiles import Profile
 from streamq.testing.report import FAILS, HUGE, Verified
@@ -47,8 +45,7 @@ class _TimeIsOver(BaseException):
 class Search:
     """A search for the smallest failing trial within the time of a profile; it counts the trials in a report.
 
-    ``misread``: what the query is built of and means something else, with which every trial fails; None if there is nothing.
-    ``claims``: the claims of expressions that have been tried. ``may_fail``: cases over which the query fails by Spark's rules
+    ``may_fail``: cases over which the query fails by Spark's rules
     are set aside; else they fail. ``each`` is called before each trial.
     ``failures`` holds the failures by their trials' texts, the first one first; ``number`` counts the trials until it, and
     ``searches`` the runs of Hypothesis. ``redraws``: how often an empty answer may still be replaced. ``give_up``: the monotonic
@@ -60,19 +57,18 @@ class Search:
         profile: Profile,
         report: Verified,
         begun: float,
-        expressions: str = TRANSLATED,
-        misread: str | None = None,
         each: Callable[[], None] = lambda: None,
         *,
         may_fail: bool = True,
     ):
-        """Begin with no failure; ``begun`` is the monotonic time at which it all began, ``expressions`` as for the oracle."""
+        """Begin with no failure; ``begun`` is the monotonic time at which it all began."""
         self.profile, self.report = profile, report
-        self.begun, self.expressions, self.each = begun, expressions, each
-        self.misread, self.claims, self.may_fail = misread or wrong_notation(), Claims(), may_fail
+        self.begun, self.each, self.may_fail = begun, each, may_fail
         self.failures: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
         self.give_up = float("inf")
+        for judge in JUDGES:
+            judge.begin()
 
     def run(self, trials: Sequence[st.SearchStrategy[Trial]], examples: int, spark: SparkSession | None = None) -> None:
         """Judge ``examples`` trials, drawn from the strategies in turn; raise VerificationFailed with the smallest that fails.
@@ -159,13 +155,11 @@ class Search:
         not counted, while there are redraws left. Raises VerificationFailed if the trial fails.
         """
         case, ways = trial
-        if self.misread is not None:
-            raise VerificationFailed(case, ways[0], None, FalseClaim(self.misread))
         is_counted = not self.failures
         self.number += is_counted
         reason = ""
         try:
-            answers = Answers(case, self.expressions, self.claims)
+            answers = Answers(case)
             expected, *_ = [answers.answer(how) for how in ways]
         except TooMuch:
             reason = HUGE

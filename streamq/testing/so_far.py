@@ -32,9 +32,7 @@ from streamq.testing.execution import Execution
 from streamq.testing.expectation import expectation, heard_ctis
 from streamq.testing.oracle.aggregates import SumOverflow
 from streamq.testing.oracle.run import TooMuch
-from streamq.testing.oracle_answers import answer_of
 from streamq.testing.source_progress import micro_batches, source_reaches
-from streamq.testing.watch import Crowded
 from streamq.time import MINUS_INFINITY
 
 MOST = 4
@@ -93,7 +91,7 @@ def _fails_over_one_event(case: Case) -> bool:
     for name, item in {repr(pair): pair for pair in _events(case)}.values():
         alone = replace(case, arrival=((name, item),), cut=(1,), until=None)
         try:
-            answer_of(alone)
+            alone.answer()
         except QueryFailed:
             return True
         except (InvalidEvent, TooMuch):
@@ -123,7 +121,7 @@ def _fails_over_a_prefix(case: Case, how: Execution) -> bool:
         expected = expectation(arrived, how, promised[:number])
         for seen in (arrived,) if expected.case is arrived else (expected.case, arrived):
             try:
-                answer_of(seen, ctis=expected.ctis, overflow=overflow)
+                seen.answer(ctis=expected.ctis, overflow=overflow)
             except QueryFailed:
                 return True
             except InvalidEvent:
@@ -142,7 +140,7 @@ def _holds_sums_back(plan: Node) -> bool:
 def fails_in_another_order(case: Case) -> bool:
     """True if a sum of the query overflows when its values are added in some order, as Spark's sum may do in a batch."""
     try:
-        answer_of(case, overflow=SumOverflow.ON_THE_WAY)
+        case.answer(overflow=SumOverflow.ON_THE_WAY)
     except QueryFailed:
         return True
     return False
@@ -157,7 +155,7 @@ def sets_aside_on_the_way(case: Case) -> bool:
         failed_calls = Counter[str]()
         arrived = _first_micro_batches(case, number)
         with suppress(InvalidEvent, QueryFailed, TooMuch):
-            answer_of(arrived, failed_calls=failed_calls)
+            arrived.answer(set_aside=failed_calls)
         if failed_calls:
             return True
     return False
@@ -166,7 +164,7 @@ def sets_aside_on_the_way(case: Case) -> bool:
 def _answer_so_far(case: Case, how: Execution, promised: Sequence[Any], number: int) -> pa.Table:
     """Return the oracle's answer over the first micro-batches of a case."""
     expected = expectation(_first_micro_batches(case, number), how, promised[:number])
-    return answer_of(expected.case, ctis=expected.ctis)
+    return expected.case.answer(ctis=expected.ctis)
 
 
 def _first_micro_batches(case: Case, number: int) -> Case:
@@ -185,8 +183,7 @@ def _release(program: StagedPlan, how: Execution) -> Release | None:
     if several operators hold rows, or if some rows of the result pass by the one that does.
     """
     hosted_kernels = [hosted for stage in program.stages for hosted in stage.hosted]
-    kernels = [h.kernel.kernel if isinstance(h.kernel, Crowded) else h.kernel for h in hosted_kernels]
-    rules = [kernel.progress_rule for kernel in kernels]
+    rules = [hosted.kernel.progress_rule for hosted in hosted_kernels]
     holding = [rule for rule in rules if rule.holds and not rule.sorts]
     if OutputForm.CHANGELOG not in how.outputs(len(program.results)) or how.ctis:
         return None

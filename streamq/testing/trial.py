@@ -24,7 +24,6 @@ from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.in_process import answer_before_end, execute
 from streamq.testing.on_spark import execute_on_spark, session_of
-from streamq.testing.oracle import TRANSLATED
 from streamq.testing.oracle.modules import sets_aside
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.query_scale import scale
@@ -95,17 +94,15 @@ def check(
     case: Case,
     ways: Sequence[Execution],
     spark: SparkSession | None = None,
-    expressions: str = TRANSLATED,
     *,
     may_fail: bool = True,
 ) -> bool:
     """Run a case in several ways; return True if every answer is the oracle's, False if the query fails by Spark's rules.
 
-    With False nothing has been run, as the oracle has no answer. A run without an answer to compare passes. ``expressions`` is
-    the oracle's way to take expressions; those that it cannot translate are evaluated by streamq. Raises VerificationFailed if an
-    answer differs or a run fails, also by Spark's rules unless it ``may_fail``.
+    With False nothing has been run, as the oracle has no answer. A run without an answer to compare passes. Raises
+    VerificationFailed if an answer differs or a run fails, also by Spark's rules unless it ``may_fail``.
     """
-    answers = Answers(case, expressions)
+    answers = Answers(case)
     try:
         for how in ways:
             answers.answer(how)
@@ -189,7 +186,7 @@ def _is_steady(case: Case, how: Execution, answers: Answers, expected: pa.Table)
     if not called_modules(case.plan):
         return True
     try:
-        return same_history(_ended(case, how, Answers(case, answers.expressions))[1], expected) is None
+        return same_history(_ended(case, how, Answers(case))[1], expected) is None
     except QueryFailed:
         return False
 

@@ -31,8 +31,6 @@ from streamq.testing.intent import ANYTHING, MOSTLY, Intent
 from streamq.testing.late_policies import fails
 from streamq.testing.lateness import ON_TIME
 from streamq.testing.on_spark import session_of
-from streamq.testing.oracle import EVALUATED, TRANSLATED
-from streamq.testing.oracle.tables import wrong_table
 from streamq.testing.profiles import Profile, loaded_profile, profile
 from streamq.testing.replay import save
 from streamq.testing.report import REPORTS, Verified
@@ -93,16 +91,13 @@ def verify(
     chosen = replace(chosen, examples=chosen.examples if examples is None else examples)
     chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
     report = Verified()
-    # a user's query may have expressions that the oracle does not define
-    expressions = TRANSLATED if isinstance(query, Scenario) else EVALUATED
-    misread = wrong_table(query) if isinstance(query, Scenario) else None
     bar, planned = ProgressBar("verify"), chosen.examples + chosen.batch + chosen.streams
 
     def show_cases() -> None:
         smaller = ", one fails: looking for a smaller one" if search.failures else ""
         bar.update(report.cases, planned, f"{report.cases:,} of {planned:,} cases{smaller}")
 
-    search = Search(chosen, report, begun, expressions, misread, show_cases, may_fail=may_fail)
+    search = Search(chosen, report, begun, show_cases, may_fail=may_fail)
     # a job on Spark takes as long over many rows as over few, so cases there have more events
     words = [word for word in intent.choices("late") if not fails(word)]
     many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)
@@ -155,9 +150,7 @@ def verify(
         if folder is not None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             called = name or test or f"case-{failed.case.plan.digest}"
-            failed.saved = save(
-                failed.case, failed.how, failed.says, folder, called, search.expressions, may_fail=may_fail
-            )
+            failed.saved = save(failed.case, failed.how, failed.says, folder, called, may_fail=may_fail)
         # drop the frames of the search
         raise failed.with_traceback(None) from failed.error
     if not report.executions:

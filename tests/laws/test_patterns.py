@@ -1,7 +1,6 @@
-"""Patterns: of what arrives in any order, corrected and repeated, the matches are those of the set definitions.
+"""Patterns: of what arrives in any order, corrected and repeated, the matches are those of the rules of the language.
 
-Two judges that share nothing with the compiler, and nothing but the parser with each other: SQL over the histories, and the
-rules of the language match by match in Python.
+The rules, match by match in Python, share nothing with the compiler but the parser.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from streamq.testing.in_process import execute
 from streamq.testing.oracle import oracle
 from streamq.testing.patterns.matches import Undetermined
 from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of
-from streamq.testing.patterns.set_definitions import set_answer
 from tests.patterns.pattern_cases import CASES, CHOICES, SETS, SPARSE, bag, histories, matching, one_by_one
 
 Bag = Counter[tuple[Any, ...]]
@@ -77,10 +75,6 @@ class Sampled:
         """Return the matches of a text by the rules of the language; raise Undetermined if they allow several answers."""
         return bag(rows_of(matches_by_rules(program(text), self.events)))
 
-    def matches_by_definition(self, text: str) -> Bag:
-        """Return the matches of a text by the set definitions."""
-        return bag(set_answer(text, self.histories).to_pylist())
-
     def answer(self, text: str, how: Execution) -> Bag:
         """Return the matches of a text over what arrives."""
         return bag(execute(matching(self.case, text), how).to_pylist())
@@ -101,9 +95,8 @@ def sample(count: int, drawn: st.SearchStrategy[Case] = CASES) -> Sequence[Sampl
 
 
 def check(text: str, sampled: Sampled, ways: Sequence[Execution]) -> Bag:
-    """Hold the answers of a text, over what arrives in a case, against the set definitions; return the matches."""
-    expected = sampled.matches_by_definition(text)
-    assert sampled.matches_by_rules(text) == expected
+    """Hold the answers of a text, over what arrives in a case, against the rules of the language; return the matches."""
+    expected = sampled.matches_by_rules(text)
     for how in ways:
         assert sampled.answer(text, how) == expected, (how, sampled.case)
     return expected
@@ -163,7 +156,7 @@ def with_matches(text: str) -> Sampled:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAST)
-def test_the_matches_are_those_of_the_set_definitions(name: str) -> None:
+def test_the_matches_are_those_of_the_rules(name: str) -> None:
     check(SETS[name], with_matches(SETS[name]), ways(list(SETS).index(name)))
 
 

@@ -33,8 +33,8 @@ from streamq.testing.scale import TICKS
 from streamq.testing.sources.physical import physical_items
 from streamq.testing.sources.room import Arriving
 from streamq.testing.validator import check_stream, find_breaches
-from streamq.testing.watch import watch_kernels
 from streamq.time import INFINITY, MINUS_INFINITY
+from tests.judges.kernels import watch_kernels
 from tests.programs import compiled
 from tests.testing.test_validator import broken
 

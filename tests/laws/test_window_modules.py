@@ -19,7 +19,6 @@ from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
-from streamq.testing.oracle import EVALUATED
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.trial import check_answers
 from tests.pairwise import pairs
@@ -70,7 +69,7 @@ def test_every_two_choices_meet(window: str) -> None:
     @given(CASES)
     def law(case: Case) -> None:
         case = over(case, choices)
-        check_answers(case, ways(OUTPUTS), Answers(case, EVALUATED))
+        check_answers(case, ways(OUTPUTS), Answers(case))
 
     law()
 
@@ -94,7 +93,7 @@ def test_every_choice(window: str) -> None:
     @given(CASES)
     def law(case: Case) -> None:
         parts = [slice(None)] if SOAK > 1 else [slice(i, None, 12) for i in range(3)]
-        answers = [Answers(over(case, by_form["function"][part]), EVALUATED) for part in parts]
+        answers = [Answers(over(case, by_form["function"][part])) for part in parts]
         for i, choices in enumerate(by_form.values()):
             outputs = OUTPUTS if SOAK > 1 else (OUTPUTS[(i + len(window)) % 2],)
             turn = i % len(parts)

@@ -15,10 +15,10 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
+import tests.judges  # noqa: F401 (it registers the judge that catches some)
 from streamq import testing as t
 from streamq.plan.function import NamedObject
-from streamq.testing.deltas import WrongOutput
-from streamq.testing.watch import ProgressViolation
+from streamq.testing.deltas import ProgressViolation, WrongOutput
 from tests.mutation.queries import QUERIES
 
 Change = tuple[Any, str, Any]

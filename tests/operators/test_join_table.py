@@ -7,6 +7,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, UnknownColumn
+from streamq.operators.input_table import static_table
 from tests.judged import answer
 
 NAN = float("nan")
@@ -112,3 +113,11 @@ def test_an_integer_beyond_doubles_meets_the_double_that_it_rounds_to() -> None:
         (7, "seven"),
         (2**53 + 1, "big"),
     ]
+
+
+def test_instants_keep_their_microseconds_whatever_their_unit() -> None:
+    instants = [0, -1, 1_767_592_800_250_125, None]
+    for unit, factor in (("us", 1), ("ns", 1_000)):
+        column = pa.array([None if at is None else at * factor for at in instants], pa.timestamp(unit))
+        rows = static_table(pa.table({"at": column})).rows
+        assert rows["at"].cast(pa.int64()).to_pylist() == instants

@@ -1,7 +1,7 @@
 """Worked examples of the CEDR language: inputs of a few events, with the answer and why it is that one.
 
-Events are ``(instant, v)`` or ``(instant, v, k)``, one tick long; an answer is ``(start, end, fields...)``. The judges of
-tests/laws/test_patterns.py give the same answers.
+Events are ``(instant, v)`` or ``(instant, v, k)``, one tick long; an answer is ``(start, end, fields...)``. The
+rules of the language (streamq/testing/patterns/rules.py) give the same answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import StreamqWarning
 from streamq.testing.patterns.rules import brute_force
-from streamq.testing.patterns.set_definitions import set_answer
 
 SCHEMA = pa.schema({"start": pa.int64(), "end": pa.int64(), "v": pa.int64(), "k": pa.string()})
 Events = list[tuple[Any, ...]]
@@ -29,13 +28,12 @@ def history(events: Events) -> pa.Table:
 
 
 def answers(text: str, inputs: Mapping[str, Events]) -> dict[str, list[tuple[Any, ...]]]:
-    """What streamq and both judges give."""
+    """What streamq and the rules of the language give."""
     tables = {name: history(events) for name, events in inputs.items()}
     streams = {name: sq.intervals(table, start="start", end="end", name=name) for name, table in tables.items()}
     result = t.history(sq.cedr(text, **streams).to_arrow())
     judged = {
         "streamq": result.to_pylist(),
-        "sets": set_answer(text, tables).to_pylist(),
         "rules": brute_force(text, tables),
     }
     names = result.column_names
@@ -44,7 +42,7 @@ def answers(text: str, inputs: Mapping[str, Events]) -> dict[str, list[tuple[Any
 
 def check(text: str, inputs: Mapping[str, Events], expected: Events) -> None:
     wanted = sorted(expected, key=repr)
-    assert answers(text, inputs) == {"streamq": wanted, "sets": wanted, "rules": wanted}
+    assert answers(text, inputs) == {"streamq": wanted, "rules": wanted}
 
 
 AB = " OUTPUT A.v AS a, B.v AS b"
@@ -379,19 +377,12 @@ DEFINITIONS = {
         {"A": [(1, 10), (4, 11)], "B": [], "C": [(3, 30)]}, [(8, 13, 11)]),
 }  # fmt: skip
 
-CASES = {**ORDERED, **AT_MOST, **REPEATED, **NEGATED, **CONDITIONS, **DEFINITIONS}
+CASES = {**ORDERED, **AT_MOST, **REPEATED, **CONSUMED, **NEGATED, **CONDITIONS, **DEFINITIONS}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_answer(name: str) -> None:
     check(*CASES[name])
-
-
-@pytest.mark.parametrize("name", CONSUMED)
-def test_answer_of_what_consumes(name: str) -> None:
-    text, inputs, expected = CONSUMED[name]
-    judged = answers(text, inputs)
-    assert judged["streamq"] == judged["rules"] == sorted(expected, key=repr)
 
 
 def test_a_primitive_is_never_cancelled() -> None:

@@ -14,7 +14,7 @@ from streamq.errors import PlanError, QueryFailed
 from streamq.expressions import col
 from streamq.plan.expr import Cast, Opaque
 from streamq.testing.difference import assert_same_history
-from streamq.testing.oracle import EVALUATED, oracle
+from streamq.testing.oracle import oracle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def evaluated(query: sq.Stream) -> list[dict[str, Any]]:
-    return sorted(oracle(query.plan, query.tables, expressions=EVALUATED).to_pylist(), key=lambda row: row["start"])
+    return sorted(oracle(query.plan, query.tables).to_pylist(), key=lambda row: row["start"])
 
 
 @pytest.mark.usefixtures("plain")

@@ -25,9 +25,10 @@ from streamq.plan.expr import Call, Col, Expr, as_expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.testing.drawn_operators import OVER_ONE, OVER_TWO
-from streamq.testing.oracle import ORACLE, SumOverflow, TooMuch, oracle, sql
+from streamq.testing.oracle import ORACLE, SumOverflow, TooMuch, oracle
 from streamq.time import INFINITY, INTEGER
 from streamq.windows import Hopping
+from tests.judges.expressions import sql
 from tests.testing.by_oracle import DOUBLE, INF, INT, LONG, NAN, STRING, answer, fields, intervals
 
 GOLDEN = Path(__file__).parents[1] / "golden"

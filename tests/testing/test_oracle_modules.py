@@ -17,7 +17,7 @@ from streamq import testing as t
 from streamq.errors import QueryFailed
 from streamq.expressions import col
 from streamq.stream import Stream
-from streamq.testing.oracle import EVALUATED, oracle
+from streamq.testing.oracle import oracle
 from streamq.testing.report import FAILS
 from streamq.time import INFINITY
 from streamq.user_code.udf import UserFunction
@@ -227,7 +227,7 @@ def test_what_a_call_fails_for_is_set_aside_and_counted() -> None:
         (s.to_points().scan(total("v")), [(1, 2, 2), (3, 4, 2), (9, 10, 6)], {"total_known": 1}),
     ):
         failed_calls = Counter[str]()
-        table = oracle(query.plan, query.tables, expressions=EVALUATED, set_aside=failed_calls)
+        table = oracle(query.plan, query.tables, set_aside=failed_calls)
         assert sorted((tuple(row.values()) for row in table.to_pylist()), key=repr) == sorted(expected, key=repr)
         assert failed_calls == failed
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ from streamq.testing.arrival import Item
 from streamq.testing.drawn_executions import in_process
 from streamq.testing.execution import Execution
 from streamq.testing.in_process import execute
-from streamq.testing.oracle import TRANSLATED
 from streamq.testing.python_values import keys
 from streamq.testing.replay import case_from_json, case_to_json, replay, save
 from streamq.testing.trial import check
@@ -31,11 +28,10 @@ few = settings(suppress_health_check=list(HealthCheck))
 @few
 @given(t.concrete(t.composition(1, 4)), st.one_of(in_process()))
 def test_what_is_written_is_read_back(case: t.Case, ways: tuple[Execution, ...]) -> None:
-    text = case_to_json(case, ways[0], "two\nlines", TRANSLATED)
-    again, how, expressions = case_from_json(text)
+    text = case_to_json(case, ways[0], "two\nlines")
+    again, how = case_from_json(text)
     assert (again.plan, again.cut, again.until, how) == (case.plan, case.cut, case.until, ways[0])
-    assert expressions == TRANSLATED
-    assert case_to_json(again, how, "two\nlines", expressions) == text
+    assert case_to_json(again, how, "two\nlines") == text
     for name, table in case.tables.items():
         assert again.tables[name].schema == table.schema
         assert keys(again.tables[name]) == keys(table)
@@ -61,30 +57,9 @@ def test_a_saved_case_is_run_as_it_was(tmp_path: Path) -> None:
     )
     assert path.name == "tests-test_x.py-test-a-b.streamq.json"
     replay(path)
-    again, how, _ = case_from_json(path.read_text())
+    again, how = case_from_json(path.read_text())
     assert execute(again, how).num_rows == 0
     assert check(again, [Execution()])
-
-
-def halved() -> t.Case:
-    """A case with a division that the oracle does not translate."""
-    trips = sq.events([(1, 5, {"fare": Decimal("3.50")})], name="trips", schema={"fare": "decimal(8,2)"})
-    query = trips.select(half=sq.col("fare") / 2)
-    return t.Case(query.plan, (("trips", Item("insert", 1, 5, payload={"fare": Decimal("3.50")})),), (1,))
-
-
-def test_a_file_says_how_the_oracle_takes_expressions(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="is not translated"):
-        halved().answer()
-    path = save(halved(), Execution(), "", tmp_path, "halved")
-    replay(path)
-    older = re.sub(r'"expressions": "evaluated",\n', "", path.read_text())
-    assert case_from_json(older)[2] is None
-    path.write_text(older)
-    replay(path)
-    again = save(halved(), Execution(), "", tmp_path, "translated", expressions=TRANSLATED)
-    assert case_from_json(again.read_text())[2] == TRANSLATED
-    replay(again)
 
 
 PLAN = sq.events([(1, 5, {"k": "a", "v": 3})], name="s").tumbling_window(4).select(n=sq.count()).plan
@@ -107,7 +82,6 @@ HOW = json.loads(TEXT)["how"]
         ({"how": HOW | {"slack": 3}}, "how.slack: found 3"),
         ({"how": HOW | {"output": "all"}}, "how.output: found 'all'"),
         ({"how": HOW | {"slak": []}}, "slak: no such part"),
-        ({"expressions": "guessed"}, "expressions: found 'guessed'"),
         ({"cut": "rubbish"}, "cut: found 'rubbish'"),
         ({"cut": [2]}, r"cut: found \[2\], the arrival has 1"),
         ({"cut": [2, -1]}, r"cut: found \[2, -1\]"),

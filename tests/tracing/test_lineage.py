@@ -16,7 +16,7 @@ from streamq.testing import Difference, assert_same_history, same_history
 from streamq.testing.case import Case
 from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.generate import cases
-from streamq.testing.oracle import EVALUATED, TooMuch, oracle
+from streamq.testing.oracle import TooMuch, oracle
 from streamq.testing.python_values import comparable
 from streamq.time import MINUS_INFINITY
 from streamq.tracing.lineage import Lineage
@@ -62,7 +62,7 @@ def oracle_history(recording: Recording, source: int, place: int) -> pa.Table:
         named = shown.rename_columns([times.get(name, name) for name in shown.column_names])
         tables[one.node.table] = named.select([column.name for column in one.node.columns])
     reach = {name: at for name, at in recording.reach.items() if at != MINUS_INFINITY}
-    return oracle(recording.plan, tables, recording.until, EVALUATED, reach)
+    return oracle(recording.plan, tables, recording.until, reach)
 
 
 @few

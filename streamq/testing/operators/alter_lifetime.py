@@ -20,9 +20,9 @@ from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw, exact, is_a
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.reach import moved
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed, payload
 from streamq.testing.query_scale import lengths
 from streamq.time import FIRST_INSTANT, INFINITY, TIMESTAMP
 

@@ -12,9 +12,9 @@ from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.grids import bound, hopping_windows
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed, payload
 from streamq.testing.query_scale import bounds, lengths, recurrences
 from streamq.testing.scale import Bounds, GridBounds
 

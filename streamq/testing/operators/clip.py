@@ -10,9 +10,9 @@ from streamq.testing.drawn_expressions import Draw
 from streamq.testing.drawn_operators import Pairs, over_two
 from streamq.testing.meetings import Meeting, Visit, meeting_of
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.pairs import agreement
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed, payload
 from streamq.time import INFINITY
 
 

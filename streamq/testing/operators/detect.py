@@ -2,41 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.patterns import syntax
+from streamq.patterns import syntax as s
 from streamq.patterns.detect import Detect
+from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.testing.meetings import Meeting, meeting_of
-from streamq.testing.oracle.definitions import FalseClaim, defines
-from streamq.testing.oracle.expressions import listed, payload
+from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run
-from streamq.testing.oracle.values import from_duckdb, to_duckdb
+from streamq.testing.oracle.values import from_duckdb, listed, payload, to_duckdb
 from streamq.testing.patterns.conditions import Unjudged
-from streamq.testing.patterns.functions import parts_of_condition
 from streamq.testing.patterns.matches import EventType
+from streamq.testing.patterns.room import event_types, parts_below
 from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of
-from streamq.testing.patterns.trees import event_types, parts_below
-from streamq.testing.patterns.wording import misread
 from streamq.testing.query_scale import lengths
 from streamq.time import ticks
+
+IN_TEXTS: Mapping[str, str] = {
+    "==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "+": "+", "-": "-", "*": "*",
+    "and": "and", "or": "or", "not": "not", "isin": "in", "isnull": "is null", "negative": "negative",
+}  # fmt: skip
+"""Operators of the language by those of expressions."""
+
+OWN = {"@": "@Vs", "@.root": "@root"}
+"""Names in the rules of a variable's built-in columns."""
+
+
+def parts_of_condition(condition: Expr) -> Iterator[s.Expression]:
+    """Yield the conditions that AND connects, at any depth, in the language; raise Unjudged as :func:`in_text`.
+
+    They are apart because each is checked as soon as its variables are bound.
+    """
+    match in_text(condition):
+        case s.Apply("and", parts):
+            for part in parts:
+                yield from _flatten(part)
+        case one:
+            yield one
+
+
+def _flatten(part: s.Expression) -> Iterator[s.Expression]:
+    """Yield a condition, or instead of an AND, at any depth, the conditions that it connects."""
+    match part:
+        case s.Apply("and", parts):
+            for inner in parts:
+                yield from _flatten(inner)
+        case _:
+            yield part
+
+
+def in_text(expr: Expr) -> s.Expression:
+    """Translate an expression over columns ``x.field`` to the language.
+
+    Raises Unjudged unless it has only columns, constants without a type, and operators of IN_TEXTS: a CASE or a cast has no
+    translation here, though the language has both.
+    """
+    match expr:
+        case Col(name=name):
+            variable, _, field = name.partition(".")
+            return s.EventField(variable, OWN.get(field, field))
+        case Lit(value=value, type=None):
+            return s.Literal(value)
+        case Call(function=function) if function.identity in IN_TEXTS:
+            return s.Apply(IN_TEXTS[function.identity], tuple(map(in_text, expr.children)))
+    raise Unjudged(f"the expression {expr!r}")
 
 
 @defines(Detect)
 def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL for the matches: those found by the rules of the language (docs/patterns.md), else by the compiler's expansion.
-
-    Raises FalseClaim if the words, signs and numbers of the pattern's text in normal form are not those of the user's text.
-    """
-    definitions = node.definitions
-    if definitions.source is not None and (wrong := misread(definitions.source, definitions.text)) is not None:
-        raise FalseClaim(f"a pattern's text in normal form differs from the user's: {wrong}")
+    """Return SQL for the matches, found by the rules of the language (docs/patterns.md), else by the compiler's expansion."""
     try:
         matches = _matches(node, run)
     except Unjudged:
@@ -110,3 +152,6 @@ def meeting(node: Detect) -> Meeting:
 
 MANY = 12
 """The greatest number of parts for which a meeting follows the order of the parts; beyond, it follows the types' order."""
+
+
+__all__ = ["in_text", "parts_of_condition"]

@@ -9,8 +9,8 @@ from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw, exact, matched
 from streamq.testing.drawn_operators import Pairs, over_two
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import keys, listed, payload, same
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import keys, listed, payload, same
 
 
 @defines(Except)

@@ -15,9 +15,8 @@ from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.run import Run
-from streamq.testing.oracle.values import quoted
+from streamq.testing.oracle.values import listed, quoted
 from streamq.windows import Hopping
 
 

@@ -14,9 +14,9 @@ from streamq.testing.drawn_operators import Pairs, over_two
 from streamq.testing.drawn_pairs import drawn_pairs, exact_of_pairs
 from streamq.testing.meetings import Meeting, Visit, meeting_of
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.pairs import agreement, pair_columns
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed, payload
 
 
 @defines(Join)

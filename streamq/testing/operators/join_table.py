@@ -11,9 +11,9 @@ from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.testing.drawn_expressions import Draw, exact, exact_columns, matched
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed, own_keys
 from streamq.testing.oracle.pairs import agreement
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed, own_keys
 from streamq.testing.static_tables import fields_of_table, table_for
 
 

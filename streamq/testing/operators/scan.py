@@ -30,11 +30,10 @@ from streamq.runtime.user_code.code_values import FAILURES
 from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_columns, matched, predicates
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed, order_of
 from streamq.testing.oracle.modules import sets_aside
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.user_values import plain_value
-from streamq.testing.oracle.values import from_duckdb, to_duckdb
+from streamq.testing.oracle.values import from_duckdb, listed, order_of, to_duckdb
 from streamq.testing.oracle.windows import events_in_groups
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.user_code.udso import StatefulOperator, udso

@@ -11,8 +11,8 @@ from streamq.plan.passes import infer
 from streamq.testing.drawn_expressions import Draw, exact_columns, is_exact, numbers
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed
 
 
 @defines(Select)

@@ -8,8 +8,8 @@ from streamq.operators import TopK
 from streamq.plan.passes import infer
 from streamq.testing.drawn_expressions import exact_columns
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import key, listed, order_of
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import key, listed, order_of
 from streamq.testing.oracle.windows import events_in_groups, members, stamped
 
 

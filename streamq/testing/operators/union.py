@@ -9,8 +9,8 @@ from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw, exact_columns
 from streamq.testing.drawn_operators import Pairs, over_two
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed, payload
 
 
 @defines(Union)

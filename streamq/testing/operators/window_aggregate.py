@@ -13,9 +13,9 @@ from streamq.plan.passes import infer
 from streamq.testing.drawn_expressions import exact_columns, is_exact
 from streamq.testing.oracle.aggregates import ORACLE_OF, Arguments
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import floating, has_own_key, listed, order_of
 from streamq.testing.oracle.modules import ModuleValue
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import floating, has_own_key, listed, order_of
 from streamq.testing.oracle.windows import events_in_groups, members, stamped
 from streamq.user_code.window_module import WindowModule
 

@@ -10,10 +10,10 @@ from streamq.testing.drawn_expressions import Draw, exact_columns
 from streamq.testing.drawn_operators import Pairs, over_two
 from streamq.testing.drawn_pairs import drawn_pairs, exact_of_pairs
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import hopping_windows
 from streamq.testing.oracle.pairs import agreement, pair_columns
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed
 from streamq.testing.windows.hopping import hoppings
 
 

@@ -1,6 +1,7 @@
 """The oracle: every logical operator defined once more, as SQL over canonical histories, run by DuckDB.
 
-The oracle shares only nodes and schemas with the product, and what it does not define of expressions (``evaluated``).
+The oracle shares only nodes, schemas and expressions with the product: it defines operators, and lets streamq evaluate
+expressions, as section 6.2 of the paper on the test framework does.
 Definitions are simple: the members of a window are found by comparing lifetimes, not by arithmetic on window numbers, and every
 window is computed from all of its members. So the oracle is slow and meant for small inputs. ``ORACLE`` maps the class of a
 node to its definition (``@defines``, in the rooms of ``streamq.testing.operators`` and ``streamq.testing.sources``). A
@@ -18,7 +19,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
@@ -27,28 +27,21 @@ from streamq.plan.schema import POINT
 from streamq.plan.tree import fold
 from streamq.testing import operators, sources  # noqa: F401 (their rooms define the operators)
 from streamq.testing.oracle.aggregates import SumOverflow
-from streamq.testing.oracle.definitions import ORACLE, FalseClaim
-from streamq.testing.oracle.evaluated import Evaluated
-from streamq.testing.oracle.expressions import Untranslated, listed, own_keys, payload, sql
-from streamq.testing.oracle.identities import one_digest_for_two
+from streamq.testing.oracle.definitions import JUDGES, ORACLE, FalseClaim, Judge
 from streamq.testing.oracle.python_functions import PythonFunctions
 from streamq.testing.oracle.reach import reach
 from streamq.testing.oracle.run import Run, TooMuch, database
-from streamq.testing.oracle.values import from_duckdb, literal, sql_type
+from streamq.testing.oracle.values import from_duckdb, listed, literal, own_keys, payload, sql_type
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-TRANSLATED, EVALUATED = "translated", "evaluated"
-
-
 def oracle(
     plan: Node,
     tables: Mapping[str, pa.Table | pd.DataFrame],
     until: int | None = None,
-    expressions: str = TRANSLATED,
     ctis: Mapping[str, int] | None = None,
     set_aside: Counter[str] | None = None,
     overflow: SumOverflow = SumOverflow.TOTAL,
@@ -58,15 +51,12 @@ def oracle(
     ``tables`` are the rows of the sources by source name; time columns have their declared type or int64 ticks. In a pandas
     table NaN is NULL. ``until``: only windows that start before it are reported (docs/concepts.md, "Windows"). Without it,
     windows of endless lifetimes are bounded by the greatest instant of the input, to which ``ctis``, the greatest finite CTI
-    that each source got from outside, belongs. ``expressions``: "translated": the oracle's own definitions alone, in SQL
-    or a value at a time; or "evaluated": expressions without such a definition are evaluated by streamq, as functions that SQL
-    calls (section 6.2 of the paper on the test framework), and those that cannot be evaluated in-process by the active
-    SparkSession. ``set_aside`` is updated by the number of calls that fail and are set aside, by module.
-    ``overflow``: the sums for which the query fails.
+    that each source got from outside, belongs. Expressions are evaluated by streamq, as functions that SQL calls, and those that
+    cannot be evaluated in-process by the active SparkSession. ``set_aside`` is updated by the number of calls that fail and are
+    set aside, by module. ``overflow``: the sums for which the query fails.
 
     Raises InvalidEvent for rows that are not events unless the source's policy is ``invalid="drop"``; QueryFailed if evaluation
-    fails by Spark's rules; PlanError for an operator without a definition, for another word in ``expressions``, and for an
-    expression that cannot be translated, naming the function; NeedsSpark for an expression whose evaluation needs a session;
+    fails by Spark's rules; PlanError for an operator without a definition; NeedsSpark for an expression that needs a session;
     FalseClaim if the plan states something false about its rows or parts; TooMuch, which is a PlanError, for too many rows or
     windows; SourceError for a column that a source's table lacks, KeyError for a missing table.
 
@@ -74,21 +64,14 @@ def oracle(
     >>> from streamq.testing.oracle import oracle
     >>> words = sq.events([(1, 5, {"word": "crane"}), (2, 3, {"word": "ibis"})])
     >>> longer = words.select("word", n=sq.functions.char_length("word")).where(lambda w: w.n > 4)
-    >>> oracle(longer.plan, longer.tables, expressions="evaluated").to_pylist()
+    >>> oracle(longer.plan, longer.tables).to_pylist()
     [{'start': 1, 'end': 5, 'word': 'crane', 'n': 5}]
     """
-    if expressions not in (TRANSLATED, EVALUATED):
-        there = f"there are: {TRANSLATED}, {EVALUATED}"
-        raise PlanError(sentence("oracle", f"no such way to take expressions: {expressions!r}", there))
-    alike = one_digest_for_two(plan)
-    if alike is not None:
-        raise FalseClaim(f"{alike[0]!r} and {alike[1]!r} have one digest")
     connection = database().cursor()
     functions = PythonFunctions(connection)
     if set_aside is not None:
         functions.set_aside = set_aside
-    evaluated = Evaluated(functions, SparkSession.getActiveSession) if expressions == EVALUATED else None
-    run = Run(connection, tables, until, functions, evaluated, ctis or {}, overflow=overflow)
+    run = Run(connection, tables, until, functions, ctis or {}, overflow=overflow)
     come: dict[str, int | None] = {}
 
     def visit(node: Node, inputs: list[str]) -> str:
@@ -145,17 +128,4 @@ def _first_where(condition: str) -> str:
     return f"first((le, re)) FILTER (WHERE {condition})"
 
 
-__all__ = [
-    "EVALUATED",
-    "ORACLE",
-    "TRANSLATED",
-    "FalseClaim",
-    "SumOverflow",
-    "TooMuch",
-    "Untranslated",
-    "Run",
-    "literal",
-    "oracle",
-    "sql",
-    "sql_type",
-]
+__all__ = ["JUDGES", "ORACLE", "FalseClaim", "Judge", "Run", "SumOverflow", "TooMuch", "literal", "oracle", "sql_type"]

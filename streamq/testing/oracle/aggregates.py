@@ -15,9 +15,7 @@ from streamq.aggregates.sums import AVG, COUNT, SUM
 from streamq.aggregates.time_sensitive import TIME_WEIGHTED_AVG, WINDOW_END, WINDOW_START
 from streamq.aggregates.variances import CORR, COVAR, COVAR_POP, STDDEV, STDDEV_POP, VAR, VAR_POP
 from streamq.plan.aggregate import AggregateFunction
-from streamq.testing.oracle.expressions import floating, has_own_key, key
-from streamq.testing.oracle.types import sum_type
-from streamq.testing.oracle.values import sql_type
+from streamq.testing.oracle.values import floating, has_own_key, key, sql_type
 from streamq.time import TIMESTAMP
 
 
@@ -86,6 +84,13 @@ def _extreme(name: str) -> Callable[[Arguments], str]:
         return f"arg_{name}({a.v}, {key(a.v, kind)})" if has_own_key(kind) else f"{name}({a.v})"
 
     return sql
+
+
+def sum_type(kind: t.DataType) -> t.DataType:
+    """Return the type of a sum: ten digits more for a decimal, a bigint for integers, else a double."""
+    if isinstance(kind, t.DecimalType):
+        return t.DecimalType(min(kind.precision + 10, 38), kind.scale)
+    return t.LongType() if isinstance(kind, t.IntegralType) else t.DoubleType()
 
 
 def _sum(a: Arguments) -> str:

@@ -1,14 +1,22 @@
-"""The registry of the operators' definitions, by the class of their node."""
+"""The registries of the oracle: the definitions of operators, by the class of their node, and other judges beside them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from streamq.compiler.staged_plan import StagedPlan
+from streamq.plan.expr import Expr
 from streamq.plan.node import Node
-from streamq.testing.oracle.run import Run
+from streamq.plan.schema import Schema
+from streamq.runtime.basket import TimeBinSizes
 
-Definition = Callable[[Any, Sequence[str], Run], str]
+if TYPE_CHECKING:
+    from streamq.testing.oracle.python_functions import PythonFunctions
+    from streamq.testing.oracle.run import Run
+
+Definition = Callable[[Any, Sequence[str], "Run"], str]
 """``(node, names of the input histories, Run)``: return a query with the columns ``le``, ``re`` and ``c0, c1, ...``."""
 
 D = TypeVar("D", bound=Definition)
@@ -18,7 +26,7 @@ ORACLE: dict[type[Node], Definition] = {}
 
 
 class FalseClaim(AssertionError):
-    """Raised for a false claim of a plan: that rows are points, that none lives for ever, that two different parts are equal."""
+    """Raised for a false claim of a plan: that rows are points, that none lives for ever, or what a judge knows better."""
 
 
 def defines(kind: type[Node]) -> Callable[[D], D]:
@@ -31,4 +39,25 @@ def defines(kind: type[Node]) -> Callable[[D], D]:
     return register
 
 
-__all__ = ["ORACLE", "Definition", "FalseClaim", "defines"]
+class Judge(ABC):
+    """A judge of streamq itself, which sees what every verification tries; a user's verifications need none."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Forget earlier verifications."""
+
+    @abstractmethod
+    def false_claim(self, plan: Node) -> str | None:
+        """Return something false that a plan says or is built of; None if there is nothing."""
+
+    @abstractmethod
+    def sql(self, expr: Expr, schema: Schema, functions: PythonFunctions) -> str | None:
+        """Return the SQL of an expression over a history by a definition of its own; None if there is none."""
+
+    @abstractmethod
+    def watch(self, programs: Sequence[StagedPlan], *, held_to_ctis: bool) -> tuple[list[StagedPlan], TimeBinSizes]:
+        """Return the programs with kernels that are watched, and the sizes of bins with which to run them."""
+
+
+JUDGES: list[Judge] = []
+"""The judges of streamq itself: that of its own tests, which registers itself when they are loaded."""

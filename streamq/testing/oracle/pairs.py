@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from streamq.operators import Join, WindowedJoin
 from streamq.plan.schema import Schema
-from streamq.testing.oracle.expressions import keys
+from streamq.testing.oracle.values import keys
 
 
 def agreement(left: Schema, right: Schema, on: Sequence[tuple[str, str]]) -> str:

@@ -17,11 +17,9 @@ from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Schema
 from streamq.testing.arrival import time_columns
 from streamq.testing.oracle.aggregates import SumOverflow
-from streamq.testing.oracle.by_value import ByValue
-from streamq.testing.oracle.evaluated import Evaluated
-from streamq.testing.oracle.expressions import sql
+from streamq.testing.oracle.definitions import JUDGES
 from streamq.testing.oracle.modules import sets_aside
-from streamq.testing.oracle.python_functions import PythonFunctions
+from streamq.testing.oracle.python_functions import PythonFunctions, evaluated
 from streamq.testing.oracle.values import ticks, to_duckdb
 from streamq.user_code.udf import UserFunction
 
@@ -62,7 +60,6 @@ class Run:
     - ``ctis``: CTIs of sources from outside
     - ``reach``: the reach of the input of the current operator (``streamq.testing.oracle.reach``), None if nothing has arrived
     - ``functions``: the Python functions that SQL calls
-    - ``evaluated``: makes such functions of expressions without a definition; None if these are refused
     - ``names``: the names of all tables
     - ``registered_sources``, ``histories``: by digest, the names of the tables of the sources' rows, and of the nodes so far
     - ``define``: returns the name of the table of another plan's history
@@ -73,7 +70,6 @@ class Run:
     tables: Mapping[str, pa.Table | pd.DataFrame]
     until: int | None
     functions: PythonFunctions
-    evaluated: Evaluated | None = None
     ctis: Mapping[str, int] = field(default_factory=dict)
     reach: int | None = None
     names: list[str] = field(default_factory=list)
@@ -87,16 +83,11 @@ class Run:
         return self.names[-1]
 
     def sql(self, expr: Expr, schema: Schema) -> str:
-        """Return the SQL of an expression over a history, by the oracle's definitions; raise PlanError if there are none.
-
-        Then, if expressions may be ``evaluated``, it is a call of the function that evaluates it.
-        """
-        try:
-            return sql(expr, schema, ByValue(self.functions).sql)
-        except PlanError:
-            if self.evaluated is None:
-                raise
-            return self.evaluated.sql(expr, schema)
+        """Return the SQL of an expression over a history: a judge's definition, else a call of what evaluates it."""
+        for judge in JUDGES:
+            if (defined := judge.sql(expr, schema, self.functions)) is not None:
+                return defined
+        return evaluated(expr, schema, self.functions)
 
     def without_failed(self, exprs: Iterable[Expr], schema: Schema, source: str) -> str:
         """Return the table of the events of ``source`` that have a row: those that no function with quarantine fails for.

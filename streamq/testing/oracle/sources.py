@@ -5,8 +5,8 @@ from __future__ import annotations
 from streamq.choices import Invalid
 from streamq.errors import InvalidEvent, sentence
 from streamq.operators import Source
-from streamq.testing.oracle.expressions import keys, listed, own_keys, payload
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import keys, listed, own_keys, payload
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

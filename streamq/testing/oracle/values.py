@@ -1,4 +1,4 @@
-"""Conversion of values to and from DuckDB: types, constants in SQL, and columns.
+"""Conversion of values to and from DuckDB (types, constants in SQL, columns), and the columns of histories there.
 
 In DuckDB a timestamp is naive and in UTC, and a day-time interval is a number of microseconds.
 """
@@ -6,7 +6,7 @@ In DuckDB a timestamp is naive and in UTC, and a day-time interval is a number o
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
+from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
+from streamq.time import INFINITY, TIMESTAMP
 
 _TYPES: Mapping[type[t.DataType], str] = {
     t.BooleanType: "BOOLEAN",
@@ -131,4 +133,83 @@ def from_duckdb(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Arra
     return column.cast(arrow_type(kind))
 
 
-__all__ = ["from_duckdb", "literal", "quoted", "sql_type", "ticks", "to_duckdb"]
+# columns of histories
+
+
+def listed(*parts: str) -> str:
+    """Return the parts, separated by commas."""
+    return ", ".join(parts)
+
+
+def same(columns: Sequence[str]) -> str:
+    """Return the condition that rows ``a`` and ``b`` are equal in these columns; NULL equals NULL."""
+    return " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in columns) or "true"
+
+
+def payload(schema: Schema) -> list[str]:
+    """Return the names of the payload's columns in histories."""
+    return [f"c{i}" for i in range(len(schema.fields))]
+
+
+def keys(schema: Schema) -> list[str]:
+    """Return the columns by which payload columns are matched, grouped and ordered: a key column if the type needs one."""
+    return [f"k{i}" if has_own_key(f.type) else f"c{i}" for i, f in enumerate(schema.fields)]
+
+
+def own_keys(schema: Schema) -> list[str]:
+    """Return the SQL that computes the key columns of a payload."""
+    return [f"{key(f'c{i}', f.type)} AS k{i}" for i, f in enumerate(schema.fields) if has_own_key(f.type)]
+
+
+def has_own_key(kind: t.DataType) -> bool:
+    """True if DuckDB compares or orders values of a type differently from Spark, so that they need a key column."""
+    return floating(kind) or isinstance(kind, t.ArrayType | t.MapType | t.StructType)
+
+
+def order_of(schema: Schema) -> list[str]:
+    """Return the columns that order events by payload: ``o0, ...`` where values have a key of their own, else ``p0, ...``."""
+    return [f"o{i}" if has_own_key(f.type) else f"p{i}" for i, f in enumerate(schema.fields)]
+
+
+def key(column: str, kind: t.DataType, depth: int = 0) -> str:
+    """Return the SQL of a column's key, which DuckDB compares and orders as Spark does the column.
+
+    In Spark -0.0 equals 0.0, NaN equals NaN, a NULL within a value is the least, and a map is its entries in order. In DuckDB
+    joins distinguish zeros within a value, and NULLs come last. ``depth``: the number of lambdas around the column.
+    """
+    e = f"e{depth}"
+
+    def part(value: str, kind: t.DataType) -> str:
+        return f"{{'there': {value} IS NOT NULL, 'value': {key(value, kind, depth + 1)}}}"
+
+    match kind:
+        case t.FloatType() | t.DoubleType():
+            return f"CASE WHEN {column} = 0 THEN 0 WHEN isnan({column}) THEN CAST('nan' AS {sql_type(kind)}) ELSE {column} END"
+        case t.ArrayType(elementType=element):
+            return f"list_transform({column}, lambda {e}: {part(e, element)})"
+        case t.MapType(keyType=name, valueType=value):
+            entry = f"{{'key': {key(f'{e}.key', name, depth + 1)}, 'value': {part(f'{e}.value', value)}}}"
+            return f"list_sort(list_transform(map_entries({column}), lambda {e}: {entry}))"
+        case t.StructType(fields=fields):
+            parts = (f"'p{i}': {part(f'({column}).{quoted(f.name)}', f.dataType)}" for i, f in enumerate(fields))
+            return f"CASE WHEN {column} IS NOT NULL THEN {{{listed(*parts)}}} END"
+    return column
+
+
+def floating(kind: t.DataType | None) -> bool:
+    """True if a type is float or double."""
+    return isinstance(kind, t.FloatType | t.DoubleType)
+
+
+def lifetime(part: str, schema: Schema) -> str:
+    """Return DuckDB's SQL for the start, end or duration of a lifetime; end and duration are NULL if it has no end.
+
+    Start and end are of the axis' type, the duration is a number of ticks, at most INFINITY.
+    """
+    shown = "make_timestamp({})" if schema.axis == TIMESTAMP else "{}"
+    match part:
+        case "start":
+            return shown.format("le")
+        case "end":
+            return f"CASE WHEN re < {INFINITY} THEN {shown.format('re')} END"
+    return f"CASE WHEN re < {INFINITY} THEN CAST(least({INFINITY}, re::HUGEINT - le) AS BIGINT) END"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from streamq.choices import Stamp
 from streamq.operators import Scan, TopK, WindowAggregate
 from streamq.plan.expr import Expr
-from streamq.testing.oracle.expressions import keys, listed, order_of, payload
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import keys, listed, order_of, payload
 from streamq.testing.windows.room import Members, room_of
 from streamq.time import INFINITY
 

@@ -11,7 +11,19 @@ from decimal import Decimal
 from typing import Any
 
 from streamq.patterns import syntax as s
-from streamq.testing.patterns.trees import joint_names
+
+
+def joint_names(one: str, other: str, many: Mapping[str, int]) -> tuple[str, str]:
+    """Return the names by which a condition on two variables reads them.
+
+    ``f@`` is the list of all events of a variable ``f`` under a REPEAT. If both variables are under the same REPEAT, the
+    condition is on one repetition, so both keep their names.
+    ``many``: the numbers of the REPEATs of such variables.
+    """
+    if one in many and many.get(one) == many.get(other):
+        return one, other
+    first, second = (f"{name}@" if name in many else name for name in (one, other))
+    return first, second
 
 
 class Unjudged(Exception):

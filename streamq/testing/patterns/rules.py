@@ -25,10 +25,19 @@ from streamq.testing.patterns.conditions import (
     evaluate,
     order_key,
 )
-from streamq.testing.patterns.id_texts import Texts, event_id, id_fields, match_id
-from streamq.testing.patterns.matches import Chain, EventType, Match, compose, ordered_occurrences, select_chains
-from streamq.testing.patterns.room import room_of
-from streamq.testing.patterns.trees import event_types, repeated_variables, seen_events, sub_patterns, variables
+from streamq.testing.patterns.matches import (
+    Chain,
+    EventType,
+    Match,
+    Texts,
+    compose,
+    event_id,
+    id_fields,
+    match_id,
+    ordered_occurrences,
+    select_chains,
+)
+from streamq.testing.patterns.room import event_types, repeated_variables, room_of, seen_events, sub_patterns, variables
 from streamq.time import INTEGER, ticks
 
 

@@ -18,9 +18,9 @@ from streamq.testing.arrival_order import arranged
 from streamq.testing.drawn_duplicates import copies
 from streamq.testing.drawn_lifetimes import lifetimes, long_lists
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import has_own_key, key, keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, keyed, no_start, payload_of, representatives
+from streamq.testing.oracle.values import has_own_key, key, keys, listed, payload, same
 from streamq.testing.payload_values import growing_value, grows
 from streamq.testing.program_text import argument, column_lists, one_or_more, string
 from streamq.testing.python_values import comparable

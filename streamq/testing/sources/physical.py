@@ -20,9 +20,9 @@ from streamq.testing.arrival_order import arranged, with_ctis
 from streamq.testing.drawn_duplicates import DuplicateFilter, copies
 from streamq.testing.drawn_lifetimes import forbids_overlap, lifetimes
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, keyed, no_start, payload_of, representatives
+from streamq.testing.oracle.values import keys, listed, payload, same
 from streamq.testing.program_text import column_lists, string
 from streamq.testing.scale import Scale
 from streamq.testing.sources.physical_model import PhysicalModel

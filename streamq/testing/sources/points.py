@@ -14,9 +14,9 @@ from streamq.runtime.event import INSERT
 from streamq.sources.points import Points
 from streamq.testing.arrival import Item
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, no_start, once, payload_of
+from streamq.testing.oracle.values import listed, payload
 from streamq.testing.program_text import column_lists, string
 from streamq.testing.scale import Scale
 from streamq.testing.sources.insert_only_model import InsertOnlyModel

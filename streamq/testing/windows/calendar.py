@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 
 from streamq.errors import sentence
 from streamq.testing.arrival import DAY
-from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import bound
 from streamq.testing.oracle.run import Run, TooMuch
+from streamq.testing.oracle.values import listed
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.program_text import string
 from streamq.testing.scale import Bounds

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from streamq.choices import ClipInput, Stamp
-from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed, same
 from streamq.testing.program_text import string
 from streamq.testing.windows.room import Draw, Members, WindowRoom, one_of
 from streamq.time import INFINITY

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
-from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import hopping_windows
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed
 from streamq.testing.program_text import duration
 from streamq.testing.windows.room import Draw, Members, WindowRoom
 from streamq.windows import Hopping

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
-from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import bound
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.program_text import duration, instant
 from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from streamq.choices import ClipInput, Stamp
-from streamq.testing.oracle.expressions import listed, order_of, same
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed, order_of, same
 from streamq.testing.program_text import one_or_more
 from streamq.testing.windows.room import Draw, Members, WindowRoom
 from streamq.windows import Rows

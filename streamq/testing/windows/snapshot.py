@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamq.choices import ClipInput, Stamp
-from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import listed, same
 from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time
 from streamq.windows import Snapshot
 

@@ -14,7 +14,7 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.sources.intervals import Intervals
 from streamq.sources.points import Points
 from streamq.testing.difference import assert_same_history
-from streamq.testing.oracle import EVALUATED, Untranslated, oracle
+from streamq.testing.oracle import oracle
 from streamq.windows import Hopping
 
 PAYLOAD = (Field("k", t.StringType()), Field("v", t.LongType()), Field("w", t.DoubleType()))
@@ -69,7 +69,4 @@ def drawn(plan: Node) -> str:
 
 
 def _answer(plan: Node) -> pa.Table:
-    try:
-        return oracle(plan, TABLES)
-    except Untranslated:
-        return oracle(plan, TABLES, expressions=EVALUATED)
+    return oracle(plan, TABLES)

@@ -6,7 +6,7 @@ import pytest
 
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_text import render
-from streamq.testing.patterns.wording import misread
+from tests.judges.wording import misread
 
 TEXTS = (
     "EVENT E WHEN SEQUENCE(A x FIRST, B AS first, 12 hours) WHERE {x.a = 1.50} AND {x.b != -0 or not x.c between -1 and 2e3}"

@@ -9,7 +9,7 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.plan.expr import Expr
-from streamq.testing.oracle.notations import wrong_notation
+from tests.judges.notations import wrong_notation
 
 
 def test_every_notation_builds_what_it_means() -> None:

@@ -6,13 +6,11 @@ The law of progress: once deltas are folded, no output breaches its CTI, and no 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.grid import WindowEnds
@@ -26,14 +24,9 @@ from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
-from streamq.testing.python_values import comparable, plain_values
-from streamq.testing.timeline import interval, shown
+from streamq.testing.deltas import ProgressViolation, changes_before
+from streamq.testing.timeline import shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
-
-
-class ProgressViolation(AssertionError):
-    """Raised if a kernel, or its input, changed something before its CTI, or a CTI went back."""
-
 
 SMALL_BINS = TimeBinSizes(most=6, few=2)
 """Sizes with which bins of time are divided at every opportunity."""
@@ -131,27 +124,6 @@ class Watched(Crowded):
         raise ProgressViolation(f"{self.name}: {why}")
 
 
-def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
-    """Return, as text, the changes of a micro-batch before ``c`` once its deltas are folded into retractions; empty if none.
-
-    Rows that start before ``c`` must form pairs, whose ends are both at or after ``c``. The text lists weights, lifetimes and
-    rows.
-    """
-    weights: Counter[Any] = Counter()
-    for table in tables:
-        names = [n for n in table.column_names if n not in (LE, RE, WEIGHT)]
-        early = table.filter(pc.less(table[LE], c))
-        for values in zip(*(plain_values(column) for column in early.columns), strict=True):
-            row = dict(zip(early.column_names, values, strict=True))
-            event = (tuple(comparable(row[n]) for n in names), row[LE])
-            weights[event, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
-    total: Counter[Any] = Counter()
-    for (event, _), weight in weights.items():
-        total[event] += weight
-    changes = [(*event, until, w) for (event, until), w in weights.items() if w and (until < c or total[event])]
-    return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)
-
-
 SMALLEST = BinSizes(
     split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awake_upto=0, slot_parts=-2, block_rank=1, blocks_above=0
 )
@@ -193,6 +165,3 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
 
     stages = [replace(s, hosted=tuple(replace(h, kernel=watch(h)) for h in s.hosted)) for s in program.stages]
     return replace(program, stages=stages)
-
-
-__all__ = ["ProgressViolation", "SMALL_BINS", "Watched", "changes_before", "watch_kernels", "with_sizes"]

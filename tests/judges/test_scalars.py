@@ -19,14 +19,14 @@ from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_expr import attempt
 from streamq.runtime.arrow_types import arrow_type
 from streamq.testing.intent import ANYTHING
-from streamq.testing.oracle.by_value import ByValue
-from streamq.testing.oracle.expressions import sql
 from streamq.testing.oracle.python_functions import PythonFunctions
 from streamq.testing.oracle.run import Run, database
-from streamq.testing.oracle.scalars import DEFINED
 from streamq.testing.oracle.values import to_duckdb
 from streamq.testing.payload_values import odd, pool
 from streamq.time import INTEGER
+from tests.judges.by_value import ByValue
+from tests.judges.expressions import sql
+from tests.judges.scalars import DEFINED
 
 TEXT, BYTES, DAY, INSTANT, LOCAL = t.StringType(), t.BinaryType(), t.DateType(), t.TimestampType(), t.TimestampNTZType()
 INT, LONG, DOUBLE, PRICE = t.IntegerType(), t.LongType(), t.DoubleType(), t.DecimalType(8, 2)

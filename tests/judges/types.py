@@ -12,8 +12,9 @@ from pyspark.sql import types as t
 from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit
 from streamq.plan.schema import Schema
 from streamq.plan.tree import fold
-from streamq.testing.oracle.scalars import SAME
+from streamq.testing.oracle.aggregates import sum_type
 from streamq.time import TIMESTAMP
+from tests.judges.scalars import SAME
 
 Kind = t.DataType | None
 
@@ -141,13 +142,6 @@ def wider(one: t.DataType, other: t.DataType) -> Kind:
     if kinds <= {*DIGITS, t.FloatType, t.DoubleType}:
         return DOUBLE
     return INSTANT if kinds == {t.DateType, t.TimestampType} else None
-
-
-def sum_type(kind: t.DataType) -> t.DataType:
-    """Return the type of a sum: ten digits more for a decimal, a bigint for integers, else a double."""
-    if isinstance(kind, t.DecimalType):
-        return t.DecimalType(min(kind.precision + 10, 38), kind.scale)
-    return LONG if type(kind) in DIGITS else DOUBLE
 
 
 def mean_type(kind: t.DataType) -> t.DataType:

@@ -21,7 +21,9 @@ from streamq.errors import ModuleFailed, QueryFailed, sentence
 from streamq.plan.expr import Call, Cast
 from streamq.runtime.arrow_types import arrow_type
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
-from streamq.testing.oracle.scalars import (
+from streamq.testing.oracle.user_values import plain_value, series_of
+from streamq.user_code.udf import UserFunction
+from tests.judges.scalars import (
     DEFINED_KINDS,
     INSTANTS,
     INTEGRAL,
@@ -29,8 +31,6 @@ from streamq.testing.oracle.scalars import (
     definition_of_call,
     definition_of_cast,
 )
-from streamq.testing.oracle.user_values import plain_value, series_of
-from streamq.user_code.udf import UserFunction
 
 
 @dataclass(frozen=True)

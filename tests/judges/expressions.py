@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pyspark.sql import types as t
 
@@ -12,69 +12,8 @@ from streamq.plan.passes import infer
 from streamq.plan.schema import Schema
 from streamq.plan.tree import fold as fold_expr
 from streamq.plan.tree import show
-from streamq.testing.oracle.types import DIGITS, type_of, wider
-from streamq.testing.oracle.values import literal, quoted, sql_type
-from streamq.time import INFINITY, TIMESTAMP
-
-
-def listed(*parts: str) -> str:
-    """Return the parts, separated by commas."""
-    return ", ".join(parts)
-
-
-def same(columns: Sequence[str]) -> str:
-    """Return the condition that rows ``a`` and ``b`` are equal in these columns; NULL equals NULL."""
-    return " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in columns) or "true"
-
-
-def payload(schema: Schema) -> list[str]:
-    """Return the names of the payload's columns in histories."""
-    return [f"c{i}" for i in range(len(schema.fields))]
-
-
-def keys(schema: Schema) -> list[str]:
-    """Return the columns by which payload columns are matched, grouped and ordered: a key column if the type needs one."""
-    return [f"k{i}" if has_own_key(f.type) else f"c{i}" for i, f in enumerate(schema.fields)]
-
-
-def own_keys(schema: Schema) -> list[str]:
-    """Return the SQL that computes the key columns of a payload."""
-    return [f"{key(f'c{i}', f.type)} AS k{i}" for i, f in enumerate(schema.fields) if has_own_key(f.type)]
-
-
-def has_own_key(kind: t.DataType) -> bool:
-    """True if DuckDB compares or orders values of a type differently from Spark, so that they need a key column."""
-    return floating(kind) or isinstance(kind, t.ArrayType | t.MapType | t.StructType)
-
-
-def order_of(schema: Schema) -> list[str]:
-    """Return the columns that order events by payload: ``o0, ...`` where values have a key of their own, else ``p0, ...``."""
-    return [f"o{i}" if has_own_key(f.type) else f"p{i}" for i, f in enumerate(schema.fields)]
-
-
-def key(column: str, kind: t.DataType, depth: int = 0) -> str:
-    """Return the SQL of a column's key, which DuckDB compares and orders as Spark does the column.
-
-    In Spark -0.0 equals 0.0, NaN equals NaN, a NULL within a value is the least, and a map is its entries in order. In DuckDB
-    joins distinguish zeros within a value, and NULLs come last. ``depth``: the number of lambdas around the column.
-    """
-    e = f"e{depth}"
-
-    def part(value: str, kind: t.DataType) -> str:
-        return f"{{'there': {value} IS NOT NULL, 'value': {key(value, kind, depth + 1)}}}"
-
-    match kind:
-        case t.FloatType() | t.DoubleType():
-            return f"CASE WHEN {column} = 0 THEN 0 WHEN isnan({column}) THEN CAST('nan' AS {sql_type(kind)}) ELSE {column} END"
-        case t.ArrayType(elementType=element):
-            return f"list_transform({column}, lambda {e}: {part(e, element)})"
-        case t.MapType(keyType=name, valueType=value):
-            entry = f"{{'key': {key(f'{e}.key', name, depth + 1)}, 'value': {part(f'{e}.value', value)}}}"
-            return f"list_sort(list_transform(map_entries({column}), lambda {e}: {entry}))"
-        case t.StructType(fields=fields):
-            parts = (f"'p{i}': {part(f'({column}).{quoted(f.name)}', f.dataType)}" for i, f in enumerate(fields))
-            return f"CASE WHEN {column} IS NOT NULL THEN {{{listed(*parts)}}} END"
-    return column
+from streamq.testing.oracle.values import floating, key, lifetime, listed, literal, sql_type
+from tests.judges.types import DIGITS, type_of, wider
 
 
 class Untranslated(PlanError):
@@ -162,27 +101,8 @@ def _called(node: Call, parts: list[str], kind_of: Callable[[Expr], t.DataType |
     raise Untranslated(sentence("oracle", wrong, f"found {show(node)}"))
 
 
-def lifetime(part: str, schema: Schema) -> str:
-    """Return DuckDB's SQL for the start, end or duration of a lifetime; end and duration are NULL if it has no end.
-
-    Start and end are of the axis' type, the duration is a number of ticks, at most INFINITY.
-    """
-    shown = "make_timestamp({})" if schema.axis == TIMESTAMP else "{}"
-    match part:
-        case "start":
-            return shown.format("le")
-        case "end":
-            return f"CASE WHEN re < {INFINITY} THEN {shown.format('re')} END"
-    return f"CASE WHEN re < {INFINITY} THEN CAST(least({INFINITY}, re::HUGEINT - le) AS BIGINT) END"
-
-
 def _as(part: str, kind: t.DataType | None) -> str:
     return f"({part})" if kind is None or isinstance(kind, t.NullType) else f"CAST({part} AS {sql_type(kind)})"
-
-
-def floating(kind: t.DataType | None) -> bool:
-    """True if a type is float or double."""
-    return isinstance(kind, t.FloatType | t.DoubleType)
 
 
 def _compared(sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
@@ -348,8 +268,3 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
 
 DEFINED = frozenset({*ARITHMETIC, *COMPARISON, "isin", *COMMON, *FUNCTIONS})
 """The functions that the oracle translates."""
-
-
-__all__ = ["ByValue", "DEFINED", "Untranslated", "floating", "has_own_key", "key", "keys", "lifetime", "listed", "order_of",
-    "own_keys", "payload", "same", "sql",
-]  # fmt: skip

@@ -28,11 +28,11 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import attempt
 from streamq.runtime.arrow_types import arrow_type
 from streamq.testing.intent import ANYTHING
-from streamq.testing.oracle.types import OF_AGGREGATES, type_of
 from streamq.testing.payload_values import odd, pool
 from streamq.testing.query_scale import expressions
 from streamq.time import INTEGER
 from streamq.user_code.window_module import WindowModule
+from tests.judges.types import OF_AGGREGATES, type_of
 
 SMALL = (t.NumericType, t.BooleanType, t.DateType, t.TimestampType, t.TimestampNTZType, t.DayTimeIntervalType)
 """The types whose values are all small."""

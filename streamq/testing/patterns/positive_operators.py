@@ -1,0 +1,234 @@
+"""Operators of patterns whose matches have an event of their parts: rules match by match, draws and verbs."""
+
+from __future__ import annotations
+
+from collections import abc
+from itertools import permutations
+from typing import Any
+
+from streamq.choices import Consumption
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost
+from streamq.patterns.operators.repeat import Repeat
+from streamq.patterns.operators.sequence import Sequence
+from streamq.patterns.syntax import Part
+from streamq.testing.patterns.conditions import Bound
+from streamq.testing.patterns.matches import Match, match_id, ordered_occurrences
+from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, counts, variables
+from streamq.testing.patterns.rules import Evaluation
+
+
+def orders(parts: abc.Sequence[Part], count: int) -> list[tuple[int, ...]]:
+    """Return the orders in which events of ``count`` parts may come."""
+    return list(permutations(range(len(parts)), count))
+
+
+def some_of(parts: abc.Sequence[Part], count: int, within: int, evaluation: Evaluation) -> list[Match]:
+    """Return the matches of ``count`` of the parts in any order."""
+    return evaluation.ordered_matches(f"ATLEAST {count} {within}", parts, orders(parts, count), within)
+
+
+class AtLeastRoom(OperatorRoom[AtLeast]):
+    """The room of :class:`AtLeast`."""
+
+    kind = AtLeast
+    bounds_negation = True
+    function = "at_least"
+    arguments = {("at_least", "within"): SCOPES, ("at_least", "count"): counts(1, 2)}
+
+    def positive(self, tree: AtLeast) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: AtLeast, evaluation: Evaluation) -> list[Match]:
+        return some_of(tree.parts, tree.count, evaluation.ticks(tree.within), evaluation)
+
+    def drawn(self, drawing: Drawing) -> AtLeast:
+        parts = drawing.parts(2, 3)
+        return AtLeast(drawing.number(2, len(parts)), parts, drawing.scope())
+
+    def contributors(self, tree: AtLeast, drawing: Drawing) -> int:
+        return tree.count
+
+
+class AllRoom(OperatorRoom[All]):
+    """The room of :class:`All`."""
+
+    kind = All
+    bounds_negation = True
+    function = "all_of"
+    arguments = {("all_of", "within"): SCOPES}
+
+    def positive(self, tree: All) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: All, evaluation: Evaluation) -> list[Match]:
+        return some_of(tree.parts, len(tree.parts), evaluation.ticks(tree.within), evaluation)
+
+    def drawn(self, drawing: Drawing) -> All:
+        return All(drawing.parts(2, 3), drawing.scope())
+
+    def contributors(self, tree: All, drawing: Drawing) -> int:
+        return len(tree.parts)
+
+
+class AnyRoom(OperatorRoom[AnyOf]):
+    """The room of :class:`AnyOf`."""
+
+    kind = AnyOf
+    function = "any_of"
+
+    def positive(self, tree: AnyOf) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: AnyOf, evaluation: Evaluation) -> list[Match]:
+        return some_of(tree.parts, 1, 1, evaluation)
+
+    def drawn(self, drawing: Drawing) -> AnyOf:
+        return AnyOf(drawing.parts(1, 3))
+
+    def contributors(self, tree: AnyOf, drawing: Drawing) -> int:
+        return 1
+
+
+class AtMostRoom(OperatorRoom[AtMost]):
+    """The room of :class:`AtMost`."""
+
+    kind = AtMost
+    function = "at_most"
+    arguments = {("at_most", "within"): SCOPES, ("at_most", "count"): counts(1, 3)}
+
+    def positive(self, tree: AtMost) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: AtMost, evaluation: Evaluation) -> list[Match]:
+        """Return each event that has few enough events, itself counted, in the scope that ends with it, without consumed ones.
+
+        Events of other parts count if the conditions on both hold, those of its own part whatever the conditions; with unequal
+        keys none counts. An event that one part consumes is still there for the other parts that it is in.
+        """
+        parts, within = tree.parts, evaluation.ticks(tree.within)
+        inputs = [evaluation.part(part) for part in parts]
+        matches: list[Match] = []
+        consumed: set[Any] = set()
+        for completing in ordered_occurrences([(i, e) for i, es in enumerate(inputs) for e in es], parts):
+            gone: set[Any] = set()
+            for i, e in completing:
+                if e.id in consumed:
+                    continue
+                around = {
+                    x.id
+                    for j, others in enumerate(inputs)
+                    for x in others
+                    if e.vs - within < x.vs <= e.vs and x.id not in consumed
+                    if i == j or evaluation.holds({**e.bound, **x.bound})
+                    if evaluation.agree(e.bound, x.bound)
+                }
+                if len(around) <= tree.count:
+                    text, ids = evaluation.identify(f"ATMOST {tree.count} {within}", [(i, e)], parts, is_whole=False)
+                    others_absent: Bound = {v: None for j, part in enumerate(parts) if j != i for v in variables(part)}
+                    matches.append(
+                        Match(
+                            id=(id(parts), i, e.id),
+                            rank=None,
+                            vs=e.vs,
+                            till=e.vs + within,
+                            root=e.root,
+                            contributors=(e.vs,),
+                            bound={**others_absent, **e.bound},
+                            text=text,
+                            inputs=ids,
+                        )
+                    )
+                    if parts[i].consumption == Consumption.CONSUME:
+                        gone.add(e.id)
+            consumed |= gone
+        return matches
+
+    def drawn(self, drawing: Drawing) -> AtMost:
+        parts = drawing.parts(1, 3)
+        return AtMost(drawing.number(1, 9), parts, drawing.scope())
+
+    def contributors(self, tree: AtMost, drawing: Drawing) -> int:
+        return 1
+
+
+MANY = 2**31
+"""More than a run has."""
+
+
+class RepeatRoom(OperatorRoom[Repeat]):
+    """The room of :class:`Repeat`."""
+
+    kind = Repeat
+    repeats = True
+    function = "repeat"
+    arguments = {("repeat", "within"): SCOPES, ("repeat", "count"): counts(1, 3), ("repeat", "most"): counts(3, 4)}
+
+    def positive(self, tree: Repeat) -> tuple[Part, ...]:
+        return (tree.pattern,)
+
+    def matches(self, tree: Repeat, evaluation: Evaluation) -> list[Match]:
+        """Return the run that ends with each occurrence, if its length is right: those of equal keys that are not consumed.
+
+        A run has all such occurrences within the scope; with more than ``most`` there is no match, instead of a shorter run.
+        """
+        within = evaluation.ticks(tree.within)
+        matches: list[Match] = []
+        gone: set[Any] = set()
+        before: list[Match] = []
+        events = [(0, e) for e in evaluation.part(tree.pattern)]
+        for ((_, e),) in ordered_occurrences(events, (tree.pattern,), are_ordered=True):
+            before.append(e)
+            near = (x for x in before if x.vs > e.vs - within and x.id not in gone)
+            run = [x for x in near if evaluation.agree(e.bound, x.bound)]
+            if not tree.count <= len(run) <= (tree.most or MANY):
+                continue
+            there = [fields for fields in e.bound.values() if fields is not None]
+            keys = {k: next(fields[k] for fields in there if k in fields) for k in evaluation.keys}
+            bound: Bound = {f"{name}@": {"@run": [x.bound[name] for x in run], **keys} for name in e.bound}
+            times, ids = tuple(x.vs for x in run), tuple(x.text for x in run)
+            matches.append(
+                Match(
+                    id=("repeat", *(x.id for x in run)),
+                    rank=None,
+                    vs=e.vs,
+                    till=times[0] + within,
+                    root=min(x.root for x in run),
+                    contributors=times,
+                    bound=bound,
+                    text=match_id(f"REPEAT {tree.count} {tree.most or 0} {within}", ids),
+                    inputs=ids,
+                )
+            )
+            if tree.pattern.consumption == Consumption.CONSUME:
+                gone |= {x.id for x in run}
+        return matches
+
+    def drawn(self, drawing: Drawing) -> Repeat:
+        count = drawing.number(1, 3)
+        most = drawing.number(count - 1, 5)
+        return Repeat(drawing.part(may_repeat=False), count, drawing.scope(), most if most >= count else None)
+
+    def contributors(self, tree: Repeat, drawing: Drawing) -> int:
+        return tree.count
+
+
+class SequenceRoom(OperatorRoom[Sequence]):
+    """The room of :class:`Sequence`."""
+
+    kind = Sequence
+    bounds_negation = True
+    function = "sequence"
+    arguments = {("sequence", "within"): SCOPES}
+
+    def positive(self, tree: Sequence) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: Sequence, evaluation: Evaluation) -> list[Match]:
+        within = evaluation.ticks(tree.within)
+        return evaluation.ordered_matches(f"SEQUENCE {within}", tree.parts, [tuple(range(len(tree.parts)))], within)
+
+    def drawn(self, drawing: Drawing) -> Sequence:
+        return Sequence(drawing.parts(2, 3), drawing.scope())
+
+    def contributors(self, tree: Sequence, drawing: Drawing) -> int:
+        return len(tree.parts)

@@ -1,0 +1,81 @@
+"""The judge of streamq itself: it is there in every verification of these tests, and in none of a user's.
+
+A verification takes a plan and its expressions as they were built, and lets streamq evaluate the expressions. So a mistake in
+these would make both sides of the comparison wrong. The judge defines expressions, their types, claims and notations once more,
+compares parts of a plan by what they hold, and the words of a pattern's text with those of its normal form, and watches kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from streamq.compiler.staged_plan import StagedPlan
+from streamq.errors import PlanError
+from streamq.patterns.detect import Detect
+from streamq.plan.expr import Expr
+from streamq.plan.node import Node, nodes
+from streamq.plan.schema import Schema
+from streamq.runtime.basket import TimeBinSizes
+from streamq.testing.oracle.definitions import JUDGES, Judge
+from streamq.testing.oracle.python_functions import PythonFunctions
+from tests.judges.by_value import ByValue
+from tests.judges.claims import Claims
+from tests.judges.expressions import sql
+from tests.judges.identities import one_digest_for_two
+from tests.judges.kernels import SMALL_BINS, watch_kernels
+from tests.judges.notations import wrong_notation
+from tests.judges.wording import misread
+
+
+class OwnJudge(Judge):
+    """The judge of these tests; it keeps what it has found true of plans and notations until a verification begins."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.claims, self.sound = Claims(), set[str]()
+
+    def false_claim(self, plan: Node) -> str | None:
+        if plan.digest in self.sound:
+            return None
+        wrong = wrong_notation() if not self.sound else None
+        if wrong is None and (alike := one_digest_for_two(plan)) is not None:
+            wrong = f"{alike[0]!r} and {alike[1]!r} have one digest"
+        wrong = wrong or _misread(plan) or self.claims.false_one(plan)
+        if wrong is None:
+            self.sound.add(plan.digest)
+        return wrong
+
+    def sql(self, expr: Expr, schema: Schema, functions: PythonFunctions) -> str | None:
+        try:
+            return sql(expr, schema, ByValue(functions).sql)
+        except PlanError:
+            return None
+
+    def watch(self, programs: Sequence[StagedPlan], *, held_to_ctis: bool) -> tuple[list[StagedPlan], TimeBinSizes]:
+        return [watch_kernels(program, held_to_ctis) for program in programs], SMALL_BINS
+
+
+def _misread(plan: Node) -> str | None:
+    """Return how the text of a pattern in a plan differs from its normal form; None if none does."""
+    for node in nodes(plan):
+        source = node.definitions.source if isinstance(node, Detect) else None
+        if source is not None and (wrong := misread(source, node.definitions.text)) is not None:
+            return f"a pattern's text in normal form differs from the user's: {wrong}"
+    return None
+
+
+@contextmanager
+def no_judge() -> Iterator[None]:
+    """Verify as users do, without the judge."""
+    before = list(JUDGES)
+    JUDGES.clear()
+    try:
+        yield
+    finally:
+        JUDGES[:] = before
+
+
+JUDGES.append(OwnJudge())
