@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from streamq.errors import PlanError, kind_of, nearest, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.grid_factory import GridFactory
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.footprint import NO_RATES, Expected, ExpectedRates
@@ -86,7 +87,7 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
     fewer than rows only if a micro-batch has those of a hop.
     """
     axis = node.schema.axis
-    windows = node.grid_windows() if isinstance(node, Operator) else None
+    windows = _grid_factory(node)
     sent = _sent([rates.of(child) for child in node.children], expected, axis)
     if windows is not None:
         events, share = rates.of(windows.input), windows.partials_an_event(rates)
@@ -113,7 +114,7 @@ def expected_state(node: Node, lag: int, rates: ExpectedRates, expected: Expecte
 
     Rows come at an even rate, and the CTI is ``lag`` ticks behind them.
     """
-    windows = node.grid_windows() if isinstance(node, Operator) else None
+    windows = _grid_factory(node)
     if windows is not None:
         return windows.expected_state(lag, rates, expected)
     if not isinstance(node, EvaluatedOperator):
@@ -128,6 +129,12 @@ def expected_state(node: Node, lag: int, rates: ExpectedRates, expected: Expecte
     return most, most
 
 
+def _grid_factory(node: Node) -> GridFactory | None:
+    """Return the factory of an operator whose state on a grid it estimates; None for others."""
+    factory = node.evaluation.factory if isinstance(node, EvaluatedOperator) else None
+    return factory if isinstance(factory, GridFactory) else None
+
+
 def _keeps_endless(node: EvaluatedOperator) -> bool:
     """Return True if a stream keeps an event without an end until it is ended."""
     footprint = node.footprint
@@ -136,7 +143,7 @@ def _keeps_endless(node: EvaluatedOperator) -> bool:
 
 def _missing(node: Node, expected: Expected) -> str:
     """Return which columns of groups that bound the state have no number of different values, as text; "" if none."""
-    windows = node.grid_windows() if isinstance(node, Operator) else None
+    windows = _grid_factory(node)
     groups = [(windows.input, windows.keys)] if windows is not None else []
     if windows is None and isinstance(node, EvaluatedOperator):
         footprint = node.footprint
@@ -173,7 +180,7 @@ def _corrects(node: Operator, form: str) -> bool:
     """True if the kernel of an operator remembers results in such a form that it has sent and may have to take back."""
     if form == FINAL or not isinstance(node, EvaluatedOperator):
         return form != FINAL
-    return node.grid_windows() is not None or node.evaluation.factory.corrects
+    return node.evaluation.factory.corrects
 
 
 __all__ = ["checked_expected", "cost_line", "expected_rates", "expected_state", "rows_line"]

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql import types as t
 
 from streamq.compiler.options import Options
 from streamq.compiler.staged_plan import Path
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns
-from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import KernelSite
-from streamq.operators.partial_aggregate import partial_fields
 from streamq.plan.node import Node, Traits
-from streamq.plan.passes import infer, reads_end
-from streamq.plan.schema import Field, Schema
+from streamq.plan.passes import infer
+from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 
 
@@ -35,8 +32,10 @@ class SchemaLeaf(Node):
         return self.schema
 
 
-def kernel_site(node: EvaluatedOperator, evaluation: Evaluation, first: Sequence[Path], options: Options) -> KernelSite:
-    """Return the site of an operator's kernel; ``first``: the paths of its first input."""
+def kernel_site(
+    node: EvaluatedOperator, evaluation: Evaluation, first: Sequence[Path], options: Options, *, final: bool
+) -> KernelSite:
+    """Return the site of an operator's kernel; ``first``: the paths of its first input. ``final``: rows wait for their end."""
     schemas = tuple(
         pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
         for columns, child in zip(evaluation.inputs, node.children, strict=True)
@@ -44,6 +43,7 @@ def kernel_site(node: EvaluatedOperator, evaluation: Evaluation, first: Sequence
     return KernelSite(
         inputs=schemas,
         result=evaluation.schema.names,
+        final=final,
         early=options.early,
         late_output=options.late_output,
         ends_move=any(path.moves for path in first),
@@ -61,17 +61,4 @@ def moves_members(path: Path, port: PortColumns) -> bool:
     return path.filters_open_end or not path.moving.isdisjoint((*port.hashed, *port.ordered))
 
 
-def reads_moving_end(windows: GridAggregation, paths: list[Path]) -> bool:
-    """Return True if an argument of the windows' aggregates, or a step before the windows, reads ends of events."""
-    # a step that changes lifetimes has waited until the ends that it reads are settled
-    steps = [step for p in paths for step in p.steps if step.progress_map is None]
-    reads_open_end = windows.reads_ends or any(step.reads_open_end for step in steps)
-    return reads_open_end or any(reads_end(expr) for _, expr in windows.arguments)
-
-
-def merged_fields(windows: GridAggregation) -> list[Field]:
-    """Return the columns of partial results and reductions, after the column that counts a window's events."""
-    return [Field("__n", t.LongType()), *partial_fields(windows.partials), *windows.reduced]
-
-
-__all__ = ["SchemaLeaf", "kernel_site", "moves_members", "reads_moving_end", "merged_fields"]
+__all__ = ["SchemaLeaf", "kernel_site", "moves_members"]

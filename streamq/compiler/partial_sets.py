@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from streamq.operators import MergePartials, PartialAggregate, Select, Where
-from streamq.operators.grid_aggregation import ShownWindows
+from streamq.operators import MergePartials, Select, Where
+from streamq.operators.grid_factory import ShownWindows
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial
@@ -31,7 +31,7 @@ class PartialSet:
     windows: tuple[str, ...] = ()
 
     @classmethod
-    def of_part(cls, part: PartialAggregate, *readers: MergePartials, windows: tuple[str, ...] = ()) -> PartialSet:
+    def of_part(cls, part: MergePartials, *readers: MergePartials, windows: tuple[str, ...] = ()) -> PartialSet:
         """Return the set of one operator's partial results, by the names that they have there."""
         arguments = {expr.digest: (name, expr) for name, expr in part.arguments}
         return cls(part.window, arguments, list(part.partials), list(readers), windows)
@@ -40,7 +40,7 @@ class PartialSet:
     def union(cls, window: Window, readers: Sequence[MergePartials]) -> PartialSet:
         """Return the set of all partial results of some windows; counts that others hold anyway are left out."""
         one = cls(window, readers=list(readers))
-        both = [(partial, reader.input) for reader in readers for partial in reader.input.partials]
+        both = [(partial, reader) for reader in readers for partial in reader.partials]
         for partial, part in sorted(both, key=lambda pair: _only_counts(pair[0])):
             one._add(partial, dict(part.arguments))
         return one
@@ -48,42 +48,42 @@ class PartialSet:
     @property
     def has_sizes(self) -> bool:
         """True if a reader's windows are not those of ``window``."""
-        return any(reader.input.window != self.window for reader in self.readers)
+        return any(reader.window != self.window for reader in self.readers)
 
-    def equals(self, part: PartialAggregate) -> bool:
+    def equals(self, part: MergePartials) -> bool:
         """Return True if an operator has the same partial results under the same names, of the same windows."""
         own, theirs = ([(name, expr.digest) for name, expr in one] for one in (self.arguments.values(), part.arguments))
         return (own, tuple(self.partials), self.window) == (theirs, part.partials, part.window)
 
-    def over(self, part: PartialAggregate, stream: Node) -> PartialAggregate:
-        """Return an operator that makes these partial results of ``stream``, for the groups of ``part``."""
+    def over(self, part: MergePartials, stream: Node) -> MergePartials:
+        """Return an operator that merges these partial results of ``stream``, for the groups of ``part``."""
         arguments = tuple(self.arguments.values())
         return replace(part, input=stream, window=self.window, arguments=arguments, partials=tuple(self.partials))
 
     def merged(self, node: MergePartials, stream: Node) -> Node:
         """Return the operators that read one window's columns from all that are merged here."""
-        columns = self.columns_for(node.input)
+        columns = self.columns_for(node)
         assert columns is not None
-        rows: Node = replace(node, input=self.over(node.input, stream))
+        rows: Node = self.over(node, stream)
         if self.has_sizes:
             shown = self._shown()
-            number = [one.window for one in shown].index(node.input.window)
-            rows = Where(replace(rows, shown=shown), Col(NUMBER) == Lit(number))
+            number = [one.window for one in shown].index(node.window)
+            rows = Where(replace(self.over(node, stream), shown=shown), Col(NUMBER) == Lit(number))
         return Select(rows, tuple((f.name, Col(columns.get(f.name, f.name))) for f in node.schema.fields))
 
     def _shown(self) -> tuple[ShownWindows, ...]:
         """Return the readers' windows, each once, with the names of the partial results that are read of them."""
         names: dict[Window, set[str]] = {}
         for reader in self.readers:
-            columns = self.columns_for(reader.input)
+            columns = self.columns_for(reader)
             assert columns is not None
-            names.setdefault(reader.input.window, set()).update(columns.values())
+            names.setdefault(reader.window, set()).update(columns.values())
         return tuple(
             ShownWindows(window, tuple(p.name for p in self.partials if not read.isdisjoint(p.columns)))
             for window, read in names.items()
         )
 
-    def columns_for(self, part: PartialAggregate) -> dict[str, str] | None:
+    def columns_for(self, part: MergePartials) -> dict[str, str] | None:
         """Return the columns here that equal those of other partial results, by the names there; None if some are missing."""
         columns: dict[str, str] = {}
         names = {name: self.arguments[expr.digest][0] for name, expr in part.arguments if expr.digest in self.arguments}

@@ -13,8 +13,8 @@ from functools import cached_property
 from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
-from streamq.operators import Explode, MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
-from streamq.operators.partial_aggregate import show_partials
+from streamq.operators import Explode, MergePartials, Select, Source, Union, Where, WindowAggregate
+from streamq.operators.split_aggregates import show_partials
 from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.own_names import show_keys
 from streamq.plan.tree import show
@@ -260,10 +260,8 @@ def _briefly(node: Node) -> str:
     match node:
         case WindowAggregate(keys=keys, aggregates=aggregates):
             return f"{node.title}{show_keys(keys)}: {', '.join(show(a) for _, a in aggregates) or 'keys'}"
-        case PartialAggregate(keys=keys, arguments=arguments, partials=partials):
+        case MergePartials(keys=keys, arguments=arguments, partials=partials):
             return f"{node.title}{show_keys(keys)}: {show_partials(arguments, partials)}"
-        case MergePartials(input=part):
-            return f"{node.title}{show_keys(part.keys)}"
     return f"{node.title} {node.detail()}".rstrip()
 
 

@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from streamq.choices import Stamp
 from streamq.compiler.options import Options, Placement
 from streamq.compiler.partial_sets import PartialSet, consists_of_basic
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
@@ -27,11 +28,11 @@ from streamq.compiler.results import Results, as_results, unsettled_nodes
 from streamq.compiler.rules.merge_selects import merge_selects
 from streamq.compiler.state_texts import leaves_out_columns, modules_called, short_hash, state_text, text_of_source
 from streamq.errors import StreamqError, counted
-from streamq.operators import MergePartials, PartialAggregate, Source, Where
+from streamq.operators import MergePartials, Source, Where
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import Operator
-from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.source_arguments import SourcePolicy
+from streamq.operators.split_aggregates import partial_fields
 from streamq.plan.node import Node, nodes
 from streamq.plan.own_names import shown_name
 from streamq.plan.schema import POINT
@@ -39,10 +40,10 @@ from streamq.plan.tree import fold, show
 from streamq.runtime.identity import StoredPartials
 from streamq.windows import Window
 
-SHARING_LAW = "merge(partial(a, x)), merge(partial(a, y)) => select(merge(partial(a, x + y)), x), select(..., y)"
+SHARING_LAW = "merge(a, x), merge(a, y) => select(merge(a, x + y), x), select(merge(a, x + y), y)"
 """The law by which windows share, as explain shows it."""
 
-SIZES_LAW = "merge(partial(long)), merge(partial(short)) => where(m, long), where(m, short), m: both from partial(long)"
+SIZES_LAW = "merge(long), merge(short) => where(m, long), where(m, short), m: both from the partial results of long"
 """The law by which shorter windows read the basic windows of longer ones."""
 
 
@@ -56,7 +57,7 @@ class GridPartials:
 
     key: str
     is_final: bool
-    partials: PartialAggregate
+    partials: MergePartials
     readers: tuple[MergePartials, ...]
     windows: tuple[str, ...]
 
@@ -68,13 +69,13 @@ class GridPartials:
     @property
     def has_sizes(self) -> bool:
         """True if windows of several grids read them."""
-        return len({reader.input.window for reader in self.readers}) > 1
+        return len({reader.window for reader in self.readers}) > 1
 
     def shown(self) -> str:
         """Return the line of explain: the windows, their partial results, and the values and basic windows that sharing saves."""
         part = self.partials
-        alone = sum(_values(reader.input) for reader in self.readers)
-        grids = {reader.input.window: reader.input.window.basic_grid() for reader in self.readers}
+        alone = sum(_values(reader) for reader in self.readers)
+        grids = {reader.window: reader.window.basic_grid() for reader in self.readers}
         sizes = "".join(f", {window.shown(part.schema.axis)}" for window in grids if window != part.window)
         line = f"{len(self.readers)} windows {part.detail()}{'; also ' * bool(sizes)}{sizes.removeprefix(', ')}"
         line += f"; a row is grouped, sent and held once, with {counted(_values(part), 'value')} instead of {alone}"
@@ -111,11 +112,11 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
     every = _windows(plan, options)
     for is_final, shared in _sets(every, options.placement):
         readers = tuple(shared.readers)
-        partials = readers[0].input
+        partials = readers[0]
         if len(readers) > 1 or not shared.equals(partials):
             chosen.update((reader.digest, shared) for reader in readers)
             partials = shared.over(partials, partials.input)
-        hashes = (*shared.windows, *(_hash_of(reader.input, shared.window) for reader in readers))
+        hashes = (*shared.windows, *(_hash_of(reader, shared.window) for reader in readers))
         windows.append(
             GridPartials(
                 key=_grid_key(readers[0], shared.window),
@@ -163,7 +164,7 @@ class _Windows:
     @property
     def window(self) -> Window:
         """The kind of the windows, with their lengths."""
-        return self.node.input.window
+        return self.node.window
 
     @property
     def group(self) -> tuple[str, bool]:
@@ -173,7 +174,7 @@ class _Windows:
     @property
     def stream(self) -> str:
         """The digest of the events that they read: of a union with all its columns, so those that others read may lack some."""
-        return _stream(self.node.input).digest
+        return _stream(self.node).digest
 
     def may_read(self, longest: _Windows) -> bool:
         """Return True if these windows may read the basic windows of others, which are longer, or come more often."""
@@ -183,7 +184,7 @@ class _Windows:
 
     def difference_from(self, other: _Windows) -> str:
         """Return the difference to windows over the same stream, but for filters, which forbids to share on any grid; else ""."""
-        mine, theirs = self.node.input, other.node.input
+        mine, theirs = self.node, other.node
         if _stream_key(mine, filters=False) != _stream_key(theirs, filters=False):
             return ""
         if _stream_key(mine) != _stream_key(theirs):
@@ -198,14 +199,14 @@ class _Windows:
     @property
     def _filters(self) -> str:
         """The filters of their stream, as text."""
-        filters = [node.predicate for node in nodes(self.node.input) if isinstance(node, Where)]
+        filters = [node.predicate for node in nodes(self.node) if isinstance(node, Where)]
         return " and ".join(map(show, filters)) or "no filter"
 
     def reason_apart_from(self, other: _Windows, goes_on: bool) -> str:
         """Return why these windows do not share with others over the same stream, but for filters."""
         if difference := self.difference_from(other):
             return difference
-        if any(_calls_code(one.node.input) or _text(one.node.input) is None for one in (self, other)):
+        if any(_calls_code(one.node) or _text(one.node) is None for one in (self, other)):
             return "windows that call a user's code have partial results of their own"
         if self.stream != other.stream:
             return "other columns are left out before their events are united or filtered"
@@ -238,18 +239,18 @@ def _windows(plan: Results, options: Options) -> list[_Windows]:
     windows = []
     for node in nodes(plan):
         if isinstance(node, MergePartials):
-            is_final, part = node.digest not in unsettled, node.input
+            is_final = node.digest not in unsettled
             reasons = {
                 "rows of windows of several sizes are final": not is_final,
-                "their events are no points, or may be taken back": part.input.schema.shape != POINT
-                or part.input.traits.retracts
-                or any(_corrects(below, unsettled) for below in nodes(part.input)),
+                "their events are no points, or may be taken back": node.input.schema.shape != POINT
+                or node.input.traits.retracts
+                or any(_corrects(below, unsettled) for below in nodes(node.input)),
                 "what reads the shorter ones needs their CTI": node.digest in below,
             }
             windows.append(
                 _Windows(
                     node=node,
-                    key=_grid_key(node, part.window),
+                    key=_grid_key(node, node.window),
                     is_final=is_final,
                     own_basic_windows=next((reason for reason, holds in reasons.items() if holds), ""),
                 )
@@ -275,18 +276,17 @@ def _stateless(top: Node) -> list[Node]:
     return list(reached.values())
 
 
-def _values(part: PartialAggregate) -> int:
+def _values(part: MergePartials) -> int:
     """Return the number of columns of partial results, the number of events included."""
     return 1 + len(partial_fields(part.partials))
 
 
 def _grid_key(node: MergePartials, window: Window) -> str:
     """Return a hash of a window's stream, group and stamp, and of a grid; neither policies nor columns left out count."""
-    part = node.input
-    return short_hash([_stream_key(part), list(part.keys), state_text(window), node.stamp])
+    return short_hash([_stream_key(node), list(node.keys), state_text(window), node.stamp])
 
 
-def _stream_key(part: PartialAggregate, *, filters: bool = True) -> str:
+def _stream_key(part: MergePartials, *, filters: bool = True) -> str:
     """Return a hash of the events of partial results; ``filters``: False for the stream as it would be without filters."""
 
     def visit(node: Node, inputs: list[str]) -> str:
@@ -297,18 +297,18 @@ def _stream_key(part: PartialAggregate, *, filters: bool = True) -> str:
     return fold(part.input, visit)
 
 
-def _hash_of(part: PartialAggregate, longest: Window) -> str:
+def _hash_of(part: MergePartials, longest: Window) -> str:
     """Return a hash of the partial results of a window, and of its lengths if it reads those of longer ones."""
     text = [state_text(part.arguments), state_text(part.partials)]
     return short_hash(text if part.window == longest else [*text, state_text(part.window)])
 
 
-def _calls_code(part: PartialAggregate) -> bool:
+def _calls_code(part: MergePartials) -> bool:
     """Return True if partial results call a user's code."""
-    return bool(modules_called((), [expr for _, expr in part.arguments], part.partials))
+    return bool(modules_called([part]))
 
 
-def _stream(part: PartialAggregate) -> Node:
+def _stream(part: MergePartials) -> Node:
     """Return the events of partial results, below selects that only leave out columns."""
     below = part.input
     while leaves_out_columns(below):
@@ -332,7 +332,7 @@ def _sets(windows: Sequence[_Windows], placement: Placement) -> list[tuple[bool,
     sets: dict[tuple[str, bool], list[PartialSet]] = {}
     for one in windows:
         read = (held for identity, held in there if _has_read(one, identity, held, groups))
-        before = next((held for held in read if all(_stream(r.input).digest == one.stream for r in held.readers)), None)
+        before = next((held for held in read if all(_stream(r).digest == one.stream for r in held.readers)), None)
         if before is None:
             rest.append(one)
             continue
@@ -340,7 +340,7 @@ def _sets(windows: Sequence[_Windows], placement: Placement) -> list[tuple[bool,
             sets.setdefault((_grid_key(one.node, before.window), one.is_final), []).append(before)
         before.readers.append(one.node)
     for longest, readers in _groups_that_share(rest):
-        own = readers[0].node.input
+        own = readers[0].node
         many = len(readers) > 1
         new = PartialSet.union(longest, [r.node for r in readers]) if many else PartialSet.of_part(own, readers[0].node)
         sets.setdefault((_grid_key(readers[0].node, longest), readers[0].is_final), []).append(new)
@@ -352,20 +352,17 @@ def _has_read(one: _Windows, identity: StoredPartials, held: PartialSet, groups:
 
     If no window on its grid has the form in which the set was read, its rows are read in the other form: the output has changed.
     """
-    if (
-        identity.key != _grid_key(one.node, held.window)
-        or _hash_of(one.node.input, held.window) not in identity.windows
-    ):
+    if identity.key != _grid_key(one.node, held.window) or _hash_of(one.node, held.window) not in identity.windows:
         return False
     forms = {one.is_final, *(form for form in (True, False) if (one.key, form) not in groups)}
     if held.window != one.window:
         forms = {True} if one.is_final and (identity.key, False) not in groups else set()
-    return identity.is_final in forms and held.columns_for(one.node.input) is not None
+    return identity.is_final in forms and held.columns_for(one.node) is not None
 
 
 def _groups_that_share(windows: Sequence[_Windows]) -> list[tuple[Window, list[_Windows]]]:
     """Return the windows that share new partial results together, those of one grid and form first, with the longest of them."""
-    able = [one for one in windows if not _calls_code(one.node.input) and _text(one.node.input) is not None]
+    able = [one for one in windows if not _calls_code(one.node) and _text(one.node) is not None]
     shared: dict[tuple[object, ...], tuple[Window, list[_Windows]]] = {}
     for one in able:
         longest = max([one, *(other for other in able if one.may_read(other))], key=_by_length)
@@ -380,7 +377,7 @@ def _over_shared(plan: Results, chosen: Mapping[str, PartialSet]) -> Results:
     def visit(node: Node, inputs: list[Node]) -> Node:
         over = node.with_children(inputs)
         if isinstance(node, MergePartials) and node.digest in chosen:
-            over = chosen[node.digest].merged(node, rebuilt[_stream(node.input).digest])
+            over = chosen[node.digest].merged(node, rebuilt[_stream(node).digest])
         elif over is not node:
             over = merge_selects(over) or over
         rebuilt[node.digest] = over
@@ -389,23 +386,23 @@ def _over_shared(plan: Results, chosen: Mapping[str, PartialSet]) -> Results:
     return as_results(fold(plan, visit))
 
 
-def _text(part: PartialAggregate) -> str | None:
+def _text(part: MergePartials) -> str | None:
     """Return the arguments and partial results of an operator as JSON; None if they call code that cannot be written."""
     source = next(node for node in nodes(part) if isinstance(node, Source))
     leaf = replace(source, policy=SourcePolicy())
     try:
-        return json.dumps(plan_to_json(replace(part, input=leaf, keys=())))
+        return json.dumps(plan_to_json(replace(part, input=leaf, keys=(), stamp=Stamp.ALIGN, shown=())))
     except StreamqError:
         return None
 
 
-def _part(text: str) -> PartialAggregate | None:
+def _part(text: str) -> MergePartials | None:
     """Return the operator that :func:`_text` wrote, over some source; None if code that it calls is not here."""
     try:
         part = plan_from_json(json.loads(text))
     except StreamqError:
         return None
-    return part if isinstance(part, PartialAggregate) else None
+    return part if isinstance(part, MergePartials) else None
 
 
 __all__ = ["SHARING_LAW", "SIZES_LAW", "GridPartials", "SharedPlan", "share_windows"]

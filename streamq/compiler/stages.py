@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from streamq.choices import OutputForm
-from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, merged_fields, moves_members, reads_moving_end
+from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, moves_members
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
 from streamq.compiler.shared_windows import share_windows
-from streamq.compiler.stage_lines import settle_footprint, window_lines
+from streamq.compiler.stage_lines import settle_footprint
 from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, state_name
 from streamq.compiler.state_texts import query_text
@@ -23,17 +23,14 @@ from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import PortColumns, all_columns
-from streamq.operators.kernel_factory import ExecutionMethod
-from streamq.operators.operator import Operator, PassThrough
+from streamq.operators.operator import PassThrough
 from streamq.operators.select import Select
 from streamq.operators.source import Ingress, Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.step import Step
-from streamq.plan.expr import Col
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
 from streamq.plan.tree import fold
-from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import EARLY, FINAL, OF_RESULT, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
@@ -121,8 +118,6 @@ class _Compiler:
             return [self._step(node, path) for path in inputs[0]]
         if isinstance(node, PassThrough):
             return [path for paths in inputs for path in paths]
-        if isinstance(node, Operator) and self.strategy.run_by.get(node.digest) == ExecutionMethod.MERGED_WINDOWS:
-            return [self._host_window(node, inputs[0])]
         if isinstance(node, EvaluatedOperator):
             return [self._host_evaluation(node, inputs)]
         raise PlanError(sentence("stream", f"no streaming form of {type(node).__name__}"))
@@ -164,38 +159,28 @@ class _Compiler:
                 lifetimes = (*lifetimes, WEIGHT)
             ports.append(PortInput(paths, columns, lifetimes))
         all_paths = [p for port in ports for p in port.paths]
-        own = [node, evaluation.waiting is evaluation.evaluator]
-        state = state_name(self.program, own, node.line, ports, [node])
-        name = self._name(node.title.replace(" ", "_"), state)
         factory = evaluation.factory
-        site = kernel_site(node, evaluation, ports[0].paths, self.options)
+        final = factory.always_holds and node.digest not in self.unsettled
+        site = kernel_site(node, evaluation, ports[0].paths, self.options, final=final)
         kernel = factory.make(evaluation, site)
-        final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
-        footprint = node.footprint
-        if factory.also_keeps:
-            footprint = replace(footprint, keeps=f"{footprint.keeps}; {factory.also_keeps}")
-        lines = (
-            node.line,
-            f"run by: {self.strategy.run_by[node.digest]}",
-            *footprint.lines(kernel.progress_rule.cti.shown(len(node.children))),
-        )
-        moves = evaluation.moves.over(any(p.moves for p in all_paths))
-        retracts = factory.corrects or any(p.retracts for p in all_paths)
+        holds = factory.can_hold and not factory.always_holds
+        state = state_name(self.program, factory.state(node, evaluation, kernel), node.line, ports, [node])
         port = Port(
-            name=name,
+            name=self._name(factory.kind or node.title.replace(" ", "_"), state),
             kernel=kernel,
-            final_kernel=final_kernel,
+            final_kernel=factory.make(evaluation, replace(site, final=True)) if holds else None,
             inputs=ports,
             schema=evaluation.schema,
-            lines=lines,
-            aligns=AlignAt.INPUT,
+            lines=factory.lines(node, kernel),
+            aligns=factory.aligns,
             node=node,
             state=state,
             bucket_columns=evaluation.bucket_columns,
             hears_endpoints=node.hears_endpoints,
-            form=EARLY if self.options.early and factory.corrects else OPEN,
+            form=FINAL if final else EARLY if self.options.early and factory.corrects else OPEN,
         )
-        path = self._host(port, retracts=retracts, moves=moves)
+        retracts = not final and (factory.corrects or any(p.retracts for p in all_paths))
+        path = self._host(port, retracts=retracts, moves=evaluation.moves.over(any(p.moves for p in all_paths)))
         return (
             path.then(Select(SchemaLeaf.with_schema(path.schema), evaluation.outputs)) if evaluation.outputs else path
         )
@@ -304,57 +289,6 @@ class _Compiler:
             held=columns_text(source),
         )
         return self._host(port, retracts=not source.insert_only, moves=not source.insert_only)
-
-    # windows
-
-    def _host_window(self, node: Operator, paths: list[Path]) -> Path:
-        """Host the kernel that aggregates windows of a grid by partial results; return the path of the aggregates.
-
-        The path has retractions unless the kernel reports a window only once it is final.
-        """
-        windows = node.grid_windows()
-        assert windows is not None
-        final = node.digest not in self.unsettled
-        columns = (*((key, Col(key)) for key in windows.keys), *windows.arguments)
-        port = PortColumns(columns, windows.keys)
-        paths = [self._settle_before_open_end(p, node) if moves_members(p, port) else p for p in paths]
-        retracts = any(p.retracts for p in paths)
-        kernel = windows.kernel(
-            points=all(p.points for p in paths),
-            retracts=retracts,
-            # where the end of a point would move, the point does: it is another event
-            ends_move=any(p.moves and not p.points for p in paths) and reads_moving_end(windows, paths),
-            final=final,
-            early=self.options.early,
-        )
-        lifetimes = (LE,) if kernel.points else (LE, RE)
-        if retracts:
-            lifetimes = (*lifetimes, WEIGHT)
-        schema = node.schema
-        if windows.outputs is not None:
-            keys = [f for f in node.schema.fields if f.name in windows.keys]
-            schema = node.schema.with_fields([*keys, *merged_fields(windows)])
-        lines = window_lines(node, windows, kernel)
-        events = PortInput(paths, port, lifetimes)
-        held = (*windows.partials, *windows.reductions, *filter(None, [windows.ranking]), *windows.order)
-        own = [windows.window, windows.keys, held, kernel.merges, kernel.infinite, kernel.reads_end]
-        state = state_name(self.program, own, lines[0], [events], [node], windows.partials)
-        hosted = Port(
-            name=self._name("window", state),
-            kernel=kernel,
-            inputs=[events],
-            schema=schema,
-            lines=lines,
-            node=node,
-            state=state,
-            bucket_columns=windows.keys,
-            hears_endpoints=kernel.infinite,
-            form=FINAL if final else EARLY if self.options.early else OPEN,
-        )
-        path = self._host(hosted, retracts=not final)
-        if windows.outputs is None:
-            return path
-        return path.then(Select(SchemaLeaf.with_schema(schema), windows.outputs))
 
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
         """Host a settle kernel for the rows of ``paths``; return the path of its rows, whose ends do not move behind its CTI.

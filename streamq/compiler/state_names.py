@@ -16,7 +16,6 @@ from streamq.compiler.state_texts import leaves_out_columns, modules_called, sho
 from streamq.operators.source import Source
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node, expressions
-from streamq.plan.partial import Partial
 from streamq.plan.passes import expression_nodes, types
 from streamq.plan.schema import Schema
 from streamq.runtime.identity import ModuleCode
@@ -37,12 +36,11 @@ def state_name(
     shown: str,
     inputs: Sequence[PortInput],
     nodes: Iterable[Node] = (),
-    partials: Iterable[Partial] = (),
 ) -> StateName:
     """Return the name of the state of an operator.
 
-    ``own``: its parameters, of any kind that plans hold; ``shown``: the same for messages. ``nodes`` and ``partials``: the nodes
-    and partial results that it computes, for the modules that they call; the steps on its paths are added.
+    ``own``: its parameters, of any kind that plans hold; ``shown``: the same for messages. ``nodes``: the nodes that it computes,
+    for the modules that they call; the steps on its paths are added.
     """
     parts = [shown]
     values: list[Any] = [state_text(own)]
@@ -59,7 +57,7 @@ def state_name(
             parts += [f"{port}reads rows that may be taken back"] * path.retracts
             called += path.steps
     exprs = [expr for one in inputs for _, expr in one.columns.columns]
-    return StateName(digest=short_hash(values), parts=tuple(parts), modules=modules_called(called, exprs, partials))
+    return StateName(digest=short_hash(values), parts=tuple(parts), modules=modules_called(called, exprs))
 
 
 def free_name(program: StagedPlan, name: str) -> str:

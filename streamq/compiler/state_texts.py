@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql.types import DataType
 
+from streamq.operators.merge_partials import MergePartials
 from streamq.operators.select import Select
 from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Expr
 from streamq.plan.function import NamedObject, VersionedCode
 from streamq.plan.node import Node, expressions, identity_values
-from streamq.plan.partial import Partial
 from streamq.plan.passes import functions
 from streamq.plan.tree import PLAIN_JSON, Tree, fold
 from streamq.runtime.identity import ModuleCode
@@ -43,12 +43,11 @@ def query_text(plan: Node) -> str:
     return fold(plan, visit)
 
 
-def modules_called(
-    called: Sequence[Node], exprs: Sequence[Expr], partials: Iterable[Partial]
-) -> tuple[ModuleCode, ...]:
-    """Return the modules that nodes, expressions and partial results call, in a fixed order."""
+def modules_called(called: Sequence[Node], exprs: Sequence[Expr] = ()) -> tuple[ModuleCode, ...]:
+    """Return the modules that nodes, with their partial results, and expressions call, in a fixed order."""
     exprs = [*exprs, *(expr for node in called for expr in expressions(node))]
     called_functions = [function for expr in exprs for function in functions(expr)]
+    partials = [partial for node in called if isinstance(node, MergePartials) for partial in node.partials]
     operators = [getattr(node, "operator", None) for node in called]
     modules = {
         (m.name, m.code_text): ModuleCode(

@@ -1,6 +1,6 @@
-"""The strategy of a streaming program: chooses how to run each operator with state, and where to judge a source's lateness.
+"""The strategy of a streaming program: chooses where to judge each source's lateness.
 
-Batch forms are chosen by the operators themselves (``Operator.batch_forms``).
+Kernels and batch forms are chosen by the operators themselves (``Evaluation.factory``, ``Operator.batch_forms``).
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from enum import StrEnum
 from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
 from streamq.grid import WindowEnds
-from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.kernel_factory import ExecutionMethod
-from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
 
@@ -46,14 +43,9 @@ UNREAD = JudgeChoice(at=JudgePlace.STAGE, reason="no operator reads the source o
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """The choices for a plan.
-
-    ``judging``: the place at which lateness is judged, by a source's table. ``run_by``: the method that runs
-    an operator with state, by its digest.
-    """
+    """The choices for a plan; ``judging``: the place at which lateness is judged, by a source's table."""
 
     judging: Mapping[str, JudgeChoice]
-    run_by: Mapping[str, ExecutionMethod]
 
     def judging_of(self, table: str) -> JudgeChoice:
         """Return the place at which the lateness of a source is judged; UNREAD if the plan does not read it."""
@@ -61,24 +53,10 @@ class Strategy:
 
 
 def choose(plan: Node, options: Options) -> Strategy:
-    """Return the choices for every source, and for every operator with state, of a plan.
-
-    Of ``options`` only ``late_output`` counts.
-    """
+    """Return the choices for every source of a plan; of ``options`` only ``late_output`` counts."""
     ways = consumers(plan)
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
-    run_by = {node.digest: by for node in nodes(plan) if (by := _run_by(node)) is not None}
-    judging = {source.table: _judging(source, ways[source.digest], options) for source in sources}
-    return Strategy(judging=judging, run_by=run_by)
-
-
-def _run_by(node: Node) -> ExecutionMethod | None:
-    """Return the method that runs an operator with state; None for other nodes."""
-    if isinstance(node, Operator) and node.grid_windows() is not None:
-        return ExecutionMethod.MERGED_WINDOWS
-    if isinstance(node, EvaluatedOperator):
-        return node.evaluation.factory.run_by
-    return None
+    return Strategy(judging={source.table: _judging(source, ways[source.digest], options) for source in sources})
 
 
 def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> JudgeChoice:

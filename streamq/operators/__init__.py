@@ -13,7 +13,6 @@ from streamq.operators.join_table import JoinTable
 from streamq.operators.last_rows import LastRows
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator
-from streamq.operators.partial_aggregate import PartialAggregate
 from streamq.operators.scan import Scan
 from streamq.operators.select import Attempt, Select
 from streamq.operators.source import Source
@@ -34,6 +33,6 @@ def written_operators() -> list[type[Operator]]:
 
 __all__ = [
     "AlterLifetime", "Attempt", "Chop", "Clip", "DistinctIds", "Except", "Explode", "Join", "JoinTable",
-    "LastRows", "MergePartials", "PartialAggregate", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
+    "LastRows", "MergePartials", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
     "WindowAggregate", "WindowSpan", "WindowedJoin", "written_operators",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.evaluation import Evaluation
 from streamq.operators.operator import BatchRun, Operator
+from streamq.plan.footprint import Expected
 from streamq.plan.tree import lazy
 from streamq.runtime.endpoints import Bound
 
@@ -34,7 +35,7 @@ class EvaluatedOperator(Operator):
 
     @property
     def bounds_windows(self) -> bool:
-        return self.hears_endpoints
+        return self.hears_endpoints and not self.evaluation.factory.always_holds
 
     @property
     def hears_endpoints(self) -> bool:
@@ -46,6 +47,9 @@ class EvaluatedOperator(Operator):
     @property
     def progress(self) -> str:
         return self.evaluation.evaluator.progress_rule.cti.shown(len(self.children))
+
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        return self.evaluation.factory.expected_rows(inputs[0], expected)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Run the evaluator over the whole histories, bucket by bucket; an operator may override this by a faster form."""

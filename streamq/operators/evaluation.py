@@ -94,6 +94,11 @@ class Evaluation:
     None: there are no such columns, or nobody has promised it."""
 
     @property
+    def waits(self) -> bool:
+        """True if the evaluator waits until the ends of a row's own events are settled."""
+        return self.evaluator is self.waiting
+
+    @property
     def bucket_columns(self) -> tuple[str, ...] | None:
         """The columns by whose values a row of the evaluator's is in the bucket of its events; None: no columns tell.
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from streamq.plan.footprint import Expected
+from streamq.plan.node import Node
+from streamq.runtime.consistency import AlignAt
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 
 if TYPE_CHECKING:
     from streamq.operators.evaluation import Evaluation
-
-
-class ExecutionMethod(StrEnum):
-    """The ways to run an operator with state, in the words of explain."""
-
-    MERGED_WINDOWS = "partial results of ranges of windows, merged"
-    OWN_KERNEL = "a kernel of its own"
-    EVALUATOR = "its evaluator"
+    from streamq.operators.operator import Operator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +44,11 @@ class KernelSite:
 class KernelFactory(ABC):
     """A factory of the kernel that runs an operator on a stream, from the operator's :class:`Evaluation` and a site."""
 
-    run_by: ClassVar[ExecutionMethod]
+    run_by: ClassVar[str]
+    """The way to run an operator with state, in the words of explain."""
+
+    kind: ClassVar[str] = ""
+    """The kind with which the names of its kernels begin; "": the operator's title."""
 
     corrects: ClassVar[bool]
     """True if the kernel retracts rows that it has sent, if they change."""
@@ -60,6 +59,12 @@ class KernelFactory(ABC):
     condenses: ClassVar[bool] = False
     """True if the kernel replaces settled events by partial results of several."""
 
+    always_holds: ClassVar[bool] = False
+    """True if the kernel waits for final rows wherever only these are read; else only where a result reads it, if it can hold."""
+
+    aligns: ClassVar[AlignAt | None] = AlignAt.INPUT
+    """The point at which a level of consistency holds rows back; None: the kernel reports at the watermark by itself."""
+
     @abstractmethod
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
         """Return a new kernel for the operator of ``evaluation``."""
@@ -69,11 +74,27 @@ class KernelFactory(ABC):
         """True if the kernel can hold its rows back until they are final, as ``site.final`` asks."""
         return self.corrects
 
+    def state(self, node: Node, evaluation: Evaluation, kernel: Kernel) -> Any:
+        """Return, as values that plans hold, what makes the kernel's state beside its input, for the state's name."""
+        return [node, evaluation.waits]
+
+    def lines(self, node: Operator, kernel: Kernel) -> tuple[str, ...]:
+        """Return explain's lines on the kernel: the operator, what runs it, its state and its cost, and when rows are final."""
+        footprint = node.footprint
+        if self.also_keeps:
+            footprint = replace(footprint, keeps=f"{footprint.keeps}; {self.also_keeps}")
+        cti = kernel.progress_rule.cti.shown(len(node.children))
+        return node.line, f"run by: {self.run_by}", *footprint.lines(cti)
+
+    def expected_rows(self, rows: float | None, expected: Expected) -> float | None:
+        """Return the rows a tick of the result, at most, over ``rows`` a tick of the first input; None if unknown."""
+        return None
+
 
 class OwnKernelFactory(KernelFactory):
     """A factory for an operator with a kernel of its own instead of its evaluator; ``kernel`` makes it."""
 
-    run_by = ExecutionMethod.OWN_KERNEL
+    run_by = "a kernel of its own"
     corrects = False
 
     def __init__(self, kernel: Callable[[KernelSite], Kernel]):
@@ -92,7 +113,7 @@ class CorrectingKernelFactory(OwnKernelFactory):
 class RecomputeFactory(KernelFactory):
     """A factory of the kernel ``recompute`` over the operator's evaluator; subclasses make kernels that keep more than events."""
 
-    run_by = ExecutionMethod.EVALUATOR
+    run_by = "its evaluator"
     corrects = True
     also_keeps = "rows reported that may change"
 
@@ -118,5 +139,4 @@ __all__ = [
     "KernelSite",
     "OwnKernelFactory",
     "RecomputeFactory",
-    "ExecutionMethod",
 ]

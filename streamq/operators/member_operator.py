@@ -25,6 +25,9 @@ from streamq.windows import Window
 TOUCHED = "parts of a group that rows touch or with a window due"
 """The part of the state that is read where settled members are fewer rows."""
 
+EACH_TIME = " (all of them in each micro-batch where a value reads an end that may still move)"
+"""The exception to what is read of windows on a grid."""
+
 MOVING_EVENTS = "; all its events where ends may still move"
 EARLY_EVENTS = "; with early=True all its events, of which none are condensed"
 """The parts of the state that are read besides where settled members are fewer rows."""

@@ -1,4 +1,4 @@
-"""MergePartials: merges partial results of window ranges into windows, by one of five strategies (docs/architecture.md)."""
+"""MergePartials: windows on a grid, merged from partial results of ranges of windows (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -8,145 +8,218 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
-from streamq.operators.batch_form import BatchForm, BatchForms
-from streamq.operators.batch_host import evaluate_in_buckets
-from streamq.operators.evaluation import Evaluation, PortColumns
-from streamq.operators.grid_aggregation import GridAggregation, ShownWindows
+from streamq.operators.batch_form import BatchForm, BatchForms, only_evaluated
+from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns
+from streamq.operators.grid_factory import GridFactory, ShownWindows
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.merging import merge_partials
-from streamq.operators.operator import BatchRun, Operator
-from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
-from streamq.plan.expr import Col
+from streamq.operators.member_operator import EACH_TIME
+from streamq.operators.merging import choose_form, merge_partials, not_subtracted
+from streamq.operators.operator import BatchRun
+from streamq.operators.split_aggregates import partial_columns, partial_fields, show_partials
+from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import ExpectedRates, Footprint
-from streamq.plan.node import Traits, node
+from streamq.plan.node import Node, Traits, node
 from streamq.plan.own_names import show_keys
-from streamq.plan.partial import SparkPartial, spark_partials
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
+from streamq.plan.partial import Partial, SparkPartial, spark_partials
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
-from streamq.runtime.progress_rule import Cti
 from streamq.windows import Window
-from streamq.windows.batch_events import COUNT, INDEX, in_windows, stamped, starting_before, window_bounds
+from streamq.windows.batch_events import (
+    COUNT,
+    HI,
+    INDEX,
+    LO,
+    grid_members,
+    in_windows,
+    stamped,
+    starting_before,
+    window_bounds,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @node
-class MergePartials(Operator):
-    """Merges the partial results of ``input`` into one row for each window with members, on its interval or at its end.
+class MergePartials(EvaluatedOperator):
+    """Merges partial results of the events of ``input`` into one row for each window with members, by groups of ``keys``.
 
-    ``shown``: the windows that a stream merges them into, if they are not those of ``input``, but may be shorter; a row has the
+    A partial result is that of the events of one group and range of windows (DataCell's basic window). ``arguments`` are the
+    columns, by name, that the partial results are computed from; several may share one. Rows live on their windows, or at their
+    ends. ``shown``: the windows that a stream merges them into, if they are not ``window``, but may be shorter; a row has the
     number of its window's size in ``__window``, and NULL for partial results that these windows do not show.
     """
 
-    input: PartialAggregate
+    input: Node
+    keys: tuple[str, ...]
+    window: Window
+    arguments: tuple[tuple[str, Expr], ...]
+    partials: tuple[Partial, ...]
     stamp: Stamp = Stamp.ALIGN
     shown: tuple[ShownWindows, ...] = ()
 
-    title = "merge"
     only_rewritten = True
 
     @property
+    def title(self) -> str:
+        return self.window.name
+
+    @property
     def footprint(self) -> Footprint:
-        return self.grid_windows().footprint
+        blocks, cost = (
+            "",
+            "a merge of the partial results in a window that is reported, over long ranges of log2 of them",
+        )
+        if self._factory.may_have_blocks:
+            blocks = "; in a bucket with many rows of them also those of blocks of 8, 64, ... hops"
+            cost = "a merge of O(log n) blocks of the n hops of a window that is reported and of what began before it, of a "
+            cost += "bucket with few rows one by one"
+        return Footprint(
+            cti="start of the earliest window not final; at point_at_end c",
+            final="windows that end at or before c; where a value reads an end that may still move, once their "
+            "members are settled too",
+            keeps=f"partial results of windows not final{blocks}; where events may be taken back, values with weights",
+            opens="parts, the partial results in a window that is due, and those of its group in one that is corrected"
+            + EACH_TIME,
+            cost=cost,
+        )
 
     def _schema(self) -> Schema:
-        """Return the columns of the partial results without their ranges of windows, with the stamp's lifetimes."""
-        fields = [f for f in self.input.schema.fields if f.name not in ("__lo", "__hi")]
+        """Return the keys, the number of events and the partial results, with the stamp's lifetimes."""
+        source = self.input.schema
+        for key in self.keys:
+            check_key(source.require(key, "group_by"), key)
+        fields = [Field(k, source.type_of(k)) for k in self.keys]
+        fields += [Field(COUNT, t.LongType()), *partial_fields(self.partials)]
         fields += [Field(NUMBER, t.LongType())] * bool(self.shown)
-        shape = POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL
-        return self.input.schema.with_fields(fields).with_shape(shape)
+        return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
 
     def _traits(self) -> Traits:
         return Traits()
 
     def detail(self) -> str:
-        part = self.input
-        shown = show_partials(part.arguments, part.partials)
-        windows = [one.window for one in self.shown] or [part.window]
+        windows = [one.window for one in self.shown] or [self.window]
         sizes = "; ".join(window.shown_with(ClipInput.FULL, self.stamp, self.schema.axis) for window in windows)
-        return f"{sizes}{show_keys(part.keys)}: {shown}"
+        return f"{sizes}{show_keys(self.keys)}: {show_partials(self.arguments, self.partials)}"
 
     @property
-    def progress(self) -> str:
-        return (Cti.INPUT if self.stamp == Stamp.POINT_AT_END else Cti.EARLIEST_WINDOW).shown()
-
-    @property
-    def keeps_state(self) -> bool:
-        return True
+    def module_notes(self) -> tuple[str, ...]:
+        n = self.window.basic_grid().n
+        notes = (partial.note(n) for partial in self.partials)
+        return tuple(dict.fromkeys(note for note in notes if note is not None))
 
     @property
     def event_windows(self) -> Window | None:
-        return None if self.shown else self.input.window
+        return None if self.shown else self.window
 
     @property
     def reads_judged_rows(self) -> bool:
         return bool(self.shown)
 
-    def grid_windows(self) -> GridAggregation:
-        """Return the windows as a grid whose partial results are made before the shuffle."""
-        part = self.input
-        return GridAggregation(
-            input=part.input,
-            keys=part.keys,
-            window=part.window,
-            arguments=part.arguments,
-            partials=part.partials,
+    @property
+    def _factory(self) -> GridFactory:
+        return GridFactory(
+            input=self.input,
+            keys=self.keys,
+            window=self.window,
+            arguments=self.arguments,
+            partials=self.partials,
             merges=True,
             stamp=self.stamp,
             shown=self.shown,
             columns=self.schema.fields if self.shown else (),
         )
 
+    def _evaluation(self) -> Evaluation:
+        """Return the evaluator of windows over the events themselves, whose partial results Arrow makes and merges."""
+
+        def evaluator(waits_for_members: bool) -> WindowEvaluator:
+            return WindowEvaluator(
+                self.window.assigner(()),
+                self.keys,
+                ClipInput.FULL,
+                self.stamp,
+                False,
+                self.partials,
+                waits_for_members=waits_for_members,
+            )
+
+        return Evaluation(
+            evaluator=evaluator(False),
+            waiting=evaluator(True),
+            inputs=(PortColumns((*((k, Col(k)) for k in self.keys), *self.arguments), self.keys),),
+            schema=self.schema,
+            bound=Bound.ENDLESS,
+            moves=EndMoves.NEVER,
+            group_columns=self.keys,
+            factory=self._factory,
+        )
+
+    def copied_column(self, name: str) -> str | None:
+        return name if name in self.keys else None
+
     def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
         """Return the forms for the input's shape and its windows; the evaluator, if Spark cannot make some partial result.
 
         A batch does not merge windows of several sizes together.
         """
-        return None if self.shown else self.input.merge_forms(rates)
-
-    def copied_column(self, name: str) -> str | None:
-        return name if name in self.input.keys else None
+        if self.shown:
+            return None
+        partials = spark_partials(self.partials)
+        if partials is None:
+            return only_evaluated("partial results that Arrow makes and merges")
+        shape = self.input.schema.shape
+        refused = {BatchForm.SWEEP: "its windows are on a grid, and no snapshots"}
+        if reason := not_subtracted(partials):
+            refused[BatchForm.DIFFERENCE] = reason
+        if shape != POINT:
+            refused[BatchForm.BLOCKS] = "its events are no points"
+        per_event = self._factory.partials_an_event(rates)
+        cheapest = choose_form(shape, self.window.basic_grid().n, partials, per_event)
+        return BatchForms(cheapest=cheapest, refused=refused)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Merge in the form that is chosen, on DataFrames or by the evaluator."""
-        assert not self.shown, "windows of several sizes are merged together in streams only"
-        part, form = self.input, self.input.merge_forms(run.rates).choose(run.hint).form
-        partials = spark_partials(part.partials)
+        forms, partials = self.batch_forms(run.rates), spark_partials(self.partials)
+        assert forms is not None, "windows of several sizes are merged together in streams only"
+        form = forms.choose(run.hint).form
         if partials is None or form == BatchForm.EVALUATED:
-            return evaluate_in_buckets(self._evaluation(), [part.input], inputs, run)
+            return super().in_batch(inputs, run)
         if form == BatchForm.DIRECT:
-            return self._direct(inputs[0], partials, run)
-        grid = part.window.basic_grid()
-        windows = merge_partials(inputs[0], list(part.keys), partials, grid.n, form, divides=grid.divides)
+            return self._stamped(self._direct(inputs[0], partials, run))
+        grid, ranges = self.window.basic_grid(), self._ranges(inputs[0], partials, run)
+        windows = merge_partials(ranges, list(self.keys), partials, grid.n, form, divides=grid.divides)
         return self._stamped(starting_before(windows, grid, run.until))
 
     def _stamped(self, rows: DataFrame) -> DataFrame:
         """Return rows of windows, which have the windows' numbers, with the stamp's lifetimes."""
-        return stamped(rows, self.stamp, self.schema, *window_bounds(self.input.window.basic_grid()))
+        return stamped(rows, self.stamp, self.schema, *window_bounds(self.window.basic_grid()))
 
     def _direct(self, df: DataFrame, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
         """Aggregate the events ``df``, copied into their windows, without partial results."""
+        events = in_windows(batch_events(self.input, df, run), self.window.basic_grid())
+        return events.groupBy(*(quote(k) for k in self.keys), INDEX).agg(*self._columns(partials))
+
+    def _ranges(self, df: DataFrame, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
+        """Group the events ``df`` by keys and range of windows.
+
+        Points on a grid whose hop divides its size need only the range's last window. Ranges of points go beyond the bound
+        ``until``: the merge leaves out the windows there.
+        """
         from pyspark.sql import functions as F
 
-        part, grid = self.input, self.input.window.basic_grid()
-        events = in_windows(batch_events(part.input, df, run), grid)
-        columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, partials, part.input.schema)]
-        rows = events.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
-        return self._stamped(rows)
+        shape, grid = self.input.schema.shape, self.window.basic_grid()
+        events = grid_members(batch_events(self.input, df, run), grid, whole=shape == POINT)
+        single = shape == POINT and grid.divides
+        ranges = [F.col(HI)] if single else [F.col(LO), F.col(HI)]
+        rows = events.groupBy(*(F.col(quote(k)) for k in self.keys), *ranges).agg(*self._columns(partials))
+        return rows.withColumn(LO, F.col(HI) - (grid.n - 1)) if single else rows
 
-    def _evaluation(self) -> Evaluation:
-        """Return the evaluator of windows over the events themselves, whose partial results Arrow makes and merges."""
-        part = self.input
-        columns = (*((k, Col(k)) for k in part.keys), *part.arguments)
-        return Evaluation(
-            evaluator=WindowEvaluator(
-                part.window.assigner(()), part.keys, ClipInput.FULL, self.stamp, False, part.partials
-            ),
-            inputs=(PortColumns(columns, part.keys),),
-            schema=self.schema,
-            bound=Bound.ENDLESS,
-            group_columns=part.keys,
-        )
+    def _columns(self, partials: Sequence[SparkPartial]) -> list[Column]:
+        """Return the number of events and the partial results as Spark aggregates."""
+        from pyspark.sql import functions as F
+
+        return [F.count(F.lit(1)).alias(COUNT), *partial_columns(self.arguments, partials, self.input.schema)]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchForm, BatchForms
-from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.row_key import RowKey, no_row_key
 from streamq.plan.footprint import NO_RATES, Expected, ExpectedRates, Footprint
 from streamq.plan.node import Node, expressions, nodes
@@ -110,8 +109,7 @@ class Operator(Node, ABC):
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         """Return the rows a tick that it gives at most over ``inputs`` with so many; None where that cannot be estimated."""
-        windows = self.grid_windows()
-        return None if windows is None else windows.expected_rows(inputs[0], expected)
+        return None
 
     @property
     def module_notes(self) -> tuple[str, ...]:
@@ -142,10 +140,6 @@ class Operator(Node, ABC):
     def reads_judged_rows(self) -> bool:
         """True if it cannot judge the lateness of a source's rows, which must have been judged before."""
         return False
-
-    def grid_windows(self) -> GridAggregation | None:
-        """Return the operator as windows of a grid combined from partial results; None if a stream does not run it so."""
-        return None
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
         """Return the columns that, together with the start, identify a row; ``inputs``: the row keys of its inputs."""

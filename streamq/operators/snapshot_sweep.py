@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.merging import merge_partials
-from streamq.operators.partial_aggregate import partial_columns, partial_fields
+from streamq.operators.split_aggregates import partial_columns, partial_fields
 from streamq.plan.aggregation import Expansion
 from streamq.plan.lowering import lifetime, spark_expression
 from streamq.plan.partial import SparkPartial, SummablePartial, spark_partials

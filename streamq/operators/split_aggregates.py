@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from streamq.operators.evaluation import Columns
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.aggregation import Aggregates, application, expand, filter_in_argument, is_mergeable
 from streamq.plan.expr import Case, Col, Expr, Lit
-from streamq.plan.partial import Partial, ReducedColumn, Reduction
+from streamq.plan.lowering import spark_expression
+from streamq.plan.partial import Partial, ReducedColumn, Reduction, SparkPartial
 from streamq.plan.schema import Field, Schema
+from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 class EventColumns:
@@ -81,4 +87,31 @@ def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable
     return reduction
 
 
-__all__ = ["EventColumns", "SplitAggregates", "split_aggregates"]
+def partial_fields(partials: Iterable[Partial]) -> list[Field]:
+    """Return the columns of partial results."""
+    return [Field(name, kind) for partial in partials for name, kind in partial.fields]
+
+
+def show_partials(arguments: Iterable[tuple[str, Expr]], partials: Iterable[Partial]) -> str:
+    """Return the partial results as explain shows them: ``count(*), sum(fare)``."""
+    shown = {name: show(expr) for name, expr in arguments}
+    calls = (f"{partial.title}({', '.join(shown[arg] for arg in partial.shown_args)})" for partial in partials)
+    return ", ".join(["count(*)", *calls])
+
+
+def partial_columns(
+    arguments: Iterable[tuple[str, Expr]], partials: Iterable[SparkPartial], schema: Schema
+) -> list[Column]:
+    """Return the columns of partial results as Spark aggregates."""
+    values = {name: spark_expression(expr, schema) for name, expr in arguments}
+    return [column for partial in partials for column in partial.on_spark(values)]
+
+
+__all__ = [
+    "EventColumns",
+    "SplitAggregates",
+    "partial_columns",
+    "partial_fields",
+    "show_partials",
+    "split_aggregates",
+]

@@ -12,9 +12,9 @@ from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms, shown_costs
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
-from streamq.operators.grid_aggregation import EACH_TIME, GridAggregation
+from streamq.operators.grid_factory import GridFactory
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.member_operator import EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
+from streamq.operators.member_operator import EACH_TIME, EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
 from streamq.operators.operator import BatchRun
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import Expected, ExpectedRates, Footprint
@@ -171,7 +171,7 @@ class TopK(MemberOperator):
             ranking=self._ranking,
         )
         port = PortColumns((*all_columns(source), (BY, self.by)), self.keys, self.window.order(source.names))
-        return self._member_evaluation(evaluator, port, self.schema)
+        return self._member_evaluation(evaluator, port, self.schema, factory=self._grid_factory())
 
     @property
     def _ranking(self) -> Ranking:
@@ -186,16 +186,12 @@ class TopK(MemberOperator):
             row_number=ROW_NUMBER if self.row_number else "",
         )
 
-    @property
-    def bounds_windows(self) -> bool:
-        return not self._is_grid and super().bounds_windows
-
-    def grid_windows(self) -> GridAggregation | None:
-        """Return the windows as a grid, of whose ranges the kernel keeps the best events; None for others."""
+    def _grid_factory(self) -> GridFactory | None:
+        """Return the factory of the kernel that keeps the best events of ranges of windows on a grid; None for others."""
         if not self._is_grid:
             return None
         payload = tuple((name, Col(name)) for name in self.input.schema.names if name not in self.keys)
-        return GridAggregation(
+        return GridFactory(
             input=self.input,
             keys=self.keys,
             window=self.window,
@@ -225,9 +221,9 @@ class TopK(MemberOperator):
         if grid is None:
             refused = dict.fromkeys((*UNRANKED, BatchForm.EXPLODE), "its windows are not on a grid")
         else:
-            windows = self.grid_windows()
+            factory = self._grid_factory()
             are_points = self.input.schema.shape == POINT
-            best = windows.partials_an_event(rates) if windows is not None and are_points else None
+            best = factory.partials_an_event(rates) if factory is not None and are_points else None
             cheapest = choose_ranked_form(grid.n, best)
         return BatchForms(cheapest=cheapest, refused=refused)
 

@@ -11,15 +11,14 @@ from pyspark.sql import types as t
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchForm, BatchForms
 from streamq.operators.evaluation import Columns, Evaluation, PortColumns
-from streamq.operators.grid_aggregation import EACH_TIME, GridAggregation
-from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
+from streamq.operators.grid_factory import GridFactory
+from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.member_operator import EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
+from streamq.operators.member_operator import EACH_TIME, EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
 from streamq.operators.operator import BatchRun, QuarantineEvents
-from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.row_key import RowKey
 from streamq.operators.snapshot_sweep import snapshots
-from streamq.operators.split_aggregates import SplitAggregates, split_aggregates
+from streamq.operators.split_aggregates import SplitAggregates, partial_fields, split_aggregates
 from streamq.operators.window_forms import WindowForms
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
@@ -224,10 +223,6 @@ class WindowAggregate(MemberOperator):
         return None if self.stamp == Stamp.TIME_BOUND else self.window
 
     @property
-    def bounds_windows(self) -> bool:
-        return not self.is_grid and super().bounds_windows
-
-    @property
     def is_grid(self) -> bool:
         """True if a stream keeps, instead of members, partial results of ranges of windows, or their values with numbers.
 
@@ -255,7 +250,10 @@ class WindowAggregate(MemberOperator):
         source = self.input.schema
         payload = source.names if self.set_aside else ()
         split = self._split(payload)
-        order = tuple(split.events.column(Col(n)) for n in source.names) if self.reads_all else ()
+        # partial results hold what orders them
+        is_ordered = any(a.function.ordered and not is_mergeable(a, source) for _, a in self.aggregates)
+        reads_all = is_ordered if self.is_grid else self.reads_all
+        order = tuple(split.events.column(Col(n)) for n in source.names) if reads_all else ()
         by_places = self.window.order(source.names)
         columns = dict(self._with_group((*split.events.columns.items(), *((n, Col(n)) for n in by_places))))
         fields = [Field(k, source.type_of(k)) for k in self.keys] + [Field(COUNT, t.LongType())]
@@ -276,7 +274,11 @@ class WindowAggregate(MemberOperator):
             reads_values=self._reads_values,
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
-        calls_module = any(reduction.calls_module for reduction in split.reductions)
+        factory: KernelFactory | None = None
+        if self.is_grid:
+            factory = self._grid_factory(split, order)
+        elif any(reduction.calls_module for reduction in split.reductions):
+            factory = _CallModulesFactory(time_bound_by)
         return self._member_evaluation(
             evaluator,
             PortColumns(tuple(columns.items()), self.keys, by_places),
@@ -284,7 +286,7 @@ class WindowAggregate(MemberOperator):
             outputs=self._with_group(split.outputs),
             takes_ends=by_ends,
             sets_aside=bool(payload),
-            factory=_CallModulesFactory(time_bound_by) if calls_module else None,
+            factory=factory,
         )
 
     def _split(self, payload: Iterable[str] = ()) -> SplitAggregates:
@@ -295,23 +297,16 @@ class WindowAggregate(MemberOperator):
         """Return columns after those of the group."""
         return (*((key, Col(key)) for key in self.keys), *columns)
 
-    def grid_windows(self) -> GridAggregation | None:
-        """Return the windows as a grid, of which the kernel merges partial results and counts values; None if it cannot."""
-        if not self.is_grid:
-            return None
-        source, split = self.input.schema, self._split()
-        is_ordered = any(a.function.ordered and not is_mergeable(a, source) for _, a in self.aggregates)
-        order = tuple(split.events.column(Col(name)) for name in source.names) if is_ordered else ()
-        return GridAggregation(
+    def _grid_factory(self, split: SplitAggregates, order: tuple[str, ...]) -> GridFactory:
+        """Return the factory of the kernel that merges partial results and counts values of ranges of windows."""
+        return GridFactory(
             input=self.input,
             keys=self.keys,
             window=self.window,
             arguments=tuple(split.events.columns.items()),
             partials=split.partials,
             merges=False,
-            outputs=self._with_group(split.outputs),
             reductions=split.reductions,
-            reduced=split.reduced,
             clip=self.clip,
             order=order,
             stamp=self.stamp,

@@ -8,8 +8,7 @@ import pytest
 
 import streamq as sq
 from streamq.compiler.consumers import Consumer, consumers
-from streamq.operators import ToSignal, WindowAggregate
-from streamq.operators.grid_aggregation import GridAggregation
+from streamq.operators import ToSignal
 from streamq.plan.node import Node
 from streamq.windows import Hopping, Snapshot
 
@@ -48,14 +47,6 @@ def test_a_field_called_window_is_no_window() -> None:
         window: int = 5
 
     assert only(Recent(S.plan, ("k",))).window is None
-
-
-def test_a_window_is_split_into_partial_results_for_its_kernel_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(node: WindowAggregate) -> GridAggregation:
-        raise AssertionError("consumers asks for no partial results")
-
-    monkeypatch.setattr(WindowAggregate, "grid_windows", refused)
-    assert only(S.hopping_window(4, 2).agg(n=sq.count()).plan).window == Hopping(4, 2)
 
 
 def test_a_node_without_a_schema_cannot_be_made() -> None:

@@ -19,9 +19,10 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError, TimeError
 from streamq.grid import Grid
 from streamq.operators.batch_form import BatchForm
+from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.grid_factory import GridFactory
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.merging import costs_an_event
-from streamq.operators.operator import Operator
 from streamq.plan.node import Node, nodes, number_sources
 from tests.each import each
 from tests.laws.cost_operators import operators
@@ -41,10 +42,10 @@ def windows(size: int, hop: int, delay: int = 0, of_values: bool = False) -> sq.
     return points(delay).group_by("k").hopping_window(size, hop).select(n=sq.count(), m=last)
 
 
-def windows_of(query: sq.Stream) -> tuple[Node, Operator]:
+def windows_of(query: sq.Stream) -> tuple[Node, EvaluatedOperator]:
     """The plan and the operator that a stream runs as windows on a grid."""
     plan = rewrite(number_sources(query.plan)[0]).plan
-    (node,) = [n for n in nodes(plan) if isinstance(n, Operator) and n.grid_windows() is not None]
+    (node,) = [n for n in nodes(plan) if isinstance(n, EvaluatedOperator)]
     return plan, node
 
 
@@ -76,7 +77,10 @@ def test_rows_and_state_are_at_most_those_that_are_estimated(
     # the windows and basic windows at both ends are only partly in the time
     assert len(filled) <= (rates.of(node) or 0) * (time + grid.size + 2 * grid.hop)
     if isinstance(node, MergePartials):
-        assert len(cells) <= (rates.of(node.input) or 0) * (time + 2 * grid.hop)
+        factory = node.evaluation.factory
+        assert isinstance(factory, GridFactory)
+        share = factory.partials_an_event(rates)
+        assert len(cells) <= (rates.of(node.children[0]) or 0) * (share or 0) * (time + 2 * grid.hop)
     usual, most = expected_state(node, delay, rates, expected) or (0, 0)
     assert usual <= most
     live = LocalRun(compiled(plan, "final", buckets=1))
@@ -272,7 +276,10 @@ def test_a_number_of_values_is_that_of_a_column_of_sources(
     windows = query(points()).group_by("k").tumbling_window(10).select(n=sq.count())
     plan, node = windows_of(windows)
     rates = expected_rates(plan, sq.Expected(rows=1_000, every=EVERY, distinct={"k": 2}))
-    assert (rates.of(node.children[0]) == 0.2) is is_estimated
+    factory = node.evaluation.factory
+    assert isinstance(factory, GridFactory)
+    share = factory.partials_an_event(rates)
+    assert (share is not None and share * (rates.of(node.children[0]) or 0) == pytest.approx(0.2)) is is_estimated
     text = windows.explanation("physical", expected=sq.Expected(rows=1_000, every=EVERY))
     assert "no number of different k is expected" in text
 
@@ -293,7 +300,7 @@ def expected_states(program: StagedPlan, lag: int, expected: sq.Expected) -> dic
     return {
         name: expected_state(node, lag, rates, expected)
         for name, node in operators.items()
-        if isinstance(node, Operator)
+        if isinstance(node, EvaluatedOperator)
     }
 
 
@@ -347,7 +354,7 @@ def test_the_number_of_values_bounds_what_is_kept_of_a_median() -> None:
     ("old", "new"),
     [
         ("_in_time(sum(rates), expected, axis)", "_in_time(max(rates), expected, axis)"),
-        ("node.grid_windows() is not None or node.evaluation.factory.corrects", "True"),
+        ("return node.evaluation.factory.corrects", "return True"),
     ],
 )
 def test_mistakes_break_what_explain_says_of_a_join(old: str, new: str) -> None:

@@ -296,7 +296,7 @@ def test_json_is_the_same_as_data() -> None:
         "restate_aggregates",
         "split_basic_windows",
     }
-    (merge,) = [n for n in found["incremental"] if n["operator"] == "merge"]
+    (merge,) = [n for n in found["incremental"] if n["operator"] == "hopping"]
     assert merge["CTI"] == "start of the earliest window not final"
     assert merge["batch"]
 

@@ -18,7 +18,6 @@ from streamq.errors import RewriteError
 from streamq.functions.catalogue import function_of
 from streamq.operators import (
     MergePartials,
-    PartialAggregate,
     Select,
     Source,
     Union,
@@ -49,7 +48,7 @@ def test_a_query_is_filtered_early_pruned_and_split() -> None:
     query = Where(Select(window(Union((TRIPS, MORE))), (("k", K), ("twice", Col("n") * 2))), K == "a")
     made = rewrite(query).plan
     branches = [Where(Select(source, (("k", K),)), K == "a") for source in (TRIPS, MORE)]
-    merged = MergePartials(PartialAggregate(Union(tuple(branches)), ("k",), HOPPING, (), ()))
+    merged = MergePartials(Union(tuple(branches)), ("k",), HOPPING, (), ())
     assert drawn(made) == drawn(Select(merged, (("k", K), ("twice", Col("__n") * 2))))
     assert made.schema == query.schema
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streamq.compiler.rules.substitution import expression_facts
-from streamq.operators import PartialAggregate, Select, Source, Union, Where, WindowAggregate
+from streamq.operators import MergePartials, Select, Source, Union, Where, WindowAggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
 from streamq.plan.tree import show
@@ -49,7 +49,7 @@ def filters_below(node: Node) -> tuple[list[Where], Node]:
 
     For any other node these are no filters, and the node itself.
     """
-    if not isinstance(node, Select | WindowAggregate | PartialAggregate):
+    if not isinstance(node, Select | WindowAggregate | MergePartials):
         return [], node
     wheres: list[Where] = []
     bottom = node.input
@@ -71,7 +71,7 @@ def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
     expressions = [*_expressions(node), *(w.predicate for w in wheres)]
     if any(expression_facts(e).opaque for e in expressions):
         return None
-    keys = node.keys if isinstance(node, WindowAggregate | PartialAggregate) else ()
+    keys = node.keys if isinstance(node, WindowAggregate | MergePartials) else ()
     if isinstance(node, WindowAggregate):
         if node.window.by_places or node.reads_all:
             # the whole payload orders events of equal starts, and events are set aside with their whole payload
@@ -81,7 +81,7 @@ def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
 
 def _read(node: Node, wheres: list[Where]) -> frozenset[str] | None:
     """Return the columns that a select or window and the filters below it read; None if they may read any, or for other nodes."""
-    return columns_read(node, wheres) if isinstance(node, Select | WindowAggregate | PartialAggregate) else None
+    return columns_read(node, wheres) if isinstance(node, Select | WindowAggregate | MergePartials) else None
 
 
 def _expressions(node: Node) -> list[Expr]:
@@ -91,6 +91,6 @@ def _expressions(node: Node) -> list[Expr]:
             return [e for _, e in columns]
         case WindowAggregate(aggregates=aggregates):
             return [a for _, a in aggregates]
-        case PartialAggregate(arguments=arguments):
+        case MergePartials(arguments=arguments):
             return [expr for _, expr in arguments]
     return []

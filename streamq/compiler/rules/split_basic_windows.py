@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from streamq.choices import Stamp
-from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
+from streamq.operators import MergePartials, Select, WindowAggregate
 from streamq.plan.aggregation import expand, not_merged
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
 
 
 def split_basic_windows(node: Node) -> Node | None:
-    """``window(a by k) => select(merge(partial(a by k)), results)``: no event is aggregated twice.
+    """``window(a by k) => select(merge(a by k), results)``: no event is aggregated twice.
 
     Each aggregate becomes partial results that can be merged: counts, sums, least and greatest values as they are, a mean as sum
     and count, a variance as count, mean and sum of squared differences (DataCell's compensating and expanding replication). The
     law holds for windows on a grid whose aggregates all merge. In a batch the merging operator may still aggregate the events
     directly if that is cheaper (``choose_form``). Where some aggregates do not merge but read values alone, a stream keeps
-    these with their numbers, and the others as partial results (``WindowAggregate.grid_windows``).
+    these with their numbers, and the others as partial results (``GridFactory``).
     """
     match node:
         case WindowAggregate(source, keys, window, aggregates) if node.is_grid and node.merges:
             split = expand(aggregates, source.schema)
-            partial = PartialAggregate(source, keys, window, split.arguments, split.partials)
-            merged = MergePartials(partial, node.stamp)
+            merged = MergePartials(source, keys, window, split.arguments, split.partials, node.stamp)
             return Select(merged, (*((k, Col(k)) for k in keys), *split.outputs))
     return None
 

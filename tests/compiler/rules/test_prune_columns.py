@@ -1,6 +1,6 @@
 from streamq.aggregates.sums import COUNT, SUM
 from streamq.compiler.rules.prune_columns import prune_columns, why_not
-from streamq.operators import MergePartials, PartialAggregate, Select, Union, Where, WindowAggregate
+from streamq.operators import MergePartials, Select, Union, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Opaque
 from streamq.runtime.built_in_partials import PartialMax
@@ -26,11 +26,11 @@ def test_filters_between_read_too() -> None:
     holds(prune_columns, left, WindowAggregate(pruned, ("k",), HOPPING, (COUNT,)))
 
 
-def test_a_partial_aggregate_is_a_window() -> None:
+def test_merged_partial_results_are_a_window() -> None:
     split = (("__arg0", V),), (PartialMax("__max0", "__arg0", PAYLOAD[1].type),)
-    made = prune_columns(PartialAggregate(TRIPS, ("k",), HOPPING, *split))
-    assert made == PartialAggregate(Select(TRIPS, (("k", K), ("v", V))), ("k",), HOPPING, *split)
-    assert MergePartials(made).schema.names == ("k", "__n", "__max0")  # type: ignore[arg-type]
+    made = prune_columns(MergePartials(TRIPS, ("k",), HOPPING, *split))
+    assert made == MergePartials(Select(TRIPS, (("k", K), ("v", V))), ("k",), HOPPING, *split)
+    assert made is not None and made.schema.names == ("k", "__n", "__max0")
 
 
 def test_a_select_above_filters_prunes_the_source() -> None:

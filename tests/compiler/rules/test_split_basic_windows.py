@@ -6,7 +6,7 @@ from streamq.aggregates import built_in
 from streamq.aggregates.sums import COUNT
 from streamq.choices import Stamp
 from streamq.compiler.rules.split_basic_windows import split_basic_windows, why_not
-from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
+from streamq.operators import MergePartials, Select, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
@@ -15,11 +15,11 @@ from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds
 V, W = Col("v"), Col("w")
 
 
-def split(node: Node) -> tuple[Select, PartialAggregate]:
+def split(node: Node) -> tuple[Select, MergePartials]:
     made = split_basic_windows(node)
     assert isinstance(made, Select)
     assert isinstance(made.input, MergePartials)
-    return made, made.input.input
+    return made, made.input
 
 
 def test_points_and_intervals_give_the_same_answer_split() -> None:

@@ -1,13 +1,15 @@
-"""Windows of a grid that are combined from partial results, and the kernel that runs them."""
+"""The factory of kernels of windows on a grid, which combine partial results, values or the best events of basic windows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
+from streamq.operators.kernel_factory import KernelFactory, KernelSite
 from streamq.plan.expr import Expr
-from streamq.plan.footprint import Expected, ExpectedRates, Footprint
+from streamq.plan.footprint import Expected, ExpectedRates
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial, Reduction, are_exact
 from streamq.plan.passes import columns, reads_end
@@ -16,20 +18,21 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basic_window_blocks import block_sizes
 from streamq.runtime.counted_values import value_columns
 from streamq.runtime.evaluators.top_k_evaluator import Ranking
+from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.ranked_windows import RankedWindowsKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
 from streamq.windows import Window
+
+if TYPE_CHECKING:
+    from streamq.operators.evaluation import Evaluation
+    from streamq.operators.operator import Operator
 
 
 def basic_windows(rows: float, groups: float, grid: Grid) -> float:
     """Return the basic windows a tick that have points, at most, where ``rows`` points of so many groups come a tick."""
     panes = 1 if grid.divides else 2
     return min(rows, panes * groups / grid.hop)
-
-
-EACH_TIME = " (all of them in each micro-batch where a value reads an end that may still move)"
-"""The exception to what is read of windows on a grid."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +44,22 @@ class ShownWindows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridAggregation:
-    """An aggregation of the events of ``input``, by ``keys`` and windows on a grid, to ``partials`` of the columns ``arguments``.
+class GridFactory(KernelFactory):
+    """A factory for an aggregation of the events of ``input``, by ``keys`` and windows, to ``partials`` of columns ``arguments``.
 
     ``merges``: partial results of events that nobody takes back are merged for good; else they are values with weights.
-    ``outputs``: the result columns computed from the partial results; None: the partial results are the result. ``reductions``
-    are computed from values of the members, as columns ``reduced``; some read lifetimes, as ``clip`` cuts them, or order members
-    of one start by the columns ``order``. ``ranking``: the result has the best members of windows instead; their columns are
+    ``reductions`` are computed from values of the members; some read lifetimes, as ``clip`` cuts them, or order members of one
+    start by the columns ``order``. ``ranking``: the result has the best members of windows instead; their columns are
     ``arguments``, but for the keys. Rows live on their windows, or are points at their ends, as the ``stamp`` says. ``shown``:
     the windows whose rows are the result, with the columns ``columns``, each with the number of its window; (): those of
     ``window`` are.
     """
+
+    run_by = "partial results of ranges of windows, merged"
+    kind = "window"
+    corrects = True
+    always_holds = True
+    aligns = None
 
     input: Node
     keys: tuple[str, ...]
@@ -59,9 +67,7 @@ class GridAggregation:
     arguments: tuple[tuple[str, Expr], ...]
     partials: tuple[Partial, ...]
     merges: bool
-    outputs: tuple[tuple[str, Expr], ...] | None = None
     reductions: tuple[Reduction, ...] = ()
-    reduced: tuple[Field, ...] = ()
     ranking: Ranking | None = None
     clip: ClipInput = ClipInput.FULL
     order: tuple[str, ...] = ()
@@ -78,26 +84,8 @@ class GridAggregation:
         reads_moving = retracts and any(reads_end(expr) for _, expr in self.arguments)
         return merge and are_partial and not reads_moving and bool(block_sizes(self.window.basic_grid()))
 
-    @property
-    def footprint(self) -> Footprint:
-        """The footprint of windows whose partial results are merged, or whose values are counted."""
-        blocks = "; in a bucket with many rows of them also those of blocks of 8, 64, ... hops" * self.may_have_blocks
-        cost = "a merge of the partial results in a window that is reported, over long ranges of log2 of them"
-        if self.may_have_blocks:
-            cost = "a merge of O(log n) blocks of the n hops of a window that is reported and of what began before it, of a "
-            cost += "bucket with few rows one by one"
-        return Footprint(
-            cti="start of the earliest window not final; at point_at_end c",
-            final="windows that end at or before c; where a value reads an end that may still move, once their "
-            "members are settled too",
-            keeps=f"partial results of windows not final{blocks}; where events may be taken back, values with weights",
-            opens="parts, the partial results in a window that is due, and those of its group in one that is corrected"
-            + EACH_TIME,
-            cost=cost + "; a sort of the values in it" * bool(self.reductions),
-        )
-
     def expected_rows(self, rows: float | None, expected: Expected) -> float | None:
-        """Return the windows a tick with members, at most, over ``rows`` a tick of events or partial results; None if unknown."""
+        """Return the windows a tick with members, at most, over ``rows`` events a tick; None if unknown."""
         groups = expected.groups(self.input, self.keys)
         if groups is None:
             return None
@@ -147,11 +135,6 @@ class GridAggregation:
         groups = self._values(expected) if self.reductions or self.ranking else expected.groups(self.input, self.keys)
         return None if groups is None else basic_windows(rows, groups, self.window.basic_grid()) / rows
 
-    @property
-    def reads_ends(self) -> bool:
-        """True if a result reads ends of members as they are, not only in expressions."""
-        return not self.clip.cuts_ends and any(reduction.weighs_lifetimes for reduction in self.reductions)
-
     def _values(self, expected: Expected) -> float | None:
         """Return the number of rows that are held of a basic window, at most; None if it is unknown.
 
@@ -166,25 +149,17 @@ class GridAggregation:
         read = {column for name in value_columns(self.reductions) for column in columns(arguments[name])}
         return expected.groups(self.input, (*self.keys, *sorted(read.difference(self.keys))))
 
-    def kernel(
-        self, *, points: bool, retracts: bool, ends_move: bool, final: bool, early: bool
-    ) -> WindowAggregateKernel:
-        """Make the kernel that runs the windows on a stream.
-
-        ``points``: every event is a point. ``retracts``: events may be retracted. ``ends_move``: an argument reads ends that may
-        still move. ``final``: windows wait until they are final. ``early``: windows are reported once they have a member,
-        unless ``final``.
-        """
+    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
         kernel = WindowAggregateKernel(
             self.keys,
             self.window.basic_grid(),
             self.partials,
-            points,
-            merges=not retracts and self.merges,
+            site.points,
+            merges=not site.retracts and self.merges,
             infinite=self.input.traits.infinite,
-            reads_end=ends_move,
-            final=final,
-            early=early and not final,
+            reads_end=evaluation.waits,
+            final=site.final,
+            early=site.early and not site.final,
             reductions=self.reductions,
             clip=self.clip,
             order=self.order,
@@ -193,6 +168,23 @@ class GridAggregation:
         if self.ranking is not None:
             return RankedWindowsKernel(**vars(kernel), ranking=self.ranking)
         return self._of_sizes(kernel) if self.shown else kernel
+
+    def state(self, node: Node, evaluation: Evaluation, kernel: Kernel) -> Any:
+        assert isinstance(kernel, WindowAggregateKernel)
+        held = (*self.partials, *self.reductions, *filter(None, [self.ranking]), *self.order)
+        return [self.window, self.keys, held, kernel.merges, kernel.infinite, kernel.reads_end]
+
+    def lines(self, node: Operator, kernel: Kernel) -> tuple[str, ...]:
+        assert isinstance(kernel, WindowAggregateKernel)
+        keeps = "windows not final" + ", and members not settled" * kernel.reads_end
+        footprint = replace(
+            node.footprint,
+            final=kernel.progress_rule.final_rows,
+            keeps=keeps + "; rows reported and not final" * (not kernel.final),
+            for_good="",
+        )
+        held = f"{kernel.held_form}, combined before the shuffle"
+        return node.line, f"run by: {self.run_by}", held, *footprint.lines(kernel.progress_rule.cti.shown())
 
     def _of_sizes(self, longest: WindowAggregateKernel) -> WindowsOfSizesKernel:
         """Return the kernel of all windows that are shown, on the state of the longest ones."""
@@ -208,4 +200,4 @@ class GridAggregation:
         return WindowsOfSizesKernel(**vars(longest), shown=tuple(kernels), columns=columns)
 
 
-__all__ = ["GridAggregation"]
+__all__ = ["GridFactory", "ShownWindows", "basic_windows"]
