@@ -13,7 +13,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import Node
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.state.baskets import BinSizes
 from tests.judges import kernels
 
 

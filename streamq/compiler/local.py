@@ -16,7 +16,6 @@ from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.table_steps import ArrowRows
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.basket import Baskets, DictStore, TimeBinSizes
 from streamq.runtime.columnar import concat, decode, with_column
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
@@ -27,6 +26,7 @@ from streamq.runtime.packer import Packer
 from streamq.runtime.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.result_rows import split_ctis
+from streamq.runtime.state.baskets import Baskets, DictStore, TimeBinSizes
 from streamq.runtime.state_fit import check_state
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -216,7 +216,7 @@ class Checkpoint:
 
     def manifests(self, operator: int) -> list[dict[str, Any]]:
         """Return the manifest of each bucket in the state of one of Spark's stateful operators."""
-        from streamq.runtime.basket import Baskets
+        from streamq.runtime.state.baskets import Baskets
 
         rows = self.chunks(operator).where(f"chunk = '{Baskets.MANIFEST}'").select("body").collect()
         return [json.loads(bytes(body)) for (body,) in rows]

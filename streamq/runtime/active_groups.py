@@ -12,9 +12,9 @@ import pyarrow as pa
 from streamq.runtime.columnar import concat, ints, net_deltas
 from streamq.runtime.deltas import history_of, weighted
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.group_bins import GroupBins
 from streamq.runtime.groups import GROUP_NUMBER, HASH, number_groups
 from streamq.runtime.kernel import Clock, Totals
+from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 

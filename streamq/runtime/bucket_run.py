@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.runtime.basket import Baskets, Work
 from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Output, Totals
 from streamq.runtime.progress import LevelProgress, Message, RelationClock
+from streamq.runtime.state.baskets import Baskets, Work
 
 
 @dataclass(eq=False, repr=False)

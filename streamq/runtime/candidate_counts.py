@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import COUNTS
 from streamq.runtime.columnar import concat, group, ints, is_matching, with_column
 from streamq.runtime.event import LE
-from streamq.runtime.group_bins import GroupBins
 from streamq.runtime.groups import HASH, with_hashes
+from streamq.runtime.state.baskets import COUNTS
+from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.values import Mask
 from streamq.time import MINUS_INFINITY
 

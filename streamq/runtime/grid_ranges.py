@@ -6,7 +6,6 @@ A window is open while it is not final because a member's end is read and may st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from streamq.runtime.columnar import codes, concat, group, ints
 from streamq.runtime.event import LE, RE
 from streamq.runtime.tick_arithmetic import ARRAYS, Arithmetic, Number
 from streamq.runtime.values import Ints, Mask
-from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY
 
 
 def grid_index(x: Number, shift: int, hop: int, arithmetic: Arithmetic) -> Number:
@@ -123,39 +122,3 @@ def first_open(rows: pa.Table, windows: OpenWindows | None, otherwise: int) -> I
     of_key = np.full(int(number.max(initial=0)) + 1, otherwise, np.int64)
     of_key[number[: opened.num_rows]] = ints(opened, LO)
     return np.minimum(first, of_key[number[opened.num_rows :]])
-
-
-class BinSpans:
-    """The windows that each bin of partial results spans, kept in ``values`` (JSON-like, in the state store).
-
-    Ranges that share a bin overlap, so every window within a span has members.
-    """
-
-    def __init__(self, values: dict[str, Any]):
-        self.state: dict[str, dict[str, int]] = values.setdefault("spans", {})
-
-    def add(self, bin: str, low: Ints, high: Ints) -> None:
-        """Widen a bin's span to ranges of windows."""
-        span = self.state.get(bin, {"first": INFINITY, "last": MINUS_INFINITY})
-        self.state[bin] = {"first": min(span["first"], int(low.min())), "last": max(span["last"], int(high.max()))}
-
-    def of(self, bin: str) -> tuple[int, int]:
-        """Return the first and the last window of a bin's span."""
-        span = self.state[bin]
-        return span["first"], span["last"]
-
-    def all(self) -> list[tuple[int, int]]:
-        """Return the first and the last window of each bin's span."""
-        return [self.of(bin) for bin in self.state]
-
-    def forget(self, bin: str) -> None:
-        """Remove a bin's span."""
-        del self.state[bin]
-
-    def due(self, window: Grid, first: int) -> int | None:
-        """Return the end of the next window, from ``first`` on, that had members; all of them may have been retracted.
-
-        None if there is no such window.
-        """
-        ends = (window.end(max(span["first"], first)) for span in self.state.values() if span["last"] >= first)
-        return min(ends, default=None)

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import KernelBaskets, grain
 from streamq.runtime.bucket import Hashes, combine_hashes, hashes
 from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.event import LE
-from streamq.runtime.values import Ints
+from streamq.runtime.state.baskets import KernelBaskets, grain
+from streamq.runtime.values import Ints, Mask
 
 GROUP_NUMBER = "__group"
 """The column of group numbers, from 0 on: the same for equal groups of all inputs; rows of a result have it, too."""
@@ -87,6 +87,16 @@ def distinct_hashes(tables: Sequence[pa.Table]) -> GroupHashes:
     return np.unique(np.concatenate([np.zeros(0, np.uint32), *(table.column(HASH).to_numpy() for table in tables)]))
 
 
+def is_among(hashes: Any, some: GroupHashes) -> Mask:
+    """Mark the hashes that occur among some others, which are in order."""
+    values = np.asarray(hashes)
+    if not len(some):
+        return np.zeros(len(values), bool)
+    place = np.minimum(np.searchsorted(some, values), len(some) - 1)
+    among: Mask = some[place] == values
+    return among
+
+
 @dataclass(frozen=True, eq=False)
 class Holds:
     """Instants by which groups hold back the CTI of an operator.
@@ -135,6 +145,7 @@ __all__ = [
     "ToCome",
     "distinct_hashes",
     "group_hashes",
+    "is_among",
     "least_by_group",
     "matching_groups",
     "no_holds",

@@ -6,19 +6,19 @@ bins that its events can overlap; a bin is dropped once all its events have ende
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import bin_reach, forget, hold
 from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import BinSizes
-from streamq.runtime.groups import HASH, number_groups, with_hashes
-from streamq.runtime.parts import PartedBins
+from streamq.runtime.groups import GroupHashes, distinct_hashes, number_groups, with_hashes
+from streamq.runtime.state.baskets import BinSizes, KernelBaskets
+from streamq.runtime.state.bins import Bins, bin_reach
+from streamq.runtime.values import Mask
 
 if TYPE_CHECKING:
     from streamq.runtime.evaluators.joins import JoinEvaluator
@@ -58,16 +58,17 @@ class JoinedEvents:
         """Add new deltas to the events held."""
         for port, table in enumerate(fresh):
             if table is not None:
-                hold(self.state, side_basket(port), table, net_deltas, self.evaluator.group_columns[port], self.sizes)
+                self._bins(port).hold(table)
 
     def forget(self, c: int) -> None:
         """Drop the bins in which all events have ended before ``c``; all if it is INFINITY."""
         for port in (0, 1):
-            forget(self.state, side_basket(port), c)
+            self._bins(port).forget(c)
 
-    def _bins(self, port: int) -> PartedBins:
-        """Return the bins of a side, to be read."""
-        return PartedBins(self.state, side_basket(port), net_deltas)
+    def _bins(self, port: int) -> Bins:
+        """Return the bins of a side."""
+        columns = self.evaluator.group_columns[port]
+        return Bins(self.state, side_basket(port), net_deltas, columns, self.sizes)
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> list[pa.Table]:
         """Return the deltas of the pairs of two sides, as one table or, without pairs, none.
@@ -91,20 +92,20 @@ class JoinedEvents:
         if fresh is None:
             return None
         le, re = ints(fresh, LE), ints(fresh, RE)
-        first, last, hashes = le.min(), re.max(), None
+        first, last = le.min(), re.max()
+        hashed = functools.cache(lambda: with_hashes(fresh, self.evaluator.group_columns[1 - port]))
+
+        def reached_groups(is_reached: Mask) -> GroupHashes:
+            """Return the hashes of the groups of some new events."""
+            return distinct_hashes([hashed().filter(pa.array(is_reached))])
+
         tables = []
         bins = self._bins(port)
         for bin in bins:
             low, high = bin_reach(bin)
-            if not (first < high and last > low and (is_reached := (re > low) & (le < high)).any()):
-                continue
-            if not bins.is_split(bin):
-                tables.append(bins.read(bin))
-                continue
-            if hashes is None:
-                hashes = with_hashes(fresh, self.evaluator.group_columns[1 - port]).column(HASH).to_numpy()
-            rows = bins.read_groups(bin, np.unique(hashes[is_reached]))
-            tables.append(None if rows is None else net_deltas(rows))
+            if first < high and last > low and (is_reached := (re > low) & (le < high)).any():
+                rows = bins.read_groups(bin, partial(reached_groups, is_reached))
+                tables.append(net_deltas(rows) if rows is not None and bins.is_split(bin) else rows)
         some = [table for table in tables if table is not None and table.num_rows]
         return concat(some) if some else None
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from streamq.choices import CountReason, Invalid
 from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.grid import WindowEnds
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.event import LE, RE
 from streamq.runtime.late_policies import DROP, LATE_POLICIES, LatePolicy
+from streamq.runtime.state.baskets import KernelBaskets
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, show_ticks
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.agenda import agenda_of
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, is_matching
 from streamq.runtime.event import LE, RE
-from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes, with_timed_hashes
 from streamq.runtime.physical_matching import DROPPED, MOST, OWN_RE
+from streamq.runtime.state.agenda import agenda_of
+from streamq.runtime.state.baskets import BinSizes, KernelBaskets
+from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY

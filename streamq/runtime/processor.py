@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode
 from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.identity import Identity
@@ -23,6 +22,7 @@ from streamq.runtime.progress import Message, clock_messages, decode_messages, e
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.shipping import packed
 from streamq.runtime.stage import Stage
+from streamq.runtime.state.baskets import Baskets
 from streamq.runtime.state_fit import check_state
 
 if TYPE_CHECKING:

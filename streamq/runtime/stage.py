@@ -14,7 +14,6 @@ from functools import reduce
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.basket import Baskets, KernelBaskets, Work
 from streamq.runtime.bucket_run import BucketRun
 from streamq.runtime.columnar import concat, decode, encode, ints, net_deltas
 from streamq.runtime.consistency import HeldRows, progress_at_level
@@ -39,6 +38,7 @@ from streamq.runtime.progress import (
 from streamq.runtime.progress_map import map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
+from streamq.runtime.state.baskets import Baskets, KernelBaskets, Work
 from streamq.time import INFINITY
 
 

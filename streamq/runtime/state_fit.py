@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.errors import CheckpointError, sentence
-from streamq.runtime.basket import Baskets
 from streamq.runtime.hosted_kernel import scope_owner
 from streamq.runtime.identity import (
     FORM_CHANGED,
@@ -22,6 +21,7 @@ from streamq.runtime.identity import (
 )
 from streamq.runtime.progress import CLOCKS
 from streamq.runtime.readings import TALLIES
+from streamq.runtime.state.baskets import Baskets
 
 MIGRATE = "sq.migrate(query, checkpoint, to=...) computes its state anew from the sources, up to where this one stands"
 """The way on for a query that does not fit."""

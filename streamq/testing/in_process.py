@@ -29,9 +29,9 @@ from streamq.run.idle import Listener
 from streamq.run.micro_batches import RunHistory
 from streamq.run.query import local_history
 from streamq.run.source_status import tables_of
-from streamq.runtime.basket import TimeBinSizes
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.readings import Readings
+from streamq.runtime.state.baskets import TimeBinSizes
 from streamq.testing.answers import side_by_side
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case

@@ -16,7 +16,7 @@ from streamq.patterns.detect import Detect
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema
-from streamq.runtime.basket import TimeBinSizes
+from streamq.runtime.state.baskets import TimeBinSizes
 from streamq.testing.oracle.definitions import JUDGES, Judge
 from streamq.testing.oracle.python_functions import PythonFunctions
 from tests.judges.by_value import ByValue

@@ -14,9 +14,7 @@ import pyarrow as pa
 
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.grid import WindowEnds
-from streamq.runtime.basket import COMPACT_AT, KernelBaskets, TimeBinSizes
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
@@ -24,6 +22,7 @@ from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
+from streamq.runtime.state.baskets import BinSizes, KernelBaskets, TimeBinSizes
 from streamq.testing.deltas import ProgressViolation, changes_before
 from streamq.testing.timeline import shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
@@ -33,14 +32,13 @@ SMALL_BINS = TimeBinSizes(most=6, few=2)
 
 
 class CrowdedState(KernelBaskets):
-    """A kernel's state that reports every bin as one of many chunks, so that reading a bin rewrites it."""
+    """A kernel's state in which every bin that gets rows, or is read, is rewritten, as is one of many chunks."""
 
     def __init__(self, state: KernelBaskets):
         super().__init__(state.baskets, state.prefix)
 
-    def chunks(self, basket: str, bin: str) -> int:
-        many = super().chunks(basket, bin)
-        return many and many + COMPACT_AT
+    def needs_rewrite(self, basket: str, bin: str, rows: int = 0, live: int = 0, *, is_read: bool = True) -> bool:
+        return self.filled(basket, bin).chunks > 0
 
 
 @dataclass(frozen=True)
@@ -125,9 +123,9 @@ class Watched(Crowded):
 
 
 SMALLEST = BinSizes(
-    split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awake_upto=0, slot_parts=-2, block_rank=1, blocks_above=0
+    split_above=2, whole_upto=0, slack=-1_000, awake_upto=0, slot_parts=-2, block_rank=1, blocks_above=0
 )
-"""Bins are split and rewritten whenever they can be, and settled events forgotten; all events sleep that may.
+"""Bins are split whenever they can be, and settled events forgotten; all events sleep that may.
 
 There are blocks as soon as there are rows.
 """

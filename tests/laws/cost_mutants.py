@@ -6,13 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.runtime.agenda import Agenda
-from streamq.runtime.group_bins import GroupBins
 from streamq.runtime.joined_events import JoinedEvents, Sides
 from streamq.runtime.kernels.condensing import CondensingKernel
-from streamq.runtime.leaf import Leaf
-from streamq.runtime.parts import PartedBins
-from streamq.runtime.time_bins import TimeBins
+from streamq.runtime.state.agenda import Agenda, Leaf
+from streamq.runtime.state.bins import Bins
+from streamq.runtime.state.group_bins import GroupBins
+from streamq.runtime.state.time_bins import TimeBins
 from streamq.time import MINUS_INFINITY
 from tests.mutation.mutant import Edit, Mutant, wrapped
 
@@ -30,7 +29,7 @@ def _rows_of_all_groups(bins: GroupBins, basket: str, leaf: Leaf, groups: Any) -
     return bins._whole(basket, leaf)
 
 
-def _all_rows(bins: PartedBins, bin: str, hashes: Any) -> pa.Table | None:
+def _all_rows(bins: Bins, bin: str, hashes: Any) -> pa.Table | None:
     return bins.read(bin)
 
 
@@ -60,7 +59,7 @@ EVERY_STATE = Mutant(
     "",
     edits=(Edit(f"{KERNELS}/scan.py", "bins.read(STATES)", "bins.state.read_all(STATES)"),),
 )
-CANDIDATES = "streamq/runtime/held_candidates.py"
+CANDIDATES = "streamq/runtime/state/held_candidates.py"
 EVERY_CANDIDATE = Mutant(
     "every candidate",
     "a match reads the candidates of all groups",
@@ -68,14 +67,14 @@ EVERY_CANDIDATE = Mutant(
     edits=(
         Edit(
             CANDIDATES,
-            """(table := bin.basket.read_touched(bin.name, lambda: hashes)) is not None
+            """(table := bin.bins.read_groups(bin.name, lambda: hashes)) is not None
         ]
         if not tables:
             return events.slice(0, 0), not rest
         rows = _rows_before(concat(tables), [bin.starts for bin in rest], order)
         if keys := self.evaluator.keys:
 """,
-            """(table := bin.basket.read(bin.name)) is not None
+            """(table := bin.bins.read(bin.name)) is not None
         ]
         if not tables:
             return events.slice(0, 0), not rest
@@ -119,7 +118,7 @@ EVERY_PART = Mutant(
     "every part",
     "all parts of a bin of time are read, and all their groups",
     "",
-    ((PartedBins, "read_groups", _all_rows),),
+    ((Bins, "read_groups", _all_rows),),
 )
 EVERY_TIME = Mutant(
     "every time",
@@ -137,7 +136,7 @@ DEAD_ROWS = Mutant(
     "dead rows",
     "a bin keeps rows that others have taken back, until it has many chunks",
     "",
-    edits=(Edit("streamq/runtime/basket.py", "return is_dead or filled", "return filled"),),
+    edits=(Edit("streamq/runtime/state/baskets.py", "return has_dead_rows or filled", "return filled"),),
 )
 NO_SLEEP = Mutant("no sleep", "events of snapshots stay awake", "", ((CondensingKernel, "_has_wheel", False),))
 

@@ -16,8 +16,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.operators.operator import Operator
 from streamq.plan.footprint import OpenedPart
 from streamq.plan.node import nodes, number_sources
-from streamq.runtime.basket import Baskets
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.state.baskets import Baskets, BinSizes
 from streamq.testing.operators.scan import RESETTING_SUM
 from tests.programs import compiled, with_sizes
 

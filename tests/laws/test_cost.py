@@ -14,8 +14,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.operators.operator import Operator
 from streamq.plan.node import nodes, number_sources
-from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from tests.laws.cost_mutants import EVERY_BIN, EVERY_GROUP, EVERY_PART, EVERY_ROW, EVERY_STATE, NO_ORDER, NO_SLEEP
 from tests.laws.cost_operators import (
     BATCHES,
@@ -136,11 +135,11 @@ def test_states_of_groups_that_come_one_after_another_lie_in_small_bins(operator
         live.batch({"a": rows(*new), "b": rows(*new)})
     baskets = [Baskets(DictStore(store)) for store in live.stores.values()]
     states = [
-        one.filled(name, bin).rows
+        bin.rows
         for one in baskets
-        for name in one.names("")
+        for name, bins in one.counts.items()
         if name.endswith(".states")
-        for bin in one.bins(name)
+        for bin in bins.values()
     ]
     assert sum(states) > SMALL.split_above and max(states) <= SMALL.split_above
 

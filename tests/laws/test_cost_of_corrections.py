@@ -14,8 +14,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from streamq.runtime.basket import Baskets
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.state.baskets import Baskets, BinSizes
 from tests.laws.cost_mutants import EVERY_PART, EVERY_WINDOW
 from tests.laws.cost_operators import BATCHES, COLUMNS, FAR, HOT, NOTED, SIZES, SMALL, TOTAL, Work
 from tests.programs import compiled, with_sizes

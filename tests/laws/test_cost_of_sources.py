@@ -8,7 +8,7 @@ import pytest
 
 from streamq import testing as t
 from streamq.compiler.local import LocalRun
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.state.baskets import BinSizes
 from tests.laws.cost_mutants import EVERY_GROUP, EVERY_TIME
 from tests.laws.cost_operators import BATCHES, HOT, NOTED, WARM, Work, work, work_since
 from tests.laws.cost_sources import INGRESS, Egress, Items, OneSource, source_program

@@ -19,7 +19,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.runtime.built_in_partials import PartialSum
 from streamq.runtime.event import RE, WEIGHT
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.state.baskets import BinSizes
 from tests.programs import compiled, with_sizes
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.operators import Source, written_operators
 from streamq.plan.node import nodes, number_sources
-from streamq.runtime.basket import Baskets
+from streamq.runtime.state.baskets import Baskets
 from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.time import INFINITY
 from tests.programs import compiled

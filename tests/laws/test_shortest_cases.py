@@ -140,7 +140,7 @@ FAULTS = {
     "a bin of reported rows goes with its first window": (
         "a reported window whose neighbours are final is corrected",
         Edit(
-            "streamq/runtime/grid_baskets.py",
+            "streamq/runtime/state/window_bins.py",
             """
             if bin_starts(bin)[1] <= least:
                 bins.drop(bin)
@@ -175,12 +175,12 @@ FAULTS = {
     ),
     "candidates go a tick too early": (
         "a candidate just a scope before",
-        Edit("streamq/runtime/held_candidates.py", "<= c - self.step.within:", "<= c - self.step.within + 1:"),
+        Edit("streamq/runtime/state/held_candidates.py", "<= c - self.step.within:", "<= c - self.step.within + 1:"),
     ),
     "candidates at the end of the scope are not read": (
         "a candidate just a scope before",
         Edit(
-            "streamq/runtime/held_candidates.py",
+            "streamq/runtime/state/held_candidates.py",
             "(starts := bin_starts(bin))[1] > since",
             "bin_starts(bin)[1] > since + 1",
         ),

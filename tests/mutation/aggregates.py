@@ -16,11 +16,11 @@ from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialS
 from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.deviation_partials import PartialMoments
 from streamq.runtime.event import LE, RE
-from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.groups import HASH
 from streamq.runtime.kernels import window_aggregate
 from streamq.runtime.range_partials import merge_aggregations, merge_partial_rows
+from streamq.runtime.state.window_bins import PartialsBasket
 from streamq.runtime.values import sortable
 from tests.mutation.mutant import Mutant, wrapped
 

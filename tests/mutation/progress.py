@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 
 from streamq.compiler.stages import _Compiler
-from streamq.runtime import bins, joined_events, packer, range_partials
-from streamq.runtime.basket import Baskets
+from streamq.runtime import joined_events, packer, range_partials
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
 from streamq.runtime.event import RE, WEIGHT
-from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.groups import Holds, no_holds
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.open_starts import OpenStarts
 from streamq.runtime.progress import PACE, LevelProgress, Message, RelationClock
 from streamq.runtime.release import Release
+from streamq.runtime.state.baskets import Baskets
+from streamq.runtime.state.bins import bin_starts
+from streamq.runtime.state.waiting import OpenStarts
+from streamq.runtime.state.window_bins import PartialsBasket
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.session import SessionAssigner
 from tests.mutation.mutant import (
@@ -98,7 +99,7 @@ def one_window_too_many(right: Any, kernel: WindowAggregateKernel, state: Any, l
 
 
 def reported_not_written(baskets: Baskets) -> None:
-    bins = {name: kept for name, kept in baskets._bins.items() if not name.endswith(".reported")}
+    bins = {name: kept for name, kept in baskets.counts.items() if not name.endswith(".reported")}
     baskets.store.put(Baskets.MANIFEST, json.dumps({"values": baskets.values, "bins": bins}, default=vars).encode())
 
 
@@ -111,7 +112,7 @@ def low_from_high(basket: PartialsBasket) -> bool:
 
 
 def reach_without_length(bin: str) -> tuple[int, int]:
-    return bins.bin_starts(bin)
+    return bin_starts(bin)
 
 
 def not_corrected(kernel: Any, state: Any, everything: Any, dirty: Any, last_of_all: int) -> list[Any]:
@@ -158,7 +159,9 @@ MUTANTS = (
         "a pair in one window",
         "a pair has no row in the windows that end after those that are due with its first",
         "windowed_join",
-        edits=(Edit("streamq/runtime/coming_windows.py", "ints(pairs, RE) > past(last)", "ints(pairs, RE) < 0"),),
+        edits=(
+            Edit("streamq/runtime/kernels/windowed_join.py", "ints(pairs, RE) > _past(last)", "ints(pairs, RE) < 0"),
+        ),
     ),
     Mutant(
         "sent windows of pairs stand",
@@ -166,7 +169,7 @@ MUTANTS = (
         "windowed_join",
         edits=(
             Edit(
-                "streamq/runtime/coming_windows.py",
+                "streamq/runtime/kernels/windowed_join.py",
                 "[self.evaluator.windows(table, self.first, self.sent) for table in pairs]",
                 "[]",
             ),

@@ -19,15 +19,15 @@ from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
 from streamq.runtime.kernels import window_aggregate
-from streamq.runtime.kernels.condensing import CondensingKernel
+from streamq.runtime.kernels.condensing import ASLEEP, CondensingKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.ordered_partials import PartialFirst
-from streamq.runtime.timing_wheel import TimingWheel
+from streamq.runtime.state.time_bins import TimeBins
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import count, landmark, rows, session, snapshot
 from tests.mutation.mutant import Edit, Mutant, wrapped
 
-BLOCKS = "streamq/runtime/basic_window_blocks.py"
+BLOCKS = "streamq/runtime/state/blocks.py"
 LANDMARK = "streamq/windows/landmark.py"
 LATENESS = "streamq/runtime/lateness.py"
 SIZES = "streamq/runtime/kernels/windows_of_sizes.py"
@@ -135,8 +135,8 @@ def every_window_read(right: Any, evaluator: Any, *given: Any, **rest: Any) -> A
     return right(evaluator, *given, **{name: value for name, value in rest.items() if name != "is_asked"})
 
 
-def woken_at_the_end_only(right: Any, wheel: TimingWheel, before: int) -> Any:
-    return right(wheel, before) if before == INFINITY else None
+def woken_at_the_end_only(right: Any, bins: TimeBins, before: int) -> Any:
+    return right(bins, before) if before == INFINITY or bins.basket != ASLEEP else None
 
 
 def lives_to_the_greatest_end(right: Any, evaluator: MemberEvaluator, events: Any, number: Any) -> Any:
@@ -263,7 +263,7 @@ MUTANTS = (
         "asleep to the end",
         "events that sleep are not woken before the input ends",
         "sliding",
-        (wrapped(TimingWheel, "take", woken_at_the_end_only),),
+        (wrapped(TimeBins, "take", woken_at_the_end_only),),
     ),
     Mutant(
         "a stand-in too long",

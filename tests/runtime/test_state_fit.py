@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import CheckpointError
-from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.identity import FORM_CHANGED, STATE_VERSION, Identity, OperatorState
+from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.runtime.state_fit import check_state, fit_to_state
 from tests.runtime.test_identity import MINE, WINDOW
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas
 from streamq.runtime.deltas import weighted
 from streamq.runtime.evaluators.attempt import AttemptEvaluator, set_events_aside
@@ -22,7 +21,8 @@ from streamq.runtime.event import WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.kernels.settle import ROWS, SettleKernel
 from streamq.runtime.lateness import QuarantineRows, weighted_events
-from streamq.runtime.unsettled import UnsettledRows
+from streamq.runtime.state.baskets import KernelBaskets
+from streamq.runtime.state.waiting import UnsettledRows
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule

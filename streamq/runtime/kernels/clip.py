@@ -19,10 +19,10 @@ from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
 from streamq.runtime.evaluators.joins import ClipEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import GroupBins
 from streamq.runtime.groups import distinct_hashes, number_groups
 from streamq.runtime.kernel import Clock
 from streamq.runtime.kernels.left_rows import LEFT, RIGHT, Change, LeftRowsKernel
+from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.values import Mask
 
 OWN_END = "__own_end"

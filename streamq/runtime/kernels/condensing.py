@@ -1,7 +1,9 @@
 """Kernel of windows whose results merge: settled events are replaced by few rows, with the partial results of several of them.
 
 Events that stay in the same windows for good are one row from then on. Of snapshots, which part events as soon as one of them
-ends, those that end about as late as one another are one row until then: meanwhile they sleep in a timing wheel.
+ends, those that end about as late as one another are one row until then: meanwhile they sleep in a timing wheel, in slots that
+are the wider, the farther away the ends are (Varghese and Lauck, *Hashed and Hierarchical Timing Wheels*). So the slots are few,
+however many ends there are. The rows of a slot that is due are read together; those that end much later go into narrower slots.
 
 State: the events that are not settled, and rows for the settled ones: those of each window, or of each range of windows that have
 the same ones; of snapshots, those of each slot of the wheel, beside the sleeping events, which are read once their slot is due.
@@ -17,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.active_groups import ActiveGroups
-from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import codes, concat, ints, with_column
+from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.deltas import history_of, weighted, with_ends
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.event import LE, RE, WAKES
@@ -26,9 +27,16 @@ from streamq.runtime.groups import GROUP_NUMBER, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Totals
 from streamq.runtime.kernels.windows import WindowsKernel
 from streamq.runtime.lateness import weighted_events
-from streamq.runtime.timing_wheel import TimingWheel, slots
-from streamq.runtime.values import Mask
+from streamq.runtime.state.baskets import KernelBaskets
+from streamq.runtime.state.time_bins import TimeBins
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
+
+ASLEEP = "asleep"
+"""The basket of the deltas of events that sleep, in bins by slot."""
+
+SLOT = "__slot"
+"""The column of the slot in which a row sleeps: the instant from which on it is due."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,8 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
     def _completed(self, fresh: list[pa.Table], state: KernelBaskets, clock: Clock, upto: int) -> list[pa.Table]:
         """Return the deltas of a micro-batch with those of the slots that are due."""
         is_over = clock.c == INFINITY or not self._condenses
-        woken = TimingWheel(state).take(INFINITY if is_over else upto) if self._has_wheel else None
-        return fresh if woken is None else [concat([*fresh, woken])]
+        woken = _wheel(state).take(INFINITY if is_over else upto) if self._has_wheel else None
+        return fresh if woken is None else [concat([*fresh, woken.drop_columns([SLOT])])]
 
     def _outdated(self, groups: ActiveGroups, rows: pa.Table) -> list[tuple[Mask, pa.Table | None]]:
         """Return the events of final windows, and settled ones that are condensed, with the rows that replace these."""
@@ -140,5 +148,22 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         stand_ins, of = self.evaluator.condensed(sleeping, number[is_replaced])
         stand_ins = with_column(stand_ins, WAKES, slot[candidates[first[of]]])
         deltas = concat([weighted(sleeping, 1), weighted(stand_ins, -1)]).drop_columns([GROUP_NUMBER])
-        TimingWheel(groups.bins.state).add(deltas, np.concatenate([slot[sleeps], ints(stand_ins, WAKES)]))
+        deltas = with_column(deltas, SLOT, np.concatenate([slot[sleeps], ints(stand_ins, WAKES)]))
+        _wheel(groups.bins.state).append(net_deltas(deltas))
         return sleeps, stand_ins
+
+
+def _wheel(state: KernelBaskets) -> TimeBins:
+    """Return the timing wheel of a kernel."""
+    return TimeBins(state, ASLEEP, SLOT, valued=SLOT)
+
+
+def slots(at: Ints, now: int, parts: int) -> Ints:
+    """Return the start of the slot of each instant, which is later than ``now``: an instant after ``now``, at most its own.
+
+    The slot is not wider than the distance to the instant, divided by 2 to the power of ``parts``, which may be negative.
+    """
+    # modulo 2^64 a distance beyond int64 is right
+    distance = at.view(np.uint64) - np.full(1, now, np.int64).view(np.uint64)
+    width = np.clip(np.floor(np.log2(distance.astype(np.float64))).astype(np.int64) - parts, 0, 62)
+    return np.maximum(now + 1, (at >> width) << width)

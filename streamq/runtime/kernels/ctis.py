@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat
 from streamq.runtime.consistency import HeldRows
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
-from streamq.runtime.unsettled import UnsettledRows
+from streamq.runtime.state.baskets import KernelBaskets
+from streamq.runtime.state.waiting import UnsettledRows
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

@@ -22,16 +22,16 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import CountReason
-from streamq.runtime.agenda import agenda_of
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import LE, OPENS, RE, beside_names, without_beside
-from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
 from streamq.runtime.repetitions import repeats
+from streamq.runtime.state.agenda import agenda_of
+from streamq.runtime.state.baskets import BinSizes, KernelBaskets
+from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import INFINITY, MINUS_INFINITY

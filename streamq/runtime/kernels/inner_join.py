@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, net_deltas
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.joined_events import JoinedEvents
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
-from streamq.runtime.parts import SIZES
+from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:

@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.grid import WindowEnds
-from streamq.runtime.agenda import agenda_of
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat
 from streamq.runtime.deltas import with_ends
 from streamq.runtime.event import LE, RE, beside_names, without_beside
-from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import HASH, distinct_hashes, with_timed_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.runtime.repetitions import repetitions
+from streamq.runtime.state.agenda import agenda_of
+from streamq.runtime.state.baskets import BinSizes, KernelBaskets
+from streamq.runtime.state.group_bins import GroupBins
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:

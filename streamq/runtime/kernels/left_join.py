@@ -15,16 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas
 from streamq.runtime.deltas import history_of, unit_weights, weighted
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import GroupBins
 from streamq.runtime.groups import distinct_hashes, number_groups
 from streamq.runtime.kernel import Clock
 from streamq.runtime.kernels.left_rows import LEFT, RIGHT, Change, LeftRowsKernel
-from streamq.runtime.open_starts import OpenStarts
+from streamq.runtime.state.baskets import KernelBaskets
+from streamq.runtime.state.group_bins import GroupBins
+from streamq.runtime.state.waiting import OpenStarts
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import pyarrow as pa
 
 from streamq.runtime.active_groups import input_basket
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.deltas import history_of, net_retractions, weighted
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import distinct_hashes, number_groups
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.kernels.recompute import new_deltas
 from streamq.runtime.release import Release
-from streamq.runtime.waiting_rows import WaitingRows
+from streamq.runtime.state.baskets import BinSizes, KernelBaskets
+from streamq.runtime.state.group_bins import GroupBins
+from streamq.runtime.state.waiting import WaitingRows
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import CountReason
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, is_matching, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT
@@ -52,6 +51,7 @@ from streamq.runtime.physical_matching import (
 )
 from streamq.runtime.physical_state import CHANGED, PhysicalState
 from streamq.runtime.repetitions import repetitions
+from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 

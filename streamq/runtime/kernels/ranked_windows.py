@@ -19,10 +19,10 @@ from streamq.runtime.columnar import codes, expand_ranges, first_places, ints, w
 from streamq.runtime.deltas import weighted
 from streamq.runtime.evaluators.top_k_evaluator import Ranking
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
 from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.range_partials import INDEX
+from streamq.runtime.state.window_bins import PartialsBasket, ReportedBasket
 from streamq.runtime.touched_windows import TouchedWindows
 from streamq.runtime.values import Ints
 

@@ -18,18 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.active_groups import ActiveGroups, input_basket, read_events
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.deltas import as_points, cancelling_deltas, weighted
 from streamq.runtime.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
-from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.release import Release
+from streamq.runtime.state.baskets import BinSizes, KernelBaskets
+from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, net_deltas
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
-from streamq.runtime.unsettled import UnsettledRows
+from streamq.runtime.state.baskets import KernelBaskets
+from streamq.runtime.state.waiting import UnsettledRows
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

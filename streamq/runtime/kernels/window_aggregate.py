@@ -2,7 +2,7 @@
 
 State: partial results in bins by their last window, so that a bin is dropped as a whole; if input may be taken back, values with
 weights instead of merged results (a minimum cannot be subtracted). Of many events in many hops also blocks of partials
-(:mod:`streamq.runtime.basic_window_blocks`). Cost: a micro-batch adds its own partials; a reported window merges the blocks, or
+(:mod:`streamq.runtime.state.blocks`). Cost: a micro-batch adds its own partials; a reported window merges the blocks, or
 partials, that it spans; one that is corrected, the partials of its group.
 """
 
@@ -19,18 +19,14 @@ import pyarrow.compute as pc
 from streamq.choices import ClipInput, CountReason
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, Reduction, RowWindow, are_exact
-from streamq.runtime.basic_window_blocks import BlocksBasket, block_sizes
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column, with_columns
 from streamq.runtime.counted_values import reduced_windows, value_columns
 from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_ends, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
 from streamq.runtime.grid_ranges import (
     HI,
     LO,
-    BinSpans,
     OpenWindows,
     first_ending_after,
     first_open,
@@ -39,11 +35,12 @@ from streamq.runtime.grid_ranges import (
     least_open,
     window_range,
 )
-from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.lateness import judgement
-from streamq.runtime.parts import SIZES
 from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, MergedWindows, merge_by_window, row_windows
+from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
+from streamq.runtime.state.blocks import BlocksBasket, block_sizes
+from streamq.runtime.state.window_bins import BinSpans, PartialsBasket, ReportedBasket
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.touched_windows import TouchedWindows
 from streamq.runtime.values import Ints, Mask

@@ -14,21 +14,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, ints
-from streamq.runtime.coming_windows import PAIRS, ComingWindows, past
-from streamq.runtime.deltas import net_retractions
+from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.deltas import cancelling_deltas, net_retractions
 from streamq.runtime.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.joined_events import JoinedEvents, side_basket
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.kernels.inner_join import new_side
-from streamq.runtime.parts import SIZES
-from streamq.runtime.time_bins import TimeBins
+from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
+from streamq.runtime.state.time_bins import TimeBins
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -36,6 +34,9 @@ if TYPE_CHECKING:
 
 WAITING = ("waiting0", "waiting1")
 """The baskets, one a side, of the members whose first window is to come."""
+
+PAIRS = "pairs"
+"""The basket of pairs, with the range of windows that are to come as lifetime."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class WindowedJoinKernel(UncombinedKernel):
         if clock.form_changed and self.final:
             # windows that were sent before they were final are sent again once they are
             sent = first - 1 if abs(first) < INFINITY else first
-            coming.take_back(members.pairs_beyond(past(sent)), sent)
-        out = coming.take_back(members.pairs_beyond(past(last)), last) if last < sent else []
+            coming.take_back(members.pairs_beyond(_past(sent)), sent)
+        out = coming.take_back(members.pairs_beyond(_past(last)), last) if last < sent else []
         arrived = [new_side(arrivals, port, schema.names, totals) for port, schema in enumerate(self.inputs)]
         begun = [self._begun(state, basket, new, first, last) for basket, new in zip(WAITING, arrived, strict=True)]
         out += coming.send(members.new_pairs(begun), last)
@@ -120,7 +121,7 @@ class WindowedJoinKernel(UncombinedKernel):
         Those that have arrived and begin later wait. Those without a window from ``first`` on are left out.
         """
         waiting = TimeBins(state, basket, LE, then=RE)
-        parts = [waiting.take(past(last))] if waiting else []
+        parts = [waiting.take(_past(last))] if waiting else []
         if arrived is not None:
             ranges = _with_windows_from(self.evaluator.ranges(arrived), first)
             is_due = ints(ranges, LE) <= last
@@ -140,6 +141,64 @@ class WindowedJoinKernel(UncombinedKernel):
         of_sides = [coming.sent if state.bins(side_basket(port)) else least for port, least in enumerate(begins)]
         number = min(coming.next, max(min(begins), *of_sides))
         return None if number == INFINITY else self.evaluator.window.end(number)
+
+
+class ComingWindows:
+    """The windows to come of pairs, by the number of the next one; those from ``first`` on are not final.
+
+    A row for a window is made when it is sent. So a pair costs as much as the rows that it sends, however many windows it shares.
+    The windows up to ``sent`` have been sent.
+    """
+
+    def __init__(self, state: KernelBaskets, evaluator: WindowedJoinEvaluator, first: int, sent: int):
+        self.bins = TimeBins(state, PAIRS, LE, then=RE)
+        self.evaluator, self.first, self.sent = evaluator, first, sent
+
+    def send(self, new: Sequence[pa.Table], last: int) -> list[pa.Table]:
+        """Return the rows of the windows up to ``last`` that are to be sent, in tables, and hold what comes after them.
+
+        ``new`` are deltas of pairs, which also change windows that have been sent. ``last`` is at least the last one of these.
+        """
+        pairs = [net_retractions(concat(new))] if new else []
+        rows = [self.evaluator.windows(table, self.first, self.sent) for table in pairs]
+        coming = [self._after(table, self.sent) for table in pairs]
+        if last > self.sent:
+            held = self.bins.take(_past(last))
+            coming += [] if held is None else [held]
+            rows += [self.evaluator.windows(table, self.first, last) for table in coming]
+            coming = [self._after(table, last) for table in coming]
+            self.sent = last
+        for table in coming:
+            self.bins.append(table)
+        return [table for table in rows if table.num_rows]
+
+    def take_back(self, pairs: Sequence[pa.Table], last: int) -> list[pa.Table]:
+        """Return retractions of the windows after ``last`` that have been sent, in tables; they are to come again.
+
+        ``pairs`` are all that have windows after ``last``.
+        """
+        self.bins.take(INFINITY)
+        coming = [self._after(net_retractions(table), last) for table in pairs]
+        rows = [self.evaluator.windows(cancelling_deltas(table), self.first, self.sent) for table in coming]
+        for table in coming:
+            self.bins.append(table)
+        self.sent = last
+        return rows
+
+    @property
+    def next(self) -> int:
+        """The number of the next window of a pair; INFINITY if there is none."""
+        return self.bins.least
+
+    def _after(self, pairs: pa.Table, last: int) -> pa.Table:
+        """Return the pairs that have windows after ``last``, with the range of these."""
+        later = pairs.filter(pa.array(ints(pairs, RE) > _past(last)))
+        return with_column(later, LE, np.maximum(ints(later, LE), _past(last)))
+
+
+def _past(last: int) -> int:
+    """Return the number of the window after ``last``, which may be infinite."""
+    return last if last in (INFINITY, MINUS_INFINITY) else last + 1
 
 
 def _with_windows_from(ranges: pa.Table, first: int) -> pa.Table:

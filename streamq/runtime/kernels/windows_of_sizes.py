@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT
-from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, with_column
-from streamq.runtime.grid_ranges import HI, LO, BinSpans, grid_index
+from streamq.runtime.grid_ranges import HI, LO, grid_index
 from streamq.runtime.kernel import Arrival, Clock, Output
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.state.baskets import KernelBaskets
+from streamq.runtime.state.window_bins import BinSpans
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
 

@@ -10,7 +10,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
-from streamq.runtime.basket import TimeBinSizes
+from streamq.runtime.state.baskets import TimeBinSizes
 
 if TYPE_CHECKING:
     from streamq.testing.oracle.python_functions import PythonFunctions

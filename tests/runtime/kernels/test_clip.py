@@ -158,7 +158,7 @@ def test_answers_are_those_of_the_rule_though_bins_have_a_group_each(seed: int, 
     """Settled rows are right after each micro-batch, and all rows at the end."""
     a = physical("a") if moves else source("a").select("k")
     early = seed % 3 == 0 and output == OutputForm.CHANGELOG
-    live = run(clip(a, physical("b")), output, early=early, split_above=2, compact_at=2, slack=seed % 5)
+    live = run(clip(a, physical("b")), output, early=early, split_above=2, slack=seed % 5)
     left, right = (Side(random.Random(2 * seed + n), retracts=n == 1 or moves) for n in (0, 1))
     rows: Counter[tuple[int, int, int]] = Counter()
     c = 0

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
@@ -19,13 +21,12 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.runtime.active_groups import input_basket
-from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import net_deltas
 from streamq.runtime.deltas import with_weights
-from streamq.runtime.group_bins import BinSizes
-from streamq.runtime.kernels.condensing import CondensingKernel
+from streamq.runtime.kernels.condensing import ASLEEP, CondensingKernel, slots
 from streamq.runtime.readings import KernelReadings
-from streamq.runtime.timing_wheel import ASLEEP
+from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
+from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled, with_sizes
 
 FAR = 10_000
@@ -164,8 +165,9 @@ def long_lives(random: np.random.Generator, c: int) -> Any:
 
 
 def asleep(run: LocalRun) -> int:
-    """The number of slots of all timing wheels of a run."""
-    return sum(len(state.bins(name)) for state in states(run) for name in state.names("") if name.endswith(ASLEEP))
+    """The number of deltas in all timing wheels of a run."""
+    wheels = [bins.values() for state in states(run) for name, bins in state.counts.items() if name.endswith(ASLEEP)]
+    return sum(bin.stored for bins in wheels for bin in bins)
 
 
 def states(run: LocalRun) -> list[Baskets]:
@@ -214,7 +216,9 @@ def test_a_touched_group_evaluates_few_rows_of_what_it_has_open(kind: str) -> No
     many = [(i % 10, int(end), i % 2, i % 7, 0.0) for i, end in enumerate(ends)]
     run.batch({"s": t.table(COLUMNS, many)}, [(None, 10)])
     run.batch({"s": t.table(COLUMNS, [(10, 11, k, 1, 0.0) for k in (0, 1)])}, [(None, 20)])
-    rows = sum(s.size(name)[0] for s in states(run) for name in s.names("") if name.endswith((ASLEEP, input_basket(0))))
+    names = (ASLEEP, input_basket(0))
+    held = [bins.values() for s in states(run) for name, bins in s.counts.items() if name.endswith(names)]
+    rows = sum(bin.rows for bins in held for bin in bins)
     assert rows == len(many) + 2
     before = reading(run).evaluated or 0
     run.batch({"s": t.table(COLUMNS, [(20, 21, 0, 1, 0.0)])}, [(None, 30)])
@@ -260,3 +264,23 @@ def test_a_run_that_sends_rows_at_once_wakes_all() -> None:
     run = replace(quiet.restart(), program=early)
     run.batch({"s": t.table(COLUMNS, [])}, [(None, 60)])
     assert asleep(run) == 0
+
+
+# the slots of the wheel
+
+instants = st.integers(MINUS_INFINITY + 1, INFINITY - 1)
+
+
+@given(instants, st.lists(instants, min_size=1), st.integers(-3, 3))
+def test_a_slot_starts_after_now_and_not_after_its_instants(now: int, at: list[int], parts: int) -> None:
+    later = np.array([max(now + 1, min(INFINITY - 1, t)) for t in at])
+    slot = slots(later, now, parts)
+    assert (slot > now).all() and (slot <= later).all()
+
+
+def test_slots_are_few_and_the_narrower_the_nearer() -> None:
+    at = np.arange(1, 1_000_000)
+    slot = slots(at, 0, 2)
+    starts, sizes = np.unique(slot, return_counts=True)
+    assert len(starts) < 100
+    assert (sizes <= np.maximum(1, starts // 3)).all()

@@ -11,9 +11,9 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.ctis import OPEN, ROWS, CtisKernel
+from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled
 

@@ -16,9 +16,9 @@ from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
 from streamq.policies import MIDDLE, Level
 from streamq.progress.generate import GeneratedCtis
-from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.edges import EdgesKernel
+from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.sources.edges import Edges
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled

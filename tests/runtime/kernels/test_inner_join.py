@@ -10,10 +10,10 @@ import pytest
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.plan.node import number_sources
-from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.bins import ENDLESS, bin_reach
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
+from streamq.runtime.state.baskets import Baskets, DictStore
+from streamq.runtime.state.bins import ENDLESS, bin_reach
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled
 
@@ -68,7 +68,7 @@ class Join:
 
     def held(self, port: int) -> list[str]:
         """The bins of a side."""
-        return Baskets(self.store).bins(f"join.side{port}")
+        return Baskets(self.store).scoped("join").bins(f"side{port}")
 
 
 def test_pairs_of_the_new_with_the_held_and_with_the_new() -> None:

@@ -15,10 +15,10 @@ from streamq.operators.input_table import table_fields
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.policies import Level
 from streamq.progress.generate import GeneratedCtis
-from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.late_policies import ADJUST
+from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.sources.intervals import Intervals
 from streamq.sources.points import Points
 from streamq.time import INFINITY

@@ -10,7 +10,7 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.state.baskets import BinSizes
 from streamq.stream import Stream
 from tests.each import each
 from tests.programs import compiled, with_sizes

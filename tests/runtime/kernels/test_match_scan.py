@@ -9,7 +9,7 @@ from streamq import testing as t
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.state.baskets import Baskets, DictStore
 from tests.programs import compiled
 
 COLUMNS = "at bigint, v bigint"
@@ -23,8 +23,9 @@ def candidates_after(*each: tuple[int, int]) -> Iterator[int]:
     run = LocalRun(compiled(rewrite(number_sources(matches.plan)[0]).plan, buckets=1))
     for start, values in enumerate(each):
         run.batch({name: t.table(COLUMNS, [(start, v)]) for name, v in zip("ab", values, strict=True)})
-        baskets = [Baskets(DictStore(store)) for store in run.stores.values()]
-        yield sum(one.size(name)[0] for one in baskets for name in one.names("") if ".candidates" in name)
+        counts = [Baskets(DictStore(store)).counts.items() for store in run.stores.values()]
+        held = [bins.values() for one in counts for name, bins in one if ".candidates" in name]
+        yield sum(bin.rows for bins in held for bin in bins)
 
 
 def test_candidates_go_once_no_scope_of_theirs_can_be_completed() -> None:

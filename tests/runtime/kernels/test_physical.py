@@ -15,7 +15,7 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.state.baskets import Baskets, DictStore
 from tests.programs import compiled
 
 

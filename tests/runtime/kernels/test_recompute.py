@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from streamq.testing.watch import watch_kernels
 
 import streamq as sq
 from streamq.choices import OutputForm
@@ -17,10 +18,10 @@ from streamq.plan.node import number_sources
 from streamq.runtime.columnar import with_column
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.event import LE, RE
-from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.progress_rule import ProgressRule
 from streamq.runtime.release import Release
+from streamq.runtime.state.baskets import BinSizes
 from streamq.stream import Stream
 from streamq.time import INFINITY
 from tests.programs import compiled
@@ -89,12 +90,13 @@ def sessions(s: Stream) -> Stream:
 @pytest.mark.slow
 @pytest.mark.parametrize("query", [signal, sessions, lambda s: s.chop(3), lambda s: s.distinct_ids(4, id="k")])
 def test_when_state_is_compacted_does_not_show(query: Any) -> None:
-    always, never = (run(query, sizes=BinSizes(whole_upto=0, compact_at=n)) for n in (0, 1_000))
+    usual = run(query, sizes=BinSizes(whole_upto=0))
+    always = LocalRun(watch_kernels(usual.program, held_to_ctis=False))
     split = run(query, sizes=BinSizes(whole_upto=0, split_above=2))
     for i in range(30):
         rows = [(7 * i + n, 7 * i + n + 1 + n * i % 11, n % 3) for n in range(i % 4)]
-        assert fed(always, *rows, c=7 * i - 5) == fed(never, *rows, c=7 * i - 5) == fed(split, *rows, c=7 * i - 5)
-    assert always.finish().num_rows == never.finish().num_rows == split.finish().num_rows
+        assert fed(always, *rows, c=7 * i - 5) == fed(usual, *rows, c=7 * i - 5) == fed(split, *rows, c=7 * i - 5)
+    assert always.finish().num_rows == usual.finish().num_rows == split.finish().num_rows
 
 
 @pytest.mark.slow
@@ -124,7 +126,7 @@ def test_state_is_what_can_still_matter(query: Any) -> None:
 def test_a_point_at_the_end_outlives_its_window() -> None:
     live = run(
         lambda s: s.snapshot_window(stamp="point_at_end").select(n=sq.count()),
-        sizes=BinSizes(whole_upto=0, compact_at=0),
+        sizes=BinSizes(whole_upto=0),
     )
     assert fed(live, (16, 17, 7), c=18) == [(17, 18, 1, 1)]
     assert fed(live, c=19) == [], "at c = 18 its row is not settled yet: it must still be known"
@@ -147,7 +149,7 @@ class Same(SettledProgress):
 
 def test_nothing_is_evaluated_while_nothing_moves() -> None:
     same = Same()
-    live = run(signal, evaluator=same, pointwise=(), sizes=BinSizes(whole_upto=0, compact_at=0))
+    live = run(signal, evaluator=same, pointwise=(), sizes=BinSizes(whole_upto=0))
     fed(live, (1, 4, 7), (2, 9, 7), c=3)
     assert fed(live, c=3) == []
     assert same.asked == [2]

@@ -21,8 +21,8 @@ from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.runtime.columnar import net_deltas
 from streamq.runtime.deltas import with_weights
-from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.kernels.condensing import CondensingKernel
+from streamq.runtime.state.baskets import BinSizes
 from tests.laws.cost_operators import TOTAL
 from tests.programs import compiled, with_sizes
 from tests.runtime.kernels.test_condensing import reading

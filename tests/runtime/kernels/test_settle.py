@@ -12,9 +12,9 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
-from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.settle import SettleKernel
+from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle

@@ -19,10 +19,9 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.grid import Grid
 from streamq.plan.node import number_sources
 from streamq.policies import Level
-from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.event import LE
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.testing.deltas import net
 from streamq.time import INFINITY
 from tests.laws.cost_mutants import EVERY_PAIR
@@ -65,9 +64,8 @@ def held(live: LocalRun) -> Counter[str]:
     """The rows in the join's baskets, by name."""
     rows: Counter[str] = Counter()
     for store in live.stores.values():
-        baskets = Baskets(DictStore(store))
-        for name in baskets.names("windowed_join"):
-            rows[name.rpartition(".")[2]] += baskets.size(name)[0]
+        for name, bins in Baskets(DictStore(store)).counts.items():
+            rows[name.rpartition(".")[2]] += sum(bin.rows for bin in bins.values())
     return rows
 
 

@@ -15,9 +15,9 @@ import streamq as sq
 from streamq.compiler import shared_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CheckpointError
-from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.identity import read_identity
 from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
+from streamq.runtime.state.baskets import BinSizes
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle

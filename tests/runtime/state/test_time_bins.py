@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.basket import Baskets, DictStore, KernelBaskets, TimeBinSizes
 from streamq.runtime.columnar import net_deltas
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.time_bins import TimeBins
-from streamq.runtime.unsettled import UnsettledRows
+from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, TimeBinSizes
+from streamq.runtime.state.time_bins import TimeBins
+from streamq.runtime.state.waiting import UnsettledRows
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.laws.cost_mutants import DEAD_ROWS
 

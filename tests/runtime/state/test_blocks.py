@@ -20,15 +20,14 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.run.checkpoint import identity_of
-from streamq.runtime.basic_window_blocks import BLOCKS
-from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.event import LE, WEIGHT
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
+from streamq.runtime.state.blocks import BLOCKS
 from tests.laws.cost_operators import program, work
 from tests.mutation.mutant import Edit, Mutant
 from tests.programs import with_sizes
 
-FILE = "streamq/runtime/basic_window_blocks.py"
+FILE = "streamq/runtime/state/blocks.py"
 
 
 class Event(NamedTuple):
@@ -183,7 +182,7 @@ FAULTS = (
     Mutant("in one bin", "windows cut off are in a bin that a block replaces", "", edits=(
         Edit(FILE, "return widths + (widths == self.rank)", "return np.full(len(widths), self.rank)"),)),
     Mutant("dropped with its start", "a bin is dropped with the windows that contain the starts of its events", "", edits=(
-        Edit("streamq/runtime/grid_baskets.py", "if spans.of(bin)[1] < least or least == INFINITY:",
+        Edit("streamq/runtime/state/window_bins.py", "if spans.of(bin)[1] < least or least == INFINITY:",
              "if bin_starts(bin)[1] <= least:"),)),
     Mutant("twice in state", "rows stay where they were when they are moved", "", edits=(
         Edit(FILE, "self.held.forget(state, INFINITY)", "pass"),)),
@@ -261,7 +260,7 @@ def add(history: Counter[tuple[Any, ...]], deltas: pa.Table, events: Events) -> 
 def blocks(live: LocalRun) -> int:
     """The blocks in state."""
     stores = [Baskets(DictStore(store)) for store in live.stores.values()]
-    return sum(len(one.bins(name)) for one in stores for name in one.names("") if name.endswith(BLOCKS))
+    return sum(len(bins) for one in stores for name, bins in one.counts.items() if name.endswith(BLOCKS))
 
 
 def counted(drawn: list[Event], events: Events, n: int) -> Counter[tuple[Any, ...]]:

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.agenda import Agenda, agenda_of
-from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
 from streamq.runtime.columnar import decode_rows, decode_small, encode_small, ints
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import SMALL, BinSizes, GroupBins
 from streamq.runtime.groups import HASH
+from streamq.runtime.state.agenda import Agenda, agenda_of
+from streamq.runtime.state.baskets import SMALL, Baskets, BinSizes, DictStore, KernelBaskets
+from streamq.runtime.state.group_bins import GroupBins
 from streamq.time import INFINITY
 from tests.laws.cost_mutants import DEAD_ROWS
 

@@ -6,56 +6,21 @@ kernel has the same bins. The agenda has, for each group, the least progress at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.agenda import STORED, Agenda, agenda_of, latest_agenda, without_silent
-from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets
-from streamq.runtime.columnar import concat, decode_rows, decode_small, ints, net_deltas, split_by
+from streamq.runtime.columnar import concat, decode_rows, ints, net_deltas, split_by
 from streamq.runtime.deltas import cancelling_deltas, history_of, live_rows, weighted
 from streamq.runtime.event import RE, WEIGHT
-from streamq.runtime.groups import BITS, HASH, GroupHashes
-from streamq.runtime.leaf import Leaf
+from streamq.runtime.groups import BITS, HASH, GroupHashes, is_among
+from streamq.runtime.state.agenda import STORED, Agenda, Leaf, agenda_of, latest_agenda, without_silent
+from streamq.runtime.state.baskets import AGENDA, BinSizes, Compact, KernelBaskets
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
-
-SMALL = 1 << 13
-"""The bytes up to which a basket's bin is rewritten whenever it changes, because it has been read anyway."""
-
-SMALL_AGENDA = 1 << 11
-"""The same of an agenda, which is read only if something in it is due."""
-
-FULL = 2_048
-"""The number of rows for which a basket's bin may have one more chunk before it is rewritten."""
-
-Compact = Callable[[pa.Table], pa.Table]
-
-
-@dataclass(frozen=True)
-class BinSizes:
-    """The sizes at which bins are treated otherwise.
-
-    split_above: the number of live events above which a bin is split. whole_upto: the number up to which all groups of an opened
-    bin are evaluated, because that costs less than to tell them apart. compact_at: the number of chunks above which a basket's
-    bin is rewritten. slack: the number of settled events that a bin may always hold. awake_upto: the number of events
-    of a group up to which none of them sleeps. slot_parts: the slots of a timing wheel are so narrow (``timing_wheel.slots``).
-    block_rank: a block merges ``2**block_rank`` basic windows, or smaller blocks (``basic_window_blocks``).
-    blocks_above: the number of rows of basic windows above which there are blocks.
-    """
-
-    split_above: int = 32_768
-    whole_upto: int = 512
-    compact_at: int = COMPACT_AT
-    slack: int = 64
-    awake_upto: int = 256
-    slot_parts: int = 2
-    block_rank: int = 3
-    blocks_above: int = 32_768
 
 
 class GroupBins:
@@ -132,7 +97,7 @@ class GroupBins:
         """Mark the rows of active groups; in a bin that is evaluated as a whole, all groups are, new ones too."""
         hashes = table.column(HASH).to_numpy()
         is_whole = np.array([leaf.name in self._evaluated_whole for leaf in self.leaves])
-        active: Mask = _is_among(hashes, self.active) | is_whole[self._leaf_of(hashes)]
+        active: Mask = is_among(hashes, self.active) | is_whole[self._leaf_of(hashes)]
         return active
 
     def events(self, basket: str) -> pa.Table | None:
@@ -145,7 +110,7 @@ class GroupBins:
 
     def has_rows(self, basket: str, table: pa.Table) -> Mask:
         """Mark the rows of a table, with hashes, whose bins have rows in a basket."""
-        filled = np.array([self.state.chunks(basket, leaf.name) > 0 for leaf in self.leaves])
+        filled = np.array([self.state.filled(basket, leaf.name).chunks > 0 for leaf in self.leaves])
         return np.asarray(filled[self._leaf_of(table.column(HASH).to_numpy())], bool)
 
     def least(self, name: str) -> int:
@@ -209,14 +174,14 @@ class GroupBins:
                 continue
             active = _of_leaf(leaf, self.active)
             silent = np.setdiff1d(active, mine.column(HASH).to_numpy())
-            if not self.state.chunks(AGENDA, leaf.name):
+            if not self.state.filled(AGENDA, leaf.name).chunks:
                 silent = silent[:0]
             now = Agenda.of_rows([mine])
             if leaf.agenda.stands_without(active, now):
                 leaf.agenda = leaf.agenda.earlier(now)
             else:
                 old = self._latest_agenda(leaf)
-                others = old.filter(pa.array(~_is_among(old.column(HASH).to_numpy(), active)))
+                others = old.filter(pa.array(~is_among(old.column(HASH).to_numpy(), active)))
                 leaf.agenda = now.earlier(Agenda.of_rows([others]))
             if mine.num_rows + len(silent):
                 self._append(AGENDA, leaf, concat([mine, agenda_of(silent)]), latest_agenda, mine.num_rows)
@@ -270,10 +235,8 @@ class GroupBins:
         key, live = (basket, leaf.name), live_rows(rows) if live is None else live
         if RE in rows.column_names:
             self._new_ends.setdefault(key, []).append((ints(rows, RE), ints(rows, WEIGHT)))
-        small = SMALL_AGENDA if basket == AGENDA else SMALL
-        # the more rows it has, the less often it is rewritten
-        most = self.sizes.compact_at + self.state.filled(*key).stored // FULL
-        rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, most=most, small=small)
+        is_read = key in self._read or key in self._chunks or not self.state.filled(*key).chunks
+        rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, is_read=is_read)
         if rewrites or key in self._read:
             before = self._whole(basket, leaf)
             whole = rows if before is None else concat([before, rows])
@@ -294,15 +257,11 @@ class GroupBins:
             return self._whole(basket, leaf)
         mine = _of_leaf(leaf, groups)
 
-        def is_active(hashes: pa.ChunkedArray) -> Mask:
-            """Mark the hashes of these groups."""
-            return _is_among(hashes.to_numpy(), mine)
-
         if (basket, leaf.name) in self._read:
             rows = self._whole(basket, leaf)
-            return None if rows is None else rows.filter(pa.array(is_active(rows.column(HASH))))
-        chunks = self._encoded(basket, leaf)
-        return self.state.baskets.decoded(chunks, partial(decode_rows, by=HASH, choose=is_active))
+            return None if rows is None else rows.filter(pa.array(is_among(rows.column(HASH), mine)))
+        choose = partial(is_among, some=mine)
+        return self.state.decoded(self._encoded(basket, leaf), partial(decode_rows, by=HASH, choose=choose))
 
     def _encoded(self, basket: str, leaf: Leaf) -> list[bytes]:
         """Return the chunks of a basket's bin as they are stored, read again only if some have been added."""
@@ -315,7 +274,7 @@ class GroupBins:
         """Return all rows of a basket in a bin, read once a micro-batch."""
         key = basket, leaf.name
         if key not in self._read:
-            self._read[key] = self.state.baskets.decoded(self._encoded(basket, leaf), decode_small)
+            self._read[key] = self.state.decoded(self._encoded(basket, leaf))
         return self._read[key]
 
     def _latest_agenda(self, leaf: Leaf) -> pa.Table:
@@ -362,7 +321,7 @@ class GroupBins:
         That is known if all of the bin has been read. If not, it keeps the CTI that was set before, until enough events with
         earlier ends have come since: then it gets the last end of a new one.
         """
-        filled = [(basket, leaf.name) for basket in inputs if self.state.chunks(basket, leaf.name)]
+        filled = [(basket, leaf.name) for basket in inputs if self.state.filled(basket, leaf.name).chunks]
         if not all(key in self._read for key in filled):
             self._bring_cleaning_forward(leaf, inputs, c)
             return
@@ -395,7 +354,7 @@ class GroupBins:
         names = self.state.names()
 
         def is_empty(leaf: Leaf) -> bool:
-            return not any(self.state.chunks(basket, leaf.name) for basket in names)
+            return not any(self.state.filled(basket, leaf.name).chunks for basket in names)
 
         if not any(is_empty(leaf) for leaf in self.opened):
             return
@@ -451,13 +410,4 @@ def _of_leaf(leaf: Leaf, groups: GroupHashes) -> GroupHashes:
     return groups[first:last]
 
 
-def _is_among(values: Any, some: Any) -> Mask:
-    """Mark the values that occur among some others, which are sorted."""
-    if not len(some):
-        return np.zeros(len(values), bool)
-    place = np.minimum(np.searchsorted(some, values), len(some) - 1)
-    among: Mask = some[place] == values
-    return among
-
-
-__all__ = ["FULL", "BinSizes", "GroupBins"]
+__all__ = ["GroupBins"]

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.grid import Grid
-from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import bin_starts, in_bins
 from streamq.runtime.columnar import concat, ints, with_column
-from streamq.runtime.grid_baskets import PARTIALS, PartialsBasket
 from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.range_partials import dyadic_nodes
+from streamq.runtime.state.baskets import KernelBaskets
+from streamq.runtime.state.bins import bin_starts, in_bins
+from streamq.runtime.state.window_bins import PARTIALS, PartialsBasket
 from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -235,7 +235,7 @@ class BlocksBasket:
         rows = self._merged(with_column(parts, HI, self._starts(parts) >> size << size).drop_columns([LO]))
         first = ints(rows, HI)
         for bin, is_in_it in in_bins(first, np.full(len(first), size)):
-            state.append(BLOCKS, bin, rows.filter(pa.array(is_in_it)))
+            state.add(BLOCKS, bin, rows.filter(pa.array(is_in_it)), self._merged)
 
     def _read(self, state: KernelBaskets, bin: str, size: int) -> pa.Table | None:
         """Return the rows of a block, with the first window that contains it as a whole; None if it has none."""

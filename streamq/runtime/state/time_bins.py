@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import COMPACT_AT, TIME_BINS, KernelBaskets, TimeBinSizes
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.event import LE, WEIGHT
+from streamq.runtime.state.baskets import TIME_BINS, KernelBaskets, TimeBinSizes
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -174,9 +174,7 @@ class TimeBins:
         value = _least(bin.value, ints(rows, self.valued), weight)
         has_lost_least = least[1] <= 0 or value[1] <= 0
         grows = self.state.filled(self.basket, bin.name).rows + live > max(bin.most, self.live // PARTS)
-        # a bin that could not be divided is rewritten the less often, the more rows it has
-        chunks = COMPACT_AT + self.state.filled(self.basket, bin.name).stored // self.sizes.few
-        is_crowded = self.state.needs_rewrite(self.basket, bin.name, len(weight), live, most=chunks, small=0)
+        is_crowded = self.state.needs_rewrite(self.basket, bin.name, len(weight), live, is_read=False)
         if has_lost_least or grows or is_crowded:
             whole = net_deltas(concat([self._read(bin), rows]))
             # a small first bin costs less when it loses its least rows again

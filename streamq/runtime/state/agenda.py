@@ -1,4 +1,4 @@
-"""Agendas: for each group, the least progress at which it must be evaluated without new rows."""
+"""What groups wait for: of each the least progress at which it must be evaluated without new rows; and the bins of groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints
-from streamq.runtime.groups import HASH, GroupHashes
+from streamq.runtime.groups import BITS, HASH, GroupHashes
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 
@@ -79,6 +79,46 @@ class Agenda:
         return self.c <= c or self.m <= m or (is_further and self.reaches)
 
 
+@dataclass(eq=False, repr=False)
+class Leaf:
+    """A bin: the hashes from ``start`` on that agree in the first ``depth`` bits, and what its groups wait for.
+
+    ``clean`` is the least CTI at which many of its events are settled, so that all its groups are evaluated to forget them;
+    ``needed`` is the number of settled events that were still needed when that last happened; ``lacks`` is the number of events
+    with earlier ends that must come before there can be an earlier such CTI. A bin that is evaluated as a ``whole`` has no
+    agendas of single groups. ``split_above`` is the number of live events above which it is split, if that is more than for all
+    bins.
+    """
+
+    start: int
+    depth: int
+    agenda: Agenda
+    clean: int = INFINITY
+    needed: int = 0
+    whole: bool = True
+    lacks: int = 0
+    split_above: int = 0
+
+    @property
+    def name(self) -> str:
+        """The bin's name in every basket."""
+        return f"g{self.depth}.{self.start >> (BITS - self.depth)}"
+
+    @staticmethod
+    def from_values(values: Sequence[Any]) -> Leaf:
+        """Return the bin with these ``values``."""
+        start, depth, clean, needed, whole, lacks, split_above, *agenda = values
+        return Leaf(start, depth, Agenda(*agenda), clean, needed, whole, lacks, split_above)
+
+    @property
+    def values(self) -> list[Any]:
+        """The fields' values, with those of the agenda last."""
+        return [
+            *(self.start, self.depth, self.clean, self.needed, self.whole, self.lacks, self.split_above),
+            *self.agenda.values,
+        ]
+
+
 STORED = pa.schema([(HASH, pa.uint32()), *((n, pa.int64()) for n in _INSTANTS), *((n, pa.bool_()) for n in _FLAGS)])
 
 
@@ -118,4 +158,4 @@ def latest_agenda(agenda: pa.Table) -> pa.Table:
     return without_silent(agenda.take(pa.array(len(hashes) - 1 - last)))
 
 
-__all__ = ["STORED", "Agenda", "agenda_of", "latest_agenda", "without_silent"]
+__all__ = ["STORED", "Agenda", "Leaf", "agenda_of", "latest_agenda", "without_silent"]

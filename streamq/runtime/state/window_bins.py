@@ -1,6 +1,6 @@
 """Baskets of windows on a grid: partial results in bins by their last window, and the reported rows that may still change.
 
-Large bins are split by group, so that what corrects a few groups reads these (:mod:`streamq.runtime.parts`).
+Large bins are split by group, so that what corrects a few groups reads these (:mod:`streamq.runtime.state.bins`).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,24 +16,58 @@ import pyarrow.compute as pc
 
 from streamq.grid import Grid
 from streamq.plan.partial import Partial
-from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import ENDLESS, bin_starts, in_bins
 from streamq.runtime.columnar import concat, group, ints, net_deltas, sort, with_column
 from streamq.runtime.event import LE, RE
-from streamq.runtime.grid_ranges import HI, LO, BinSpans
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.groups import HASH
-from streamq.runtime.parts import PartedBins
 from streamq.runtime.range_partials import INDEX, merge_partial_rows, net_partial_rows
+from streamq.runtime.state.baskets import BinSizes, KernelBaskets
+from streamq.runtime.state.bins import ENDLESS, Bins, bin_starts, in_bins
 from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.touched_windows import TouchedWindows
 from streamq.runtime.values import Ints
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 PARTIALS, REPORTED = "partials", "reported"
 
 REPORTED_WIDTH = 4
 """The number of windows that a bin of reported rows spans, as log2."""
+
+
+class BinSpans:
+    """The windows that each bin of partial results spans, kept in ``values`` (JSON-like, in the state store).
+
+    Ranges that share a bin overlap, so every window within a span has members.
+    """
+
+    def __init__(self, values: dict[str, Any]):
+        self.state: dict[str, dict[str, int]] = values.setdefault("spans", {})
+
+    def add(self, bin: str, low: Ints, high: Ints) -> None:
+        """Widen a bin's span to ranges of windows."""
+        span = self.state.get(bin, {"first": INFINITY, "last": MINUS_INFINITY})
+        self.state[bin] = {"first": min(span["first"], int(low.min())), "last": max(span["last"], int(high.max()))}
+
+    def of(self, bin: str) -> tuple[int, int]:
+        """Return the first and the last window of a bin's span."""
+        span = self.state[bin]
+        return span["first"], span["last"]
+
+    def all(self) -> list[tuple[int, int]]:
+        """Return the first and the last window of each bin's span."""
+        return [self.of(bin) for bin in self.state]
+
+    def forget(self, bin: str) -> None:
+        """Remove a bin's span."""
+        del self.state[bin]
+
+    def due(self, window: Grid, first: int) -> int | None:
+        """Return the end of the next window, from ``first`` on, that had members; all of them may have been retracted.
+
+        None if there is no such window.
+        """
+        ends = (window.end(max(span["first"], first)) for span in self.state.values() if span["last"] >= first)
+        return min(ends, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +106,10 @@ class PartialsBasket:
         """
         bins, spans = self._bins(state), BinSpans(state.values)
         low, high = ints(new, LO), ints(new, HI)
-        endless = high == INFINITY
-        if endless.any():
-            bins.append(ENDLESS, self._packed(new.filter(pa.array(endless))))
-            spans.add(ENDLESS, low[endless], high[endless])
-            new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
-            places = None if places is None else (places[0][~endless], places[1][~endless])
-        if not len(high):
-            return
         if places is None:
             # bins about half as wide as their ranges: few to read, and dropped soon after they are needed
-            places = high, np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
+            length = high.astype(np.float64) - low.astype(np.float64) + 1
+            places = high, np.clip(np.floor(np.log2(length)).astype(np.int64) - 1, 0, 62)
         for bin, is_in_it in in_bins(*places):
             bins.append(bin, self._packed(new.filter(pa.array(is_in_it))))
             spans.add(bin, low[is_in_it], high[is_in_it])
@@ -113,7 +141,7 @@ class PartialsBasket:
             if max(first, low) <= min(last, high):
                 tables.append(bins.read(bin))
             elif touched is not None and touched.are_among(low, high):
-                tables.append(bins.read_touched(bin, partial(touched.hashes, low, high)))
+                tables.append(bins.read_groups(bin, partial(touched.hashes, low, high)))
         held = self._all_of(tables)
         # chunks may hold a member and its retraction: sum them up before rows are looked at one by one
         return self.merged(held) if self.has_lifetimes and held is not None else held
@@ -141,9 +169,9 @@ class PartialsBasket:
                 bins.drop(bin)
                 spans.forget(bin)
 
-    def _bins(self, state: KernelBaskets) -> PartedBins:
+    def _bins(self, state: KernelBaskets) -> Bins:
         """The bins, which may be split by group."""
-        return PartedBins(state, PARTIALS, self._compacted, self.keys if self.parted else (), self.sizes)
+        return Bins(state, PARTIALS, self._compacted, self.keys if self.parted else (), self.sizes)
 
     @property
     def low_is_known(self) -> bool:
@@ -185,9 +213,7 @@ class ReportedBasket:
         rows = self.rows(tables)
         index = ints(rows, INDEX)
         rows, index = rows.filter(pa.array(index >= least)), index[index >= least]
-        bins = self._bins(state)
-        for bin, is_in_it in in_bins(index, np.full(len(index), REPORTED_WIDTH)):
-            bins.append(bin, rows.filter(pa.array(is_in_it)))
+        self._bins(state).place(rows, index, np.full(len(index), REPORTED_WIDTH))
 
     def read(self, state: KernelBaskets, touched: TouchedWindows) -> list[pa.Table]:
         """Return the rows of touched windows, a table a bin; other windows may be among them."""
@@ -195,7 +221,7 @@ class ReportedBasket:
         for bin in bins:
             first, end = bin_starts(bin)
             if touched.are_among(first, end - 1):
-                tables.append(bins.read_touched(bin, partial(touched.hashes, first, end - 1)))
+                tables.append(bins.read_groups(bin, partial(touched.hashes, first, end - 1)))
         return [table for table in tables if table is not None]
 
     def behind(self, state: KernelBaskets, last: int) -> TouchedWindows | None:
@@ -213,9 +239,9 @@ class ReportedBasket:
             if bin_starts(bin)[1] <= least:
                 bins.drop(bin)
 
-    def _bins(self, state: KernelBaskets) -> PartedBins:
+    def _bins(self, state: KernelBaskets) -> Bins:
         """The bins, which may be split by group."""
-        return PartedBins(state, REPORTED, net_deltas, self.keys, self.sizes)
+        return Bins(state, REPORTED, net_deltas, self.keys, self.sizes)
 
 
-__all__ = ["PartialsBasket", "ReportedBasket"]
+__all__ = ["PARTIALS", "BinSpans", "PartialsBasket", "ReportedBasket"]

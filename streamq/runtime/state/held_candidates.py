@@ -6,27 +6,26 @@ appends what has come and what has been consumed. A bin is dropped once all of i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import KernelBaskets, grain
-from streamq.runtime.bins import bin_starts, hold
 from streamq.runtime.candidates import ReadOrder
 from streamq.runtime.columnar import concat, ints, is_matching, net_deltas, with_column
 from streamq.runtime.deltas import history_of, weighted
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import distinct_hashes
-from streamq.runtime.parts import PartedBins
+from streamq.runtime.state.baskets import KernelBaskets, grain
+from streamq.runtime.state.bins import Bins, bin_starts
 from streamq.runtime.tick_arithmetic import saturating
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.evaluators.match_scan import MatchScanEvaluator
-    from streamq.runtime.group_bins import BinSizes
+    from streamq.runtime.state.baskets import BinSizes
 
 CANDIDATES = "candidates"
 """The beginning of the names of the baskets of candidates."""
@@ -50,7 +49,7 @@ def candidates_basket(source: int) -> str:
 class ReachedBin:
     """A bin of a basket, with the first and the last start that its candidates may have, and the number of its rows."""
 
-    basket: PartedBins
+    bins: Bins
     name: str
     starts: tuple[int, int]
     rows: int
@@ -81,7 +80,7 @@ class HeldCandidates:
         first = len(bins) if order is ReadOrder.ALL else max(most, self._number_of_few(bins))
         rest, hashes = bins[first:], distinct_hashes([events])
         tables = [
-            table for bin in bins[:first] if (table := bin.basket.read_touched(bin.name, lambda: hashes)) is not None
+            table for bin in bins[:first] if (table := bin.bins.read_groups(bin.name, lambda: hashes)) is not None
         ]
         if not tables:
             return events.slice(0, 0), not rest
@@ -97,14 +96,14 @@ class HeldCandidates:
         sources = self.evaluator.sources(deltas)
         for source in np.unique(sources).tolist():
             mine = deltas.filter(pa.array(sources == source))
-            hold(self.state, candidates_basket(source), mine, net_deltas, self.evaluator.keys, self.sizes)
+            self._bins(source).hold(mine)
 
     def forget(self, c: int) -> None:
         """Drop the bins with candidates that no event from c on can have a match with."""
-        for basket in self._baskets(range(len(self.step.inputs))):
-            for bin in basket:
+        for bins in map(self._bins, range(len(self.step.inputs))):
+            for bin in bins:
                 if bin_starts(bin)[1] <= c - self.step.within:
-                    basket.drop(bin)
+                    bins.drop(bin)
 
     def _number_of_few(self, bins: Sequence[ReachedBin]) -> int:
         """Return the number of the first bins that together have few rows."""
@@ -116,19 +115,17 @@ class HeldCandidates:
         bins = (self.state.size(CANDIDATES)[0] + more) // max(1, self.few)
         return 1 << grain(0, self.step.within, max(1, min(MOST_BINS, bins)))
 
-    def _baskets(self, sources: Iterable[int]) -> list[PartedBins]:
-        """Return the baskets of some inputs."""
-        return [PartedBins(self.state, candidates_basket(source), net_deltas) for source in sources]
+    def _bins(self, source: int) -> Bins:
+        """Return the bins of an input."""
+        return Bins(self.state, candidates_basket(source), net_deltas, self.evaluator.keys, self.sizes)
 
     def _reached(self, events: pa.Table) -> Iterator[ReachedBin]:
         """Yield the bins that events look at and that their scope reaches."""
-        inputs = self.evaluator.looked_at(events)
         since = int(ints(events, LE).min(initial=INFINITY)) - self.step.within
-        for source, basket in zip(inputs, self._baskets(inputs), strict=True):
-            for bin in basket:
+        for bins in map(self._bins, self.evaluator.looked_at(events)):
+            for bin in bins:
                 if (starts := bin_starts(bin))[1] > since:
-                    rows = sum(self.state.filled(candidates_basket(source), part).stored for part in basket.parts[bin])
-                    yield ReachedBin(basket, bin, starts, rows)
+                    yield ReachedBin(bins, bin, starts, bins.stored(bin))
 
 
 def _rows_before(rows: pa.Table, others: Sequence[tuple[int, int]], order: ReadOrder) -> pa.Table:

@@ -1,0 +1,305 @@
+"""Baskets: a kernel's state, as named columnar buffers cut into bins of Arrow chunks (DataCell, section 2).
+
+Rows are appended as a chunk; a bin with many chunks, or dead rows, is rewritten when it gets rows or is read; a bin is dropped as
+a whole once progress has passed it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.columnar import concat, decode_small, encode_small
+from streamq.runtime.deltas import live_rows
+
+COMPACT_AT = 8
+"""The number of chunks from which a bin is rewritten; bins of many rows may have more (``KernelBaskets.needs_rewrite``)."""
+UNREAD = 8
+"""The factor by which a bin may have more chunks as long as nobody reads it."""
+CHUNK_ROWS = 2_048
+"""The number of rows for which a bin may have one more chunk: the more rows it has, the less often it is rewritten."""
+CHUNK_BYTES = 1 << 20
+"""The size above which a chunk is cut into several, because huge state values are slow to move."""
+SMALL = 1 << 13
+"""The bytes up to which a bin that has been read is rewritten, because that costs less than to read several chunks later."""
+
+AGENDA = "agenda"
+"""The basket in which a kernel notes what its groups wait for."""
+
+COUNTS = "counts"
+"""The basket of the numbers of candidates by group: see :class:`CandidateCounts`."""
+
+TIME_BINS = " bins"
+"""The text behind a basket's name, in the name of the value that describes its bins of time."""
+
+ENDS = "ends"
+"""The basket of endpoints that bound the windows of lifetimes without an end."""
+
+
+def grain(least: int, most: int, bins: int) -> int:
+    """Return log2, rounded down, of the width of so many bins over a span; 0 for a span shorter than that."""
+    return int(np.log2(max(1.0, (most - least) / bins)))
+
+
+Compact = Callable[[pa.Table], pa.Table]
+"""A function that adds up the rows of a bin, so that these are fewer."""
+Decoder = Callable[[bytes], pa.Table]
+
+
+class Store(Protocol):
+    """A store of chunks: a dict in-process, Spark's MapState on a cluster."""
+
+    def __contains__(self, key: str) -> bool: ...
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def put(self, key: str, value: bytes) -> None: ...
+
+    def remove(self, key: str) -> None: ...
+
+
+class DictStore:
+    """Chunks in memory."""
+
+    def __init__(self, held: dict[str, bytes] | None = None):
+        self.held = {} if held is None else held
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.held
+
+    def get(self, key: str) -> bytes | None:
+        return self.held.get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        self.held[key] = value
+
+    def remove(self, key: str) -> None:
+        del self.held[key]
+
+
+@dataclass(eq=False, repr=False)
+class Bin:
+    """The counts of a bin, kept as its chunks are written: chunks, live rows, rows stored and bytes.
+
+    Where later chunks take back rows of earlier ones, live are those that are left.
+    """
+
+    chunks: int = 0
+    rows: int = 0
+    stored: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class TimeBinSizes:
+    """Sizes of bins of time, in live rows: ``most`` above which one is divided, ``few`` up to which the first one may stay."""
+
+    most: int = 2_048
+    few: int = 256
+
+
+@dataclass(frozen=True)
+class BinSizes:
+    """The sizes at which bins are treated otherwise.
+
+    split_above: the number of live events above which a bin is split. whole_upto: the number up to which all groups of an opened
+    bin are evaluated, or a bin of time is not split, because that costs less than to tell groups apart. slack: the number of
+    settled events that a bin may always hold. awake_upto: the number of events of a group up to which none of them sleeps.
+    slot_parts: the slots in which events sleep are so narrow (``condensing.slots``). block_rank: a block merges
+    ``2**block_rank`` basic windows, or smaller blocks. blocks_above: the number of rows of basic windows above which there are
+    blocks.
+    """
+
+    split_above: int = 32_768
+    whole_upto: int = 512
+    slack: int = 64
+    awake_upto: int = 256
+    slot_parts: int = 2
+    block_rank: int = 3
+    blocks_above: int = 32_768
+
+
+SIZES = BinSizes(whole_upto=8_192)
+"""The sizes of bins of time that are split by group."""
+
+
+@dataclass(eq=False, repr=False)
+class Work:
+    """The bins, and the rows of them, that have been read; and the processor time in microseconds that it took."""
+
+    bins: int = 0
+    rows: int = 0
+    cpu_us: int = 0
+
+
+class Baskets:
+    """The baskets of one bucket; ``values`` holds small JSON-like values beside them, ``scopes`` those of each scope.
+
+    ``counts`` are those of the bins of each basket, oldest first, by its full name, which begins with its scope; no basket is
+    empty. ``flush`` makes changes durable.
+    """
+
+    MANIFEST = "manifest"
+
+    def __init__(self, store: Store, time_bins: TimeBinSizes | None = None):
+        """Read values, and counts of bins, from the manifest in ``store``; without one there are none.
+
+        ``time_bins`` are the sizes of bins of time; None: the usual ones.
+        """
+        self.store, self.work, self.time_bins = store, Work(), time_bins or TimeBinSizes()
+        # Spark logs a warning when a missing value is read
+        body = store.get(self.MANIFEST) if self.MANIFEST in store else None
+        manifest = json.loads(body) if body else {"values": {}, "scopes": {}, "bins": {}}
+        self.values: dict[str, Any] = manifest["values"]
+        self.scopes: dict[str, dict[str, Any]] = manifest["scopes"]
+        self.counts: dict[str, dict[str, Bin]] = {
+            basket: {name: Bin(**fields) for name, fields in bins.items()} for basket, bins in manifest["bins"].items()
+        }
+
+    def scoped(self, prefix: str) -> KernelBaskets:
+        """Return the baskets of one kernel of the stage."""
+        return KernelBaskets(self, prefix)
+
+    def drop_scope(self, prefix: str) -> None:
+        """Remove a scope, with its values and baskets; nothing happens if there is none."""
+        scope = self.scoped(prefix)
+        for basket in scope.names():
+            scope.drop_basket(basket)
+        del self.scopes[prefix]
+
+    def flush(self) -> None:
+        """Write the manifest, as the last step of a micro-batch."""
+        text = json.dumps(
+            {"values": self.values, "scopes": self.scopes, "bins": self.counts}, default=vars, separators=(",", ":")
+        )
+        self.store.put(self.MANIFEST, text.encode())
+
+
+class KernelBaskets:
+    """One kernel's baskets, which are those of its bucket whose names begin with ``prefix``."""
+
+    def __init__(self, baskets: Baskets, prefix: str):
+        self.baskets, self.prefix = baskets, prefix
+        self.values: dict[str, Any] = baskets.scopes.setdefault(prefix, {})
+
+    def names(self) -> list[str]:
+        """Return the baskets that are not empty."""
+        prefix = f"{self.prefix}."
+        return [name.removeprefix(prefix) for name in self.baskets.counts if name.startswith(prefix)]
+
+    def bins(self, basket: str) -> list[str]:
+        """Return the bins of a basket that are not empty, oldest first."""
+        return list(self.baskets.counts.get(f"{self.prefix}.{basket}", ()))
+
+    def filled(self, basket: str, bin: str) -> Bin:
+        """Return the counts of a bin."""
+        return self.baskets.counts.get(f"{self.prefix}.{basket}", {}).get(bin) or Bin()
+
+    def size(self, basket: str = "") -> tuple[int, int]:
+        """Return live rows and bytes, as counted when written, of the baskets whose names begin with ``basket``, or of all.
+
+        Of all baskets, the rows of AGENDA, COUNTS and ENDS are no events, and do not count.
+        """
+        names = [name for name in self.names() if name.startswith(basket)]
+        bins = [(name, self.filled(name, bin)) for name in names for bin in self.bins(name)]
+        notes = () if basket else (AGENDA, COUNTS, ENDS)
+        return sum(bin.rows for name, bin in bins if not name.startswith(notes)), sum(bin.bytes for _, bin in bins)
+
+    # reading
+
+    def encoded(self, basket: str, bin: str) -> list[bytes]:
+        """Return the chunks of a bin as they are stored. Raises RuntimeError if the store lacks one."""
+        bodies = []
+        for seq in range(self.filled(basket, bin).chunks):
+            body = self.baskets.store.get(f"{self.prefix}.{basket}/{bin}/{seq}")
+            if body is None:
+                raise RuntimeError(f"basket {self.prefix}.{basket}/{bin}: chunk {seq} is gone from the state store")
+            bodies.append(body)
+        self.baskets.work.bins += bool(bodies)
+        return bodies
+
+    def decoded(self, bodies: Sequence[bytes], decode: Decoder = decode_small) -> pa.Table | None:
+        """Return the rows that ``decode`` returns of some chunks; None if there are no chunks."""
+        if not bodies:
+            return None
+        table = concat([decode(body) for body in bodies])
+        self.baskets.work.rows += table.num_rows
+        return table
+
+    def read(self, basket: str, bin: str, compact: Compact | None = None) -> pa.Table | None:
+        """Return the rows of a bin, None if it is empty; if it needs that, it is rewritten by ``compact``, and these returned."""
+        rows = self.decoded(self.encoded(basket, bin))
+        if rows is not None and compact is not None and self.needs_rewrite(basket, bin):
+            rows = compact(rows)
+            self.replace(basket, bin, rows)
+        return rows
+
+    def read_all(self, basket: str) -> pa.Table | None:
+        """Return the rows of all bins of a basket, None if it is empty."""
+        tables = [table for bin in self.bins(basket) if (table := self.read(basket, bin)) is not None]
+        return concat(tables) if tables else None
+
+    # writing
+
+    def append(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
+        """Add rows to a bin, as one chunk, or as several if they are large; an empty table adds none.
+
+        ``live`` is the number of live rows that they add; None: their weight, or as many as they are if they have none.
+        """
+        if table.num_rows == 0:
+            return
+        name = f"{self.prefix}.{basket}"
+        filled = self.baskets.counts.setdefault(name, {}).setdefault(bin, Bin())
+        rows = max(1, CHUNK_BYTES * table.num_rows // max(1, table.nbytes))
+        for at in range(0, table.num_rows, rows):
+            body = encode_small(table.slice(at, rows))
+            self.baskets.store.put(f"{name}/{bin}/{filled.chunks}", body)
+            filled.chunks += 1
+            filled.bytes += len(body)
+        filled.stored += table.num_rows
+        filled.rows += live_rows(table) if live is None else live
+
+    def needs_rewrite(self, basket: str, bin: str, rows: int = 0, live: int = 0, *, is_read: bool = True) -> bool:
+        """Return True if a bin is to be rewritten, with rows to add if there are any, as it has too many chunks or dead rows.
+
+        These are more dead rows than live ones, or COMPACT_AT chunks beside those that its rows and bytes need: UNREAD times as
+        many if the bin has not been read. If it has been, it is rewritten with rows to add as long as it is SMALL.
+        """
+        filled = self.filled(basket, bin)
+        most = COMPACT_AT if is_read else UNREAD * COMPACT_AT
+        needed = filled.stored // CHUNK_ROWS + 3 * (filled.bytes // CHUNK_BYTES)
+        has_dead_rows = filled.stored + rows > 2 * (filled.rows + live)
+        return has_dead_rows or filled.chunks >= most + needed or (is_read and rows > 0 and filled.bytes <= SMALL)
+
+    def add(self, basket: str, bin: str, rows: pa.Table, compact: Compact) -> None:
+        """Add rows to a bin that has not been read, or rewrite it with them by ``compact`` if it needs that."""
+        if self.needs_rewrite(basket, bin, rows.num_rows, live_rows(rows), is_read=False):
+            held = self.read(basket, bin)
+            self.replace(basket, bin, rows if held is None else compact(concat([held, rows])))
+        else:
+            self.append(basket, bin, rows)
+
+    def replace(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
+        """Replace the rows of a bin; ``live`` as in :meth:`append`."""
+        self.drop(basket, bin)
+        self.append(basket, bin, table, live)
+
+    def drop(self, basket: str, bin: str) -> None:
+        """Remove a bin with its chunks, if it exists."""
+        name = f"{self.prefix}.{basket}"
+        bins = self.baskets.counts.get(name, {})
+        for seq in range(bins.pop(bin, Bin()).chunks):
+            self.baskets.store.remove(f"{name}/{bin}/{seq}")
+        if not bins:
+            self.baskets.counts.pop(name, None)
+
+    def drop_basket(self, basket: str) -> None:
+        """Remove all bins of a basket, of time or not."""
+        for bin in self.bins(basket):
+            self.drop(basket, bin)
+        self.values.pop(f"{basket}{TIME_BINS}", None)

@@ -1,0 +1,263 @@
+"""Bins of time that are split by group, so that a micro-batch reads few rows, and past bins are dropped as a whole.
+
+A bin ``class.cell`` holds the places of one cell of an axis, as wide as the class says: 2 to the power of it. Lifetimes are
+placed by start, in cells of the power of two that is next below their length. So few bins hold all live events, however long some
+of them live; those that never end have a bin of their own.
+
+A bin with many rows is split by their groups: a part ``bin:bits.part`` holds the rows whose groups' hashes begin with the same
+bits, together with these hashes, in the order of which each chunk is stored. All parts of a bin have as many bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.columnar import concat, decode_rows, ints, split_by
+from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import BITS, HASH, GroupHashes, is_among, with_hashes
+from streamq.runtime.state.baskets import SIZES, BinSizes, Compact, KernelBaskets, grain
+from streamq.runtime.values import Ints, Mask
+from streamq.time import INFINITY, MINUS_INFINITY
+
+ENDLESS = "inf"
+"""The bin of lifetimes that never end."""
+_ENDLESS_CLASS = 64
+"""A class that no bin of a cell has."""
+CELLS = 16
+"""The number of bins for the starts of the first micro-batch with several starts; it sets the least width of a bin."""
+MOST = 4 * CELLS
+"""The number of bins, parts not counted, above which the least width is doubled, because each bin has a cost of its own."""
+MOST_BITS = 8
+"""The number of bits up to which bins are split: events of one group stay together, however many they are."""
+
+
+class Bins:
+    """The bins of one basket, in one micro-batch. A bin that becomes large is split by groups, and its parts if they become so.
+
+    ``group_columns`` separate the groups; without any, bins are not split. A bin may have ``sizes.whole_upto`` rows before it is
+    split, and its parts ``sizes.split_above`` on average. ``compact`` rewrites a bin, or a part of one, that has many chunks or
+    dead rows; the rows of a part have hashes.
+    """
+
+    def __init__(
+        self,
+        state: KernelBaskets,
+        basket: str,
+        compact: Compact,
+        group_columns: Sequence[str] = (),
+        sizes: BinSizes = SIZES,
+    ):
+        self.state, self.basket, self.compact = state, basket, compact
+        self.group_columns, self.sizes = group_columns, sizes
+        self.parts: dict[str, list[str]] = {}
+        for name in state.bins(basket):
+            self.parts.setdefault(whole_bin(name), []).append(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the bins, each once."""
+        return iter(list(self.parts))
+
+    # writing
+
+    def hold(self, table: pa.Table) -> None:
+        """Add lifetimes to bins by length and start.
+
+        As long as there are then more than MOST bins of the least width, the width is doubled and their rows, compacted, move to
+        wider bins.
+        """
+        if not table.num_rows:
+            return
+        width = self._least_width(ints(table, LE))
+        self._place_lifetimes(table, width)
+        while len(fine := [bin for bin in self if bin != ENDLESS and class_of(bin) <= width]) > MOST:
+            width += 1
+            self.state.values["grain"] = width
+            rows = [rows for bin in fine if (rows := self.read(bin)) is not None]
+            for bin in fine:
+                self.drop(bin)
+            self._place_lifetimes(self.compact(concat(rows)), width)
+
+    def place(self, table: pa.Table, at: Ints, classes: Ints) -> None:
+        """Add rows to bins by their places ``at``, INFINITY for ENDLESS; ``classes`` are those of the bins."""
+        for bin, is_in_it in in_bins(at, classes):
+            self.append(bin, table.filter(pa.array(is_in_it)))
+
+    def append(self, bin: str, rows: pa.Table) -> None:
+        """Add rows to a bin, as a chunk to each part that has some of them."""
+        names = self.parts.get(bin, [])
+        bits = _bits_and_part(names[0])[0] if names else 0
+        stored = rows.num_rows + self.stored(bin)
+        if not self.group_columns or (not bits and stored <= self.sizes.whole_upto):
+            self._add(bin, bin, rows)
+            return
+        further = max(1, bits, min(MOST_BITS, int(np.ceil(np.log2(max(1, stored) / self.sizes.split_above)))))
+        rows = with_hashes(rows, self.group_columns)
+        if further > bits:
+            held = [with_hashes(t, self.group_columns) for name in names if (t := self._read(name)) is not None]
+            rows = concat([*held, rows])
+            self.drop(bin)
+        rows = _sort_by_hash(rows)
+        part_of = (rows.column(HASH).to_numpy() >> np.uint32(BITS - further)).astype(np.int64)
+        for part, mine in split_by(rows, part_of):
+            self._add(bin, f"{bin}:{further}.{part}", mine)
+
+    def drop(self, bin: str) -> None:
+        """Remove a bin with all its parts, if it exists."""
+        for name in self.parts.pop(bin, ()):
+            self.state.drop(self.basket, name)
+
+    def forget(self, c: int) -> None:
+        """Drop the bins in which all lifetimes have ended before ``c``; all bins if it is INFINITY."""
+        for bin in self:
+            if c == INFINITY or bin_reach(bin)[1] < c:
+                self.drop(bin)
+
+    # reading
+
+    def stored(self, bin: str) -> int:
+        """Return the number of rows that are stored in a bin."""
+        return sum(self.state.filled(self.basket, name).stored for name in self.parts.get(bin, ()))
+
+    def is_split(self, bin: str) -> bool:
+        """True if a bin has been split."""
+        return any(map(is_part, self.parts.get(bin, ())))
+
+    def read(self, bin: str) -> pa.Table | None:
+        """Return the rows of a bin, None if it is empty. They are without hashes, and may be in chunks that are not compacted."""
+        tables = [t for name in self.parts.get(bin, ()) if (t := self._read(name)) is not None]
+        return without_hashes(concat(tables)) if tables else None
+
+    def read_groups(self, bin: str, hashes: Callable[[], GroupHashes]) -> pa.Table | None:
+        """Return the rows of a bin; of one that has been split, those of the groups with these hashes, without decoding others.
+
+        ``hashes`` returns them in order, each once; a bin that has not been split needs none. Rows are as in :meth:`read`; None
+        if there are none.
+        """
+        if not self.is_split(bin):
+            return self.read(bin)
+        tables, some = [], hashes()
+        for name in self.parts[bin]:
+            if not len(mine := hashes_in(name, some)):
+                continue
+            if self.state.needs_rewrite(self.basket, name):
+                self._read(name)
+            decode = partial(decode_rows, by=HASH, choose=partial(is_among, some=mine))
+            tables.append(self.state.decoded(self.state.encoded(self.basket, name), decode))
+        read = [without_hashes(table) for table in tables if table is not None and table.num_rows]
+        return concat(read) if read else None
+
+    # inside
+
+    def _add(self, bin: str, name: str, rows: pa.Table) -> None:
+        """Add rows to a bin, or a part of one; it is rewritten if it has many chunks for its rows, or dead ones."""
+        names = self.parts.setdefault(bin, [])
+        if name not in names:
+            names.append(name)
+        self.state.add(self.basket, name, rows, self._compacted)
+
+    def _read(self, name: str) -> pa.Table | None:
+        """Return the rows of a bin or part as they are stored."""
+        return self.state.read(self.basket, name, self._compacted)
+
+    def _compacted(self, rows: pa.Table) -> pa.Table:
+        """Return the rows of a bin or part added up, in the order in which they are stored."""
+        return _sort_by_hash(self.compact(rows))
+
+    def _least_width(self, le: Ints) -> int:
+        """Return the least class of bins; the first starts that differ set it, and the state keeps it."""
+        width = self.state.values.get("grain")
+        if width is None:
+            least, most = int(le.min()), int(le.max())
+            width = grain(least, most, CELLS)
+            if most > least:
+                # events of one instant do not show how dense the stream is
+                self.state.values["grain"] = width
+        return int(width)
+
+    def _place_lifetimes(self, table: pa.Table, least_width: int) -> None:
+        """Add lifetimes to bins by start and length; ``least_width`` is the least class of the bins."""
+        le, re = ints(table, LE), ints(table, RE)
+        # modulo 2^64 a length beyond int64 is right; as a float it may be a little too long, which only widens the bin
+        length = np.maximum((re.view(np.uint64) - le.view(np.uint64)).astype(np.float64), 1.0)
+        classes = np.clip(np.floor(np.log2(length)).astype(np.int64), least_width, 63)
+        self.place(table, np.where(re == INFINITY, INFINITY, le), classes)
+
+
+# names of bins
+
+
+def in_bins(places: Ints, classes: Ints) -> Iterator[tuple[str, Mask]]:
+    """Yield the name of each bin that has places, with the mask of these; ``classes`` are those of their bins.
+
+    The bin of INFINITY is ENDLESS, whatever its class.
+    """
+    if not len(places):
+        return
+    classes = np.where(places == INFINITY, _ENDLESS_CLASS, classes)
+    bins, number = np.unique(
+        np.stack([classes, places >> np.minimum(classes, 63)], axis=1), axis=0, return_inverse=True
+    )
+    for n, (width, cell) in enumerate(bins):
+        yield ENDLESS if width == _ENDLESS_CLASS else f"{width}.{cell}", number.reshape(-1) == n
+
+
+def class_of(bin: str) -> int:
+    """Return the class of a bin: the base-2 logarithm of its width."""
+    return int(bin.partition(".")[0])
+
+
+def bin_starts(bin: str) -> tuple[int, int]:
+    """Return the least and (exclusive) greatest place of the rows a bin can hold: the whole axis for endless events."""
+    if bin == ENDLESS:
+        return MINUS_INFINITY, INFINITY
+    start = int(bin.partition(".")[2]) << class_of(bin)
+    return start, min(INFINITY, start + (1 << class_of(bin)))
+
+
+def bin_reach(bin: str) -> tuple[int, int]:
+    """Return the least start and (exclusive) greatest end of the events a bin can hold: the whole axis for endless events."""
+    start, end = bin_starts(bin)
+    return start, end if end == INFINITY else min(INFINITY, start + 3 * (1 << class_of(bin)))
+
+
+def whole_bin(name: str) -> str:
+    """Return the name of the bin that a part belongs to; that of a bin is its own."""
+    return name.partition(":")[0]
+
+
+def is_part(name: str) -> bool:
+    """Return True for a part of a bin that has been split, so that its rows have the hashes of their groups."""
+    return whole_bin(name) != name
+
+
+def hashes_in(name: str, hashes: GroupHashes) -> GroupHashes:
+    """Return the hashes that rows of a part of a bin may have, of hashes in order."""
+    bits, part = _bits_and_part(name)
+    bounds = np.array([part, part + 1], np.uint64) << np.uint64(BITS - bits)
+    first, last = np.searchsorted(hashes.astype(np.uint64), bounds)
+    return hashes[first:last]
+
+
+def _bits_and_part(name: str) -> tuple[int, int]:
+    """Return the number of bits by which a bin has been split, 0 if it has not been, and those that its hashes begin with."""
+    bits, _, part = name.partition(":")[2].partition(".")
+    return (int(bits), int(part)) if bits else (0, 0)
+
+
+def without_hashes(table: pa.Table) -> pa.Table:
+    """Return rows without the hashes of their groups."""
+    return table.drop_columns([HASH]) if HASH in table.column_names else table
+
+
+def _sort_by_hash(rows: pa.Table) -> pa.Table:
+    """Return the rows of a part in order of hashes; other rows as they are."""
+    if HASH not in rows.column_names:
+        return rows
+    return rows.take(pa.array(np.argsort(rows.column(HASH).to_numpy(), kind="stable")))
+
+
+__all__ = ["ENDLESS", "MOST", "Bins", "bin_reach", "bin_starts", "hashes_in", "in_bins", "is_part"]

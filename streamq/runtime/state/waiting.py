@@ -1,0 +1,174 @@
+"""Rows of a kernel that wait in bins of time: until they are settled, until they may go, or while they live on.
+
+A micro-batch reads the rows that go in it; they may be taken back until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from streamq.runtime.columnar import concat, ints, net_deltas
+from streamq.runtime.deltas import cancelling_deltas
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.kernel import Clock
+from streamq.runtime.release import Release
+from streamq.runtime.state.baskets import KernelBaskets
+from streamq.runtime.state.time_bins import TimeBins
+from streamq.time import INFINITY, MINUS_INFINITY
+
+STARTING, SETTLING, LIFETIMES = "starting", "settling", "lifetimes"
+"""The baskets of rows that wait until they have started, until they are settled, and of the lifetimes of open events."""
+
+
+class UnsettledRows:
+    """The rows of a kernel that wait until the CTI has passed their ends, in baskets of its state by their ends.
+
+    Rows without an end lie by their starts. The least start of all rows is known without reading them.
+    """
+
+    def __init__(self, state: KernelBaskets, basket: str):
+        """Open the rows of a basket, which also names the basket of those without an end."""
+        self.ending = TimeBins(state, basket, RE, then=LE)
+        self.endless = TimeBins(state, f"{basket} without end", LE)
+
+    def __bool__(self) -> bool:
+        """True if rows wait."""
+        return bool(self.ending or self.endless)
+
+    @property
+    def least_start(self) -> int:
+        """The least start of a row that waits; INFINITY if none does."""
+        return min(self.ending.least_value, self.endless.least)
+
+    @property
+    def due(self) -> int | None:
+        """The CTI at which the next row settles: INFINITY if all that wait are endless, None if none waits."""
+        if self.ending:
+            return min(INFINITY, self.ending.least + 1)
+        return INFINITY if self.endless else None
+
+    def advance(self, fresh: Sequence[pa.Table], c: int) -> pa.Table | None:
+        """Add deltas, and take out the net rows that are settled at ``c``, which are all at INFINITY; None if there are none."""
+        over = [rows for bins in self._bins(c) if (rows := bins.take(c)) is not None]
+        for table in fresh:
+            re = ints(table, RE)
+            is_over = (re < c) | (c == INFINITY)
+            over.append(table.filter(pa.array(is_over)))
+            self.ending.append(table.filter(pa.array(~is_over & (re < INFINITY))))
+            self.endless.append(table.filter(pa.array(~is_over & (re == INFINITY))))
+        over = [table for table in over if table.num_rows]
+        return net_deltas(concat(over)) if over else None
+
+    def _bins(self, c: int) -> list[TimeBins]:
+        """Return the bins in which rows may be settled at ``c``."""
+        return [self.ending, self.endless] if c == INFINITY else [self.ending]
+
+
+class WaitingRows:
+    """The rows that wait, in baskets of a kernel's state: until they have started, until they are settled, or none."""
+
+    def __init__(self, state: KernelBaskets, release: Release):
+        """Open the rows that wait for a release: PAST_START, PAST_END, or AT_ONCE."""
+        self.release = release
+        self.starting = TimeBins(state, STARTING, LE)
+        self.settling = UnsettledRows(state, SETTLING)
+
+    def advance(self, change: pa.Table | None, clock: Clock) -> pa.Table | None:
+        """Add deltas, and take out those that go at this progress, added up; None if there are none.
+
+        Rows that start go by the watermark, those that settle by the CTI.
+        """
+        fresh = [] if change is None or not change.num_rows else [change]
+        if self.release is Release.PAST_END:
+            return self.settling.advance(fresh, clock.c)
+        going = [self.starting.take(clock.m)] if self.starting else []
+        for table in fresh:
+            goes = self.release.lets_go(table, clock.m)
+            going.append(table.filter(pa.array(goes)))
+            self.starting.append(table.filter(pa.array(~goes)))
+        parts = [table for table in going if table is not None and table.num_rows]
+        return net_deltas(concat(parts)) if parts else None
+
+    def change_release(self, rows: pa.Table | None, clock: Clock) -> pa.Table | None:
+        """Let rows go by this release from now on, after another one in an earlier run; return the deltas to send for it.
+
+        ``rows`` are all that are not settled, those that wait among them. Of those that have been sent, some are taken back to
+        wait until they have started; all wait until they are settled, to be sent once more, if rows go by the end.
+        """
+        waiting = [t for t in (self.starting.take(INFINITY), self.settling.advance([], INFINITY)) if t is not None]
+        if self.release is Release.AT_ONCE or rows is None:
+            return concat(waiting) if waiting else None
+        sent = net_deltas(concat([rows, *map(cancelling_deltas, waiting)]))
+        if self.release is Release.PAST_END:
+            self.settling.advance([*waiting, sent], MINUS_INFINITY)
+            return None
+        too_early = sent.filter(pa.array(~self.release.lets_go(sent, clock.m)))
+        for table in (*waiting, too_early):
+            self.starting.append(table)
+        return cancelling_deltas(too_early)
+
+    @property
+    def due(self) -> int | None:
+        """The progress at which the next row goes: INFINITY if only the end of the input lets it go, None if none waits."""
+        if self.release is Release.PAST_END:
+            return self.settling.due
+        return min(INFINITY, self.starting.least + 1) if self.starting else None
+
+
+class OpenStarts:
+    """The lifetimes of events by their starts, so that the least start of those that live on is known without reading them.
+
+    Of the events that have ended some stay, behind one that lives on; once they are the majority, all are read to forget them.
+    """
+
+    def __init__(self, state: KernelBaskets, slack: int):
+        """Open the lifetimes; so many of ended events may stay, beside as many as lived on when such were last forgotten."""
+        self._bins = TimeBins(state, LIFETIMES, LE)
+        self._values, self._slack = state.values, slack
+
+    def advance(self, events: pa.Table, c: int) -> int:
+        """Add deltas of events; return the least start of one that lives beyond ``c``, INFINITY if none does."""
+        if c == INFINITY:
+            self._bins.take(INFINITY)
+            self._values.pop(LIFETIMES, None)
+            return INFINITY
+        least, until, most = self._values.get(LIFETIMES, [INFINITY, INFINITY, 0])
+        fresh = events.select([LE, RE, WEIGHT]).filter(pa.array(ints(events, RE) > c))
+        if fresh.num_rows:
+            self._bins.append(net_deltas(fresh))
+        if until <= c or (fresh.num_rows and int(ints(fresh, LE).min()) <= least):
+            least, until = self._first(c)
+        if self._bins.live > 2 * most + self._slack:
+            most = self._forget_ended(c)
+        self._values[LIFETIMES] = [least, until, most]
+        return least
+
+    def _first(self, c: int) -> tuple[int, int]:
+        """Return the least start of an event that lives beyond ``c``, and the last end of those that start then.
+
+        Events before it are forgotten. INFINITY, twice, if there is none.
+        """
+        while self._bins:
+            rows = self._bins.first_rows
+            living = rows.filter(pa.array((ints(rows, RE) > c) & (ints(rows, WEIGHT) > 0)))
+            starts = ints(living if living.num_rows else rows, LE)
+            if living.num_rows:
+                least = int(starts.min())
+                self._bins.take(least)
+                return least, int(ints(living, RE)[starts == least].max())
+            self._bins.take(int(starts.max()) + 1)
+        return INFINITY, INFINITY
+
+    def _forget_ended(self, c: int) -> int:
+        """Forget the events that do not live beyond ``c``; return the number of the others."""
+        rows = self._bins.take(INFINITY)
+        if rows is None:
+            return 0
+        living = rows.filter(pa.array(ints(rows, RE) > c))
+        self._bins.append(living)
+        return living.num_rows
+
+
+__all__ = ["OpenStarts", "UnsettledRows", "WaitingRows"]
