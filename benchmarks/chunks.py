@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.datacell import Tuples, Window, live, milliseconds, q1
 from streamq.compiler.local import LocalRun
-from streamq.run.chunk_search import ChunkSearch, SearchPhase, Slide
+from streamq.run.pacing import ChunkSearch, SearchPhase, Slide
 
 SELECTED = 0.2
 """The part of the tuples that Q1 selects."""

@@ -1,13 +1,95 @@
-"""HTML of values in notebooks: tables, lines and headings of one style, in light and dark; all texts are escaped."""
+"""HTML in notebooks and pages: elements, texts of cells, tables, lines and headings of one style; all texts are escaped."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from numbers import Number
 from typing import Any
+from unicodedata import east_asian_width
 
-from streamq.markup import element, markup_text
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""The characters that XML does not allow, not even escaped: control characters, halves of surrogate pairs."""
+
+
+def markup_text(text: str) -> str:
+    """Return a text as the content of an element or an attribute; a character that XML does not have becomes U+FFFD."""
+    return escape(_ILLEGAL.sub("\ufffd", text))
+
+
+def element(name: str, *content: str, **attributes: str | float) -> str:
+    """Return an element; ``content`` is markup already, attributes are values, numbers rounded to two decimals.
+
+    An underscore in an attribute's name stands for a hyphen, one at its end is left out.
+
+    >>> element("text", markup_text("a < b"), x=2.5, class_="key")
+    '<text x="2.5" class="key">a &lt; b</text>'
+    """
+    shown = "".join(f' {_attribute(name)}="{_value(value)}"' for name, value in attributes.items())
+    return f"<{name}{shown}>{''.join(content)}</{name}>" if content else f"<{name}{shown}/>"
+
+
+def _attribute(name: str) -> str:
+    return name.removesuffix("_").replace("_", "-")
+
+
+def _value(value: str | float) -> str:
+    """Return an attribute's value; a number without zeros at its end."""
+    return markup_text(value) if isinstance(value, str) else f"{round(value, 2):.2f}".rstrip("0").rstrip(".")
+
+
+def text_width(text: str, size: float) -> float:
+    """Return an upper estimate of a text's width in pixels, in a font of ``size`` pixels; wide characters count twice."""
+    cells = sum(2 if east_asian_width(c) in "WF" else 1 for c in text)
+    return cells * size * 0.58
+
+
+def shortened_to_width(text: str, size: float, width: float) -> str:
+    """Return the text, cut with an ellipsis if it is wider than ``width`` pixels; "" if not even three characters fit."""
+    text = " ".join(text[:500].split())
+    if text_width(text, size) <= width:
+        return text
+    shown = text
+    while shown and text_width(shown + "…", size) > width:
+        shown = shown[:-1]
+    return f"{shown}…" if len(shown) > 1 else ""
+
+
+WIDEST = 500
+"""The characters of a value that a table as text shows."""
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Matches what moves the cursor, ends a line or turns it round, or controls a terminal, and halves of surrogate pairs."""
+
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def with_escapes(text: str) -> str:
+    r"""Return a text with the escapes of Python's literals in the place of control characters and line ends.
+
+    >>> print(with_escapes("a\tb\x1b[31m"))
+    a\tb\x1b[31m
+    """
+    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def has_half_a_pair(text: str) -> bool:
+    r"""Return True for a text with half a surrogate pair, which cannot be encoded.
+
+    >>> has_half_a_pair("\ud83d"), has_half_a_pair("\U0001f600")
+    (True, False)
+    """
+    return _HALVES.search(text) is not None
+
+
+def shortened_value(text: str, quote: Callable[[str], str] = with_escapes) -> str:
+    """Return the text of a value as ``quote`` shows it; of one longer than WIDEST the beginning, with its length behind."""
+    if len(text) <= WIDEST:
+        return quote(text)
+    return f"{quote(text[:WIDEST])}… ({len(text):,} characters)"
+
 
 STYLE = """
   .streamq { font: 14px/1.5 system-ui, sans-serif; color-scheme: light dark; overflow-x: auto; }
@@ -133,18 +215,3 @@ def print_or_display(text: str, html: Callable[[], str], *, rich: bool = True) -
     from IPython.display import display
 
     display({"text/plain": text, "text/html": html()}, raw=True)
-
-
-__all__ = [
-    "LONGEST",
-    "MOST_ROWS",
-    "Readout",
-    "fragment",
-    "heading",
-    "ipython_shell",
-    "lines",
-    "print_or_display",
-    "tabulated",
-    "values",
-    "whole_page",
-]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, SourceError, sentence
 from streamq.keywords import check_keywords
-from streamq.run.active import session_of
 from streamq.run.failure import spark_errors
+from streamq.run.findings import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from streamq import html
-from streamq.markup import element, markup_text
+from streamq.html import element, markup_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,8 +9,8 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
-from streamq.cell_texts import WIDEST, shortened_value, with_escapes
 from streamq.errors import PlanError, SourceError
+from streamq.html import WIDEST, shortened_value, with_escapes
 
 NASTY = "a\tb\nc\x1b[31m\x7f\x9b\u2028"
 ESCAPED = r"a\tb\nc\x1b[31m\x7f\x9b\u2028"

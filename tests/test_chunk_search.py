@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamq.run.chunk_search import SLIDES, ChunkSearch, SearchPhase, Slide
+from streamq.run.pacing import SLIDES, ChunkSearch, SearchPhase, Slide
 from tests.mutation.mutant import Edit, Mutant
 
 HOP = 1_000.0
@@ -171,7 +171,7 @@ def check_law() -> None:
     check_other_speeds()
 
 
-FILE = "streamq/run/chunk_search.py"
+FILE = "streamq/run/pacing.py"
 
 MISTAKES = {
     "the number tried last is kept": ("self.chunks if is_best else self.best", "self.chunks"),

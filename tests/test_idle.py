@@ -8,9 +8,9 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError
-from streamq.run.idle import ctis_for_silent
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.source_status import SourceStatus
+from streamq.run.watcher import ctis_for_silent
 from streamq.time import MINUS_INFINITY
 
 SECOND = 1_000_000

@@ -14,12 +14,12 @@ PACKAGE = Path(__file__).parents[1] / "streamq"
 LAYERS = (
     (
         "streamq.errors",
-        "streamq.cell_texts",
+        "streamq.html",
         "streamq.choices",
         "streamq.html",
         "streamq.keywords",
-        "streamq.markup",
-        "streamq.progress_bar",
+        "streamq.html",
+        "streamq.screens",
         "streamq.screens",
         "streamq.time",
         "streamq.views",

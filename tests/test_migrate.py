@@ -13,8 +13,7 @@ import pytest
 import streamq as sq
 from streamq.errors import CheckpointError, PlanError
 from streamq.run.migrate import Migration, _check_forms, _check_names, _without_idle_parts
-from streamq.run.offsets import CONTROL, Offsets, spark_sources
-from streamq.run.raw_files import RawFolder
+from streamq.run.raw_files import CONTROL, Offsets, RawFolder, spark_sources
 from streamq.runtime.identity import Identity, ResultState
 from tests.runtime.test_identity import MINE
 

@@ -15,8 +15,7 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError
 from streamq.grid import Grid
 from streamq.plan.node import Node
-from streamq.run.chunk_search import SLIDES, ChunkSearch, SearchPhase, Slide
-from streamq.run.pacing import Hops, Pace, Pacer, hops_of
+from streamq.run.pacing import SLIDES, ChunkSearch, Hops, Pace, Pacer, SearchPhase, Slide, hops_of
 from tests.mutation.mutant import Edit, Mutant
 from tests.programs import compiled
 

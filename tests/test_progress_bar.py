@@ -14,11 +14,10 @@ import pytest
 from rich.console import Console
 
 from streamq import testing as t
-from streamq.progress_bar import ProgressBar
 from streamq.run import backlog as backlogs
 from streamq.run.backlog import Backlog
 from streamq.run.micro_batches import MicroBatch, RunHistory
-from streamq.screens import Screen, TerminalScreen
+from streamq.screens import ProgressBar, Screen, TerminalScreen
 from tests.test_watching import RecordingScreen
 
 

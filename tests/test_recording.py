@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import PlanError
-from streamq.progress_bar import ProgressBar
 from streamq.run import recording
+from streamq.screens import ProgressBar
 
 
 @pytest.mark.parametrize("failing", ["start", "stop"])

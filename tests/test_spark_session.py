@@ -15,14 +15,19 @@ import pytest
 
 import streamq as sq
 from streamq.errors import SessionError
-from streamq.run.doctor import doctor
-from streamq.run.findings import Finding, Report
+from streamq.run.findings import (
+    CONNECT_NEEDS,
+    DRIVER_NEEDS,
+    Finding,
+    Report,
+    check_java,
+    check_server,
+    check_spark_home,
+    cores,
+    default_master,
+)
 from streamq.run.interpreters import Interpreter, check_interpreter, probe_interpreter, this_interpreter
-from streamq.run.java import check_java, check_spark_home
-from streamq.run.masters import check_server, cores, default_master
-from streamq.run.packages import CONNECT_NEEDS, DRIVER_NEEDS
-from streamq.run.spark_home import WORKER_SITE, home_without_archive
-from streamq.run.spark_session import driver_memory, session
+from streamq.run.spark_session import WORKER_SITE, doctor, driver_memory, home_without_archive, session
 
 ROOT = Path(__file__).parent.parent
 GOOD = {"pandas": "2.3.3", "pyarrow": "21.0.0", "google.protobuf": "6.33.0", "pyspark": "4.1.0"}

@@ -26,10 +26,9 @@ import streamq as sq
 from streamq.choices import RunState, Verdict
 from streamq.errors import PlanError
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.run_view import RunLook, Trail, run_view
 from streamq.run.running import Run
-from streamq.run.sinks.parquet_tail import last_parquet_rows
-from streamq.run.watching import GOES_ON, Interrupt, watch_run
+from streamq.run.sinks.data_source import last_parquet_rows
+from streamq.run.watching import GOES_ON, Interrupt, RunLook, Trail, run_view, watch_run
 from streamq.runtime.rendering import DAY, YEAR_10000
 from streamq.screens import LineScreen, NotebookScreen, Screen, live_screen
 from streamq.views import BarSection, TableSection, View

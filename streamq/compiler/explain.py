@@ -18,10 +18,9 @@ from streamq.choices import check_word
 from streamq.compiler.batch import check_form
 from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.estimates import expected_rates, rows_line
-from streamq.compiler.explain_graphs import plan_graph, rule_marks
+from streamq.compiler.explain_graphs import UNMEASURED, Measured, plan_graph, rule_marks
 from streamq.compiler.explain_html import Section, sections_html
 from streamq.compiler.explain_stages import stages_section
-from streamq.compiler.measured import UNMEASURED, Measured
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamq import html
 from streamq.compiler.plan_graph import STYLE, PlanGraph
-from streamq.markup import element, markup_text
+from streamq.html import element, markup_text
 
 BESIDE = ("logical", "incremental")
 """The modes of sections that stand side by side."""

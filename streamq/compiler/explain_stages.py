@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from streamq.compiler.estimates import cost_line, expected_rates
-from streamq.compiler.explain_graphs import stage_graph
+from streamq.compiler.explain_graphs import Measured, stage_graph
 from streamq.compiler.explain_html import Section
-from streamq.compiler.measured import Measured
 from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results
 from streamq.compiler.stage_lines import HOLDING

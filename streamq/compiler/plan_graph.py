@@ -10,7 +10,7 @@ from enum import StrEnum
 from textwrap import wrap
 
 from streamq.compiler.graph_layout import Layout, layered
-from streamq.markup import element, markup_text, text_width
+from streamq.html import element, markup_text, text_width
 
 SIZE, LINE = 12.0, 16.0
 """The size of letters and the height of a line, in pixels."""

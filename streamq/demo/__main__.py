@@ -22,7 +22,7 @@ from streamq.demo import eventlog, job
 from streamq.demo.chart import chart, compare_answers, table
 from streamq.demo.task_edges import ddl, disorder, land, task_edges
 from streamq.errors import SourceError, StreamqError, sentence
-from streamq.progress_bar import ProgressBar
+from streamq.screens import ProgressBar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

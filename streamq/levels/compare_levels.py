@@ -28,12 +28,12 @@ from streamq.errors import PlanError, counted, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import MIDDLE, Consistency, Level, written_level
-from streamq.progress_bar import ProgressBar
 from streamq.run.passed_batches import ArrivingRows
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import INSERT, WEIGHT
 from streamq.runtime.result_rows import changelog_rows
 from streamq.runtime.values import Ints, combine_numbers, number_values
+from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_ticks, show_duration
 
 if TYPE_CHECKING:

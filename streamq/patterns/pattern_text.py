@@ -14,7 +14,7 @@ from typing import Final
 
 from streamq.choices import Consumption, Selection
 from streamq.compiler.explain_html import Section
-from streamq.markup import markup_text
+from streamq.html import markup_text
 from streamq.patterns.legal_words import is_keyword
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords
 from streamq.patterns.pattern_tree import ArgumentKind, PatternTree, Type

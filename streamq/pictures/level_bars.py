@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamq.markup import element, markup_text, shortened_to_width, text_width
+from streamq.html import element, markup_text, shortened_to_width, text_width
 from streamq.pictures.svg_picture import WIDTH, SvgPicture
 
 if TYPE_CHECKING:

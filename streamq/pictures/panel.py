@@ -1,4 +1,4 @@
-"""A panel of a picture: a title, what is drawn of its events, and CTIs."""
+"""Panels of a picture: a title, the events as bars on the lanes of their keys, and CTIs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from streamq.markup import element, markup_text, shortened_to_width, text_width
-from streamq.pictures.bars import LABEL_SIZE
-from streamq.pictures.palette import colour_class
-from streamq.pictures.panel_history import PanelHistory
+from streamq.html import element, markup_text, shortened_to_width, text_width
+from streamq.pictures.bars import BAR_HEIGHT, LABEL_SIZE, LANE_HEIGHT, Bar, BarChart
+from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory, shown_value
+from streamq.pictures.svg_picture import colour_class
 from streamq.pictures.time_axis import TimeAxis
+from streamq.runtime.rendering import python_rows
+from streamq.time import INFINITY
 
 TITLE_HEIGHT = 24.0
 CTI_HEIGHT = 14.0
@@ -105,4 +107,150 @@ def key_label(key: str, axis: TimeAxis, y: float) -> str:
     )
 
 
-__all__ = ["KEY_GAP", "MARGIN", "MOST_CTIS", "KeyColours", "Panel", "key_label"]
+ARROW = 7.0
+ALIVE, TAKEN_BACK = "", "taken back"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarPanel(Panel):
+    """A panel with a bar for each event that lies on the axis."""
+
+    chart: BarChart
+
+    @property
+    def events_height(self) -> float:
+        return max(1, self.chart.count) * LANE_HEIGHT + KEY_GAP * len(self.chart.keys)
+
+    def draw_events(self, colours: KeyColours) -> Iterator[str]:
+        yield from self.draw_ctis()
+        yield from _Lanes(self, colours).draw()
+
+    def sentences(self, noun: str) -> Iterator[str]:
+        """Yield nothing: bars speak for themselves."""
+        yield from ()
+
+    def rows(self) -> tuple[list[str], list[list[str]]]:
+        return _event_rows(self.history)
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """Draws the bars of a panel: their keys, links from events taken back to what replaced them, and labels where they fit."""
+
+    panel: BarPanel
+    colours: KeyColours
+
+    def draw(self) -> Iterator[str]:
+        """Yield the labels of the keys, the bars by event, the links, then the bars' labels."""
+        for lanes in self.panel.chart.keys:
+            middle = self._top(lanes.first, lanes.key) + lanes.count * LANE_HEIGHT / 2
+            yield key_label(self.panel.keys[lanes.key], self.panel.axis, middle + 2)
+        yield from (self._bar(bar) for bar in self.panel.chart.bars)
+        places = {bar.event: bar for bar in self.panel.chart.bars}
+        for bar in self.panel.chart.bars:
+            successor = int(self.panel.history.successors[bar.event])
+            if successor in places:
+                yield self._link(bar, places[successor])
+        yield from self._labels()
+
+    def _top(self, lane: int, key: int) -> float:
+        """Return the upper edge of a lane's bars."""
+        before = sum(1 for lanes in self.panel.chart.keys if lanes.key < key)
+        return self.panel.top + lane * LANE_HEIGHT + before * KEY_GAP
+
+    def _bar(self, bar: Bar) -> str:
+        """Return an event's bar, with an arrow where it goes on beyond the axis; hollow if it was taken back."""
+        history, y = self.panel.history, self._top(bar.lane, bar.key)
+        middle = y + BAR_HEIGHT / 2
+        colour = "window" if history.is_windows else self.colours.class_of(self.panel.keys[bar.key])
+        state = "gone " if history.successors[bar.event] != STANDS else "point " if bar.is_point else ""
+        shape = {"x": bar.left, "y": y, "width": bar.right - bar.left, "height": BAR_HEIGHT}
+        parts = [element("rect", class_=f"bar {state}{colour}", rx=0 if bar.is_point else 2, **shape)]
+        if bar.is_open or bar.ends_behind:
+            parts.append(_arrow(bar.right, middle, ARROW, f"arrow {colour}"))
+        if bar.begins_before:
+            parts.append(_arrow(bar.left, middle, -ARROW, f"arrow {colour}"))
+        return element("g", element("title", markup_text(self._tooltip(bar))), *parts)
+
+    def _tooltip(self, bar: Bar) -> str:
+        """Return an event's key, payload and lifetime as text, and what became of it."""
+        history = self.panel.history
+        words = [self.panel.keys[bar.key], bar.label, history.lifetime_text(bar.event)]
+        successor = int(history.successors[bar.event])
+        if successor == DELETED:
+            words.append("taken back")
+        elif successor != STANDS:
+            words.append(f"replaced by {history.labels([successor])[0]} {history.lifetime_text(successor)}")
+        return " ".join(word for word in words if word)
+
+    def _link(self, old: Bar, new: Bar) -> str:
+        """Return the arrow from an event that was taken back to the event that replaced it."""
+        upper, lower = self._top(old.lane, old.key), self._top(new.lane, new.key)
+        is_down = lower > upper
+        x, y = (old.left + old.right) / 2, upper + (BAR_HEIGHT if is_down else 0)
+        to_x = max(new.left + 3, min(new.right - 3, x)) if new.right - new.left > 6 else (new.left + new.right) / 2
+        to_y = lower + (0 if is_down else BAR_HEIGHT)
+        head = f"M{to_x - 3:.2f} {to_y - (4 if is_down else -4):.2f}h6l-3 {4 if is_down else -4}z"
+        line = element("path", d=f"M{x:.2f} {y:.2f}L{to_x:.2f} {to_y:.2f}", class_="link")
+        return line + element("path", d=head, class_="head")
+
+    def _labels(self) -> Iterator[str]:
+        """Yield the labels of the bars: inside where they fit, else at their right up to the next bar of the lane."""
+        lanes: dict[int, list[Bar]] = {}
+        for bar in self.panel.chart.bars:
+            lanes.setdefault(bar.lane, []).append(bar)
+        for bars in lanes.values():
+            in_order = sorted(bars, key=lambda bar: bar.left)
+            limits = [*(bar.left for bar in in_order[1:]), self.panel.axis.right + 8]
+            for bar, limit in zip(in_order, limits, strict=True):
+                yield self._label(bar, limit)
+
+    def _label(self, bar: Bar, limit: float) -> str:
+        """Return a bar's label, which ends before ``limit``; "" if it does not fit."""
+        inside, behind = bar.right - bar.left - 8, limit - bar.right - 7
+        fits_inside = text_width(bar.label, LABEL_SIZE) <= inside
+        is_inside = fits_inside or inside >= max(40, behind)
+        margin = ARROW if bar.is_open or bar.ends_behind else 0
+        x = bar.left + 4 if is_inside else bar.right + 4 + margin
+        shown = shortened_to_width(bar.label, LABEL_SIZE, inside if is_inside else behind - margin)
+        y = self._top(bar.lane, bar.key) + BAR_HEIGHT / 2 + 4
+        is_gone = self.panel.history.successors[bar.event] != STANDS
+        classes = {"class_": "faint struck"} if is_gone else {}
+        return element("text", markup_text(shown), x=x, y=y, **classes) if shown else ""
+
+
+def _arrow(x: float, y: float, length: float, classes: str) -> str:
+    """Return the head of an arrow from ``x``, to the left if ``length`` is negative."""
+    return element("path", d=f"M{x:.2f} {y - 6:.2f}l{length:.2f} 6l{-length:.2f} 6z", class_=classes)
+
+
+def _event_rows(history: PanelHistory) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a table of events, in order of appearance."""
+    rows = [
+        [*(shown_value(value) for value in payload.values()), history.instant(start), _end(history, end)]
+        for payload, start, end in zip(
+            python_rows(history.payload) if history.payload.column_names else [{}] * history.count,
+            history.starts.tolist(),
+            history.ends.tolist(),
+            strict=True,
+        )
+    ]
+    header = [*history.payload.column_names, "start", "end"]
+    if not history.is_gone.any():
+        return header, rows
+    return [*header, TAKEN_BACK], [[*row, _fate(history, event)] for event, row in enumerate(rows)]
+
+
+def _end(history: PanelHistory, end: int) -> str:
+    return "NULL" if end == INFINITY else history.instant(end)
+
+
+def _fate(history: PanelHistory, event: int) -> str:
+    """Return what became of an event: nothing, deleted, or the row that replaced it, counted from 1."""
+    match int(history.successors[event]):
+        case successor if successor == STANDS:
+            return ALIVE
+        case successor if successor == DELETED:
+            return "yes"
+        case successor:
+            return f"replaced by row {successor + 1}"

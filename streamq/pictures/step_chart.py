@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from streamq import html
-from streamq.cell_texts import with_escapes
 from streamq.errors import PlanError, SessionError, TypeMismatch, counted, sentence
-from streamq.markup import element, markup_text, shortened_to_width
-from streamq.pictures.palette import LIGHT, dark_rules
+from streamq.html import element, markup_text, shortened_to_width, with_escapes
 from streamq.pictures.panel_history import PanelHistory, shown_value
-from streamq.pictures.svg_picture import folded, label_ids, named_elements
+from streamq.pictures.svg_picture import LIGHT, dark_rules, folded, label_ids, named_elements
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import is_numeric
 from streamq.runtime.rendering import python_rows

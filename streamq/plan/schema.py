@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.cell_texts import has_half_a_pair, with_escapes
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
+from streamq.html import has_half_a_pair, with_escapes
 from streamq.plan.spark_types import wider
 from streamq.time import TIMESTAMP
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamq import html
-from streamq.cell_texts import shortened_value, with_escapes
+from streamq.html import shortened_value, with_escapes
 from streamq.plan.schema import Schema
 from streamq.time import INFINITY, TIMESTAMP
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamq.errors import counted
-from streamq.run.file_log import log_lines, logged_file
-from streamq.run.local_paths import local_path
+from streamq.run.files import local_path, log_lines, logged_file
 from streamq.run.micro_batches import MicroBatch, RunHistory
 
 FILE_SOURCE = "FileStreamSource"

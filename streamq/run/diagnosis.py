@@ -7,14 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from streamq.choices import CountReason, RunState, Verdict
-from streamq.run.instant_text import moment_of
 from streamq.run.oddities import oddities
 from streamq.run.run_status import RunStatus
-from streamq.run.source_status import SourceStatus
-from streamq.run.titles import input_title
-from streamq.run.wait import Wait
-from streamq.run.wait_analysis import WaitAnalysis
-from streamq.run.why import Why
+from streamq.run.source_status import SourceStatus, moment_of
+from streamq.run.wait_analysis import WaitAnalysis, input_title
+from streamq.run.why import Wait, Why
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
 
 

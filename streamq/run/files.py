@@ -1,14 +1,62 @@
-"""One-line files, read and written by Spark, so that they can be wherever a checkpoint or a sink is."""
+"""Paths and files as users, Spark's descriptions and Spark's logs spell them, and one-line files that Spark reads and writes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
 
 from streamq.errors import CheckpointError
 from streamq.run.failure import spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+
+SCHEME = "file:"
+"""The beginning of a path, or of a URL, of this computer's files."""
+
+PLAIN = "/:@!$&'()*+,;=~-._"
+"""The signs that stand in the path of a URL as they are, beside letters and digits."""
+
+
+def local_path(path: str) -> Path | None:
+    """Return the path of a file or folder on this computer; None for one of another file system.
+
+    A scheme may stand before it, as in ``file:/tmp/a``. The rest is no URL: ``#``, ``?`` and ``%41`` are part of a name.
+    """
+    if not path.startswith(SCHEME):
+        return None if "://" in path else Path(path)
+    rest = path.removeprefix(SCHEME).removeprefix("//")
+    return Path(rest) if rest.startswith("/") else None
+
+
+def path_of_url(url: str) -> Path | None:
+    """Return the path of a file on this computer from its URL, as Spark's logs of files have it; None for other URLs."""
+    return Path(unquote(urlsplit(url).path)) if url.startswith(SCHEME) else None
+
+
+def in_url(path: str) -> str:
+    """Return a path as it stands in the URLs of Spark's logs of files, which escape signs of ASCII alone, such as spaces."""
+    return "".join(sign if sign > "\x7f" else quote(sign, safe=PLAIN) for sign in path)
+
+
+def log_lines(log: Path, number: int) -> list[str] | None:
+    """Return the lines on files in the entry of a log with a number, also a compact one; None if there is no such entry."""
+    file = next((f for f in (log / str(number), log / f"{number}.compact") if f.is_file()), None)
+    # the first line is the version of the log
+    return None if file is None else file.read_text(encoding="utf-8").splitlines()[1:]
+
+
+def logged_file(line: str) -> tuple[Path | None, dict[str, Any]]:
+    """Return the path of a file from its line, None if it is not on this computer, and all that the line says.
+
+    Raises ValueError for a damaged line.
+    """
+    entry: dict[str, Any] = json.loads(line)
+    return path_of_url(entry["path"]), entry
+
 
 WRITABLE = "A checkpoint is a folder that all of Spark can write into."
 """The hint of an error about a checkpoint that Spark cannot read or write."""

@@ -1,12 +1,67 @@
-"""The doctor's findings, one for each thing it checks, and the report of all findings."""
+"""What streamq needs on a machine, one finding for each check: packages, Java, Spark and its master; and their report."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
 import textwrap
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from streamq import html
 from streamq.errors import SessionError, sentence
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+SECONDS = 60.0
+"""The time limit of a command; a cold interpreter on a busy machine needs several seconds to import pandas."""
+
+
+@dataclass(frozen=True)
+class CompletedCommand:
+    """The result of a command: its exit code (-1 if it could not run or did not end) and all that it printed."""
+
+    code: int
+    output: str
+
+
+def run_command(command: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None) -> CompletedCommand:
+    """Run a command, without input, for at most ``seconds``; a failure is returned, not raised.
+
+    The output holds stdout and stderr together. If the command does not start or does not end in time, the code is -1, and the
+    output says why.
+    """
+    try:
+        completed = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=seconds, env=None if environ is None else dict(environ), encoding="utf-8", errors="replace",
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return CompletedCommand(-1, f"nothing in {seconds:g} seconds")
+    except OSError as error:
+        return CompletedCommand(-1, str(error))
+    return CompletedCommand(completed.returncode, completed.stdout)
+
+
+def last_line(output: str) -> str:
+    """Return the last line that a command printed, where Java and Python put the error; at most 200 characters."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "nothing"
 
 
 @dataclass(frozen=True)
@@ -81,3 +136,217 @@ class Report:
     def _repr_html_(self) -> str:
         rows = [(f.subject, "ok" if f.ok else "PROBLEM", f.observed if f.ok else f.message()) for f in self.findings]
         return html.fragment(html.tabulated((), rows, self.headline, named=True))
+
+
+@dataclass(frozen=True)
+class PackageNeed:
+    """A package that an interpreter must be able to import under the name ``module``."""
+
+    package: str
+    module: str
+
+    @property
+    def requirement(self) -> Requirement:
+        """The versions that streamq requires."""
+        return _requirements().get(canonicalize_name(self.package), Requirement(self.package))
+
+    def __str__(self) -> str:
+        bounds = sorted(map(str, self.requirement.specifier), reverse=True)
+        return self.package + ",".join(bounds)
+
+    def accepts(self, version: str) -> bool:
+        """Return True if streamq's requirement includes the version, of which only the numbers count."""
+        return self.requirement.specifier.contains(_release(version))
+
+
+@cache
+def _requirements() -> dict[str, Requirement]:
+    """Return streamq's requirements, including optional ones, by package; empty if it is not installed."""
+    # its imports would be a twentieth of those of all public names
+    from importlib import metadata
+
+    try:
+        lines = metadata.requires("streamq") or []
+    except metadata.PackageNotFoundError:
+        return {}
+    requirements = [Requirement(line) for line in lines]
+    return {canonicalize_name(requirement.name): requirement for requirement in requirements}
+
+
+def _release(version: str) -> Version:
+    """Return the numbers of a version, without suffixes like "rc1".
+
+    Of a vendor's version that is not legal by Python's rules they are the numbers that it begins with, or 0.
+    """
+    try:
+        return Version(Version(version).base_version)
+    except InvalidVersion:
+        numbers = re.match(r"\d+(\.\d+)*", version)
+        return Version(numbers[0] if numbers else "0")
+
+
+WORKER_NEEDS = (
+    PackageNeed("pandas", "pandas"),
+    PackageNeed("pyarrow", "pyarrow"),
+    PackageNeed("protobuf", "google.protobuf"),
+)
+DRIVER_NEEDS = (PackageNeed("pyspark", "pyspark"), *WORKER_NEEDS)
+CONNECT_NEEDS = (
+    PackageNeed("grpcio", "grpc"),
+    PackageNeed("grpcio-status", "grpc_status"),
+    PackageNeed("googleapis-common-protos", "google.rpc.status_pb2"),
+    PackageNeed("zstandard", "zstandard"),
+)
+
+
+JAVAS = (17, 21)
+"""The major versions of Java that Spark 4 runs on."""
+
+_SUPPORTED = " or ".join(map(str, JAVAS))
+_INSTALL = (
+    f"Install Java {_SUPPORTED}: apt-get install default-jre-headless (Debian, Ubuntu), dnf install "
+    "java-21-openjdk-headless (Fedora, RHEL), brew install openjdk@21 (macOS); or point JAVA_HOME at it."
+)
+
+
+def check_java(environ: Mapping[str, str], seconds: float = SECONDS) -> Finding:
+    """Check the Java that Spark's launcher would start, JAVA_HOME's before PATH's: version 17 or 21, with all modules.
+
+    The finding names the version or, if something is wrong, the first thing that is. ``seconds`` bounds each start of Java.
+    """
+    home = environ.get("JAVA_HOME", "")
+    java = shutil.which("java", path=str(Path(home) / "bin") if home else environ.get("PATH", ""))
+    if java is None and home:
+        return Finding("Java", f"there is no {Path(home) / 'bin' / 'java'}", "JAVA_HOME has no Java", _INSTALL)
+    if java is None:
+        return Finding("Java", "JAVA_HOME is not set and PATH has no java", "there is no Java", _INSTALL)
+
+    outcome = run_command([java, "-version"], seconds)
+    version = re.search(r'version "([^"]+)"', outcome.output)
+    if outcome.code != 0 or version is None:
+        return Finding("Java", f"{java} said {last_line(outcome.output)!r}", "Java does not run", _INSTALL)
+    version_and_place = f"{version[1]} at {java}"
+    number = re.match(r"\d+", version[1].removeprefix("1."))
+    major = int(number[0]) if number else 0
+    if major not in JAVAS:
+        wrong = "Java is too old" if major < JAVAS[0] else f"Java {major} is not supported"
+        return Finding("Java", f"found {version_and_place}, Spark 4 needs {_SUPPORTED}", wrong, _INSTALL)
+
+    outcome = run_command([java, "--add-modules=jdk.incubator.vector", "-version"], seconds)
+    if outcome.code != 0:
+        observed = f"found {version_and_place}, which said {last_line(outcome.output)!r}"
+        return Finding("Java", observed, "Java lacks a module of Spark", _INSTALL)
+    return Finding("Java", version_and_place)
+
+
+def check_spark_home(environ: Mapping[str, str], pyspark: str) -> Finding | None:
+    """Check that the Spark in SPARK_HOME, which PySpark prefers to its own, has PySpark's version; None without SPARK_HOME."""
+    home = environ.get("SPARK_HOME")
+    if not home:
+        return None
+    jars = sorted((Path(home) / "jars").glob("spark-core_*.jar"))
+    if not jars:
+        observed = f"there is no jars/spark-core in {home}"
+        return Finding("SPARK_HOME", observed, "SPARK_HOME has no Spark", "Unset SPARK_HOME.")
+    version = jars[0].stem.partition("-core_")[2].partition("-")[2]
+    if version == pyspark:
+        return Finding("SPARK_HOME", f"Spark {version} in {home}")
+    observed = f"found {version} in {home}, PySpark is {pyspark}"
+    return Finding("SPARK_HOME", observed, "SPARK_HOME is another Spark than PySpark", "Unset SPARK_HOME.")
+
+
+SUBMITTED = "spark-submit"
+"""The value that stands for the master chosen by spark-submit."""
+
+
+def default_master(environ: Mapping[str, str]) -> str:
+    """Return the master that the environment names, else that of a Spark inside this process."""
+    if "PYSPARK_GATEWAY_PORT" in environ:
+        return SUBMITTED
+    return environ.get("SPARK_REMOTE") or "local[*]"
+
+
+def master_of(spark: SparkSession) -> str:
+    """Return the master of a session; for a Connect session, whose server has its own master, ``sc://`` and the host."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        client = spark.client
+        return f"sc://{client.host}"
+    return str(spark.conf.get("spark.master", "local"))
+
+
+def is_local(master: str) -> bool:
+    """Return True if Spark and its workers run on this machine, inside or under this process."""
+    return master.startswith("local")
+
+
+def cores(master: str) -> int:
+    """Return the number of tasks that run at once on ``local``, ``local[4]``, ``local[*,3]``, ``local-cluster[2,1,1024]``.
+
+    It is 1 for any other master.
+    """
+    cluster = re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", master)
+    if cluster is not None:
+        return int(cluster[1]) * int(cluster[2])
+    threads = re.match(r"local\[(\*|\d+)", master)
+    if threads is None:
+        return 1
+    if threads[1] != "*":
+        return int(threads[1])
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_server(url: str, seconds: float = 5.0) -> Finding:
+    """Check that a server listens at a Spark Connect address; the client itself would retry for minutes.
+
+    The finding has a problem if it does not accept a connection within ``seconds``; without a port it is 15002.
+    """
+    try:
+        address = urlsplit(url)
+        host, port = address.hostname or "", address.port or 15002
+        with socket.create_connection((host, port), seconds):
+            return Finding("server", f"answers at {host}:{port}")
+    except (OSError, ValueError) as error:
+        hint = "Start one: sbin/start-connect-server.sh of a Spark distribution."
+        return Finding("server", f"{url} said {last_line(str(error))!r}", "no Spark Connect server answers", hint)
+
+
+_CHECKED: set[str] = set()
+"""Ids of Spark applications whose driver and workers have passed the checks for streams."""
+
+
+def mark_checked(spark: SparkSession) -> None:
+    """Record that the driver and the workers of a session's application need no further check, if it has an id."""
+    application = spark.conf.get("spark.app.id", "")
+    if application:
+        _CHECKED.add(application)
+
+
+def is_checked(spark: SparkSession) -> bool:
+    """Return True if the driver and the workers of a session's application have been checked."""
+    return spark.conf.get("spark.app.id", "") in _CHECKED
+
+
+def active_session() -> SparkSession | None:
+    """Return the SparkSession of this process, classic or Connect, if it has one, without importing pyspark for that."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
+
+
+def session_of(tables: Collection[Any], verb: str) -> SparkSession:
+    """Return the session of the first DataFrame among some tables, else the active one; raise SessionError without any."""
+    for table in tables:
+        if hasattr(table, "sparkSession"):
+            spark: SparkSession = table.sparkSession
+            return spark
+    active = active_session()
+    if active is None:
+        reason = "the query has only literal and Arrow tables" if tables else ""
+        raise SessionError(sentence(verb, "no active SparkSession", reason, "Start one: sq.session()."))
+    return active

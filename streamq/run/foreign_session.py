@@ -8,12 +8,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamq.errors import sentence, warn
-from streamq.run.active import is_checked, mark_checked
 from streamq.run.failure import is_sparks, reason
-from streamq.run.findings import Finding, Report
+from streamq.run.findings import (
+    CONNECT_NEEDS,
+    DRIVER_NEEDS,
+    WORKER_NEEDS,
+    Finding,
+    PackageNeed,
+    Report,
+    cores,
+    is_checked,
+    is_local,
+    mark_checked,
+    master_of,
+)
 from streamq.run.interpreters import Interpreter, check_interpreter, this_interpreter
-from streamq.run.masters import cores, is_local, master_of
-from streamq.run.packages import CONNECT_NEEDS, DRIVER_NEEDS, WORKER_NEEDS, PackageNeed
 from streamq.run.spark_session import CHANGELOG, REQUIRED
 
 if TYPE_CHECKING:

@@ -11,9 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from streamq.run.commands import SECONDS, last_line, run_command
-from streamq.run.findings import Finding
-from streamq.run.packages import DRIVER_NEEDS, WORKER_NEEDS, PackageNeed
+from streamq.run.findings import DRIVER_NEEDS, SECONDS, WORKER_NEEDS, Finding, PackageNeed, last_line, run_command
 
 
 @dataclass(frozen=True)

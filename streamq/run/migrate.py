@@ -15,14 +15,12 @@ from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.verbs import Verbs, not_a_stream, tables_behind
 from streamq.policies import Consistency
-from streamq.run.active import session_of
 from streamq.run.checkpoint import MIGRATION, Checkpoint
 from streamq.run.failure import spark_errors
-from streamq.run.files import path_exists
-from streamq.run.local_paths import in_url
-from streamq.run.offsets import Offsets, spark_sources
+from streamq.run.files import in_url, path_exists
+from streamq.run.findings import session_of
 from streamq.run.prepared_stream import PreparedStream, prepare
-from streamq.run.raw_files import RawFolder
+from streamq.run.raw_files import Offsets, RawFolder, spark_sources
 from streamq.run.run_options import BY_MICRO_BATCH, ResultRequest, RunOptions
 from streamq.run.sinks.sink import folder_name
 from streamq.run.starting import refuse_second_run

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from streamq.choices import CountReason
 from streamq.errors import CodeLine, warn
-from streamq.run.instant_text import instant_text
-from streamq.run.source_status import SourceStatus
+from streamq.run.source_status import SourceStatus, instant_text
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
 YEAR = 365 * 86_400_000_000

@@ -12,18 +12,18 @@ from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators.input_table import as_dataframe
 from streamq.plan.node import Node
 from streamq.plan.verbs import tables_behind
-from streamq.run.active import session_of
 from streamq.run.checkpoint import Checkpoint, identity_of
-from streamq.run.clock_source import ClockRows, ticking_clock
+from streamq.run.control import ClockRows, ticking_clock
 from streamq.run.failure import spark_errors
 from streamq.run.files import WRITABLE
+from streamq.run.findings import session_of
 from streamq.run.fitting import compile_to_fit
 from streamq.run.foreign_session import prepare_for_streams, warn_of_tasks
 from streamq.run.micro_batches import REPORTS, RESULTS
 from streamq.run.pacing import Pacer
 from streamq.run.run_options import RunOptions, Trigger
 from streamq.run.sinks.data_source import DataSourceSink
-from streamq.run.sinks.split import SplitWriter
+from streamq.run.sinks.sink import SplitWriter
 from streamq.run.tables import is_dataframe, is_unlimited
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import Identity, OtherLayout

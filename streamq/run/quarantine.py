@@ -73,7 +73,7 @@ class Quarantine(Generic[S]):
         """
         from pyspark.sql import functions as F
 
-        from streamq.run.active import session_of
+        from streamq.run.findings import session_of
 
         if is_dataframe(self._rows):
             return self._rows.where(F.col("group").isNotNull())

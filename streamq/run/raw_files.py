@@ -1,8 +1,9 @@
-"""Files of a checkpoint as Spark lays them out, read and written without Spark: each has a name that Spark looks for."""
+"""Files of a checkpoint as Spark lays them out, read and written without Spark, and the offsets in its log of micro-batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -10,8 +11,47 @@ from typing import Any
 from pyarrow import fs
 
 from streamq.errors import CheckpointError, sentence
-from streamq.run.local_paths import local_path
+from streamq.run.files import local_path
 from streamq.run.sinks.sink import folder_name
+from streamq.runtime.identity import Identity
+
+FORMAT = "v1"
+"""The format of the log that streamq can read and write."""
+
+UNREAD = "-"
+"""The offset of a source of which nothing has been read."""
+
+CLOCK, CONTROL = "the clock", "the control folder"
+"""The names of the sources that are no table's."""
+
+
+def spark_sources(identity: Identity) -> list[str]:
+    """Return the names of the sources that Spark reads for a query, in its order: tables, and streamq's own."""
+    return [*([CLOCK] if identity.clock else []), *identity.sources, CONTROL]
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The offsets of a micro-batch, by source; ``settings`` are Spark's of that micro-batch, as JSON."""
+
+    settings: Mapping[str, Any]
+    by_source: Mapping[str, str]
+
+    @staticmethod
+    def read(content: bytes, sources: list[str], verb: str) -> Offsets:
+        """Return the offsets in a file of Spark's log; raise CheckpointError if it is of another format."""
+        form, settings, *offsets = content.decode().split("\n")
+        if form != FORMAT or len(offsets) != len(sources):
+            wrong = "Spark's log of offsets is of another format"
+            raise CheckpointError(sentence(verb, wrong, f"found {form} with {len(offsets)} source(s)"))
+        return Offsets(json.loads(settings), dict(zip(sources, offsets, strict=True)))
+
+    def to_bytes(self, sources: list[str], partitions: str) -> bytes:
+        """Return a file of Spark's log with these sources, for a query with so many shuffle partitions."""
+        conf = {**self.settings["conf"], "spark.sql.shuffle.partitions": partitions}
+        lines = [FORMAT, json.dumps({**self.settings, "conf": conf}), *(self.by_source.get(s, UNREAD) for s in sources)]
+        return "\n".join(lines).encode()
+
 
 Edit = Callable[[bytes], bytes]
 """A function of the content of a file that returns what a copy of it holds."""
@@ -65,6 +105,3 @@ class RawFolder:
         """Delete the folder with all that is in it, if it exists."""
         if self.system.get_file_info(self.path).type != fs.FileType.NotFound:
             self.system.delete_dir(self.path)
-
-
-__all__ = ["RawFolder"]

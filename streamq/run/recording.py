@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from streamq.errors import PlanError, sentence
 from streamq.plan.schema import quote
-from streamq.progress_bar import ProgressBar
-from streamq.run.local_paths import local_path
+from streamq.run.files import local_path
+from streamq.screens import ProgressBar
 
 if TYPE_CHECKING:
     import pyarrow as pa

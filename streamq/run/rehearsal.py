@@ -14,11 +14,11 @@ from streamq.policies import Consistency
 from streamq.run.answers import in_user_form
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import why
-from streamq.run.idle import Listener
 from streamq.run.micro_batches import MicroBatch, RunHistory
 from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.run.run_status import RunStatus
 from streamq.run.tables import is_literal
+from streamq.run.watcher import Listener
 from streamq.run.why import Why
 from streamq.runtime.readings import NO_READINGS, count_weights
 from streamq.runtime.result_rows import changelog_rows, upsert_rows

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any
 from streamq.choices import CountReason, RunState
 from streamq.html import Readout
 from streamq.policies import show_level
-from streamq.run.instant_text import finite_instant, instant_fields, instant_text, iso_moment, iso_time_of_day
 from streamq.run.micro_batches import RunHistory
-from streamq.run.source_status import SourceStatus, ctis_in, source_statuses
+from streamq.run.source_status import (
+    SourceStatus,
+    ctis_in,
+    finite_instant,
+    instant_fields,
+    instant_text,
+    iso_moment,
+    iso_time_of_day,
+    source_statuses,
+)
 from streamq.time import INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:

@@ -15,24 +15,20 @@ from uuid import uuid4
 from streamq.choices import RunState
 from streamq.errors import PlanError, sentence, users_line
 from streamq.plan.verbs import named_after
-from streamq.progress_bar import ProgressBar
 from streamq.run.backlog import Backlog
 from streamq.run.checkpoint import Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import START_AGAIN, why
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
-from streamq.run.idle import IdleWatch
 from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared_stream import Launch
-from streamq.run.progress_log import LOGGER, ProgressLog
 from streamq.run.recording import LOOK_EVERY, check_limits, check_seconds, record, small_tables
 from streamq.run.run_status import RunStatus
-from streamq.run.run_view import RunLook, Trail, run_view
 from streamq.run.source_status import allowed_silence
-from streamq.run.watcher import Watcher
-from streamq.run.watching import Interrupt, NewestRows, watch_run
+from streamq.run.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
+from streamq.run.watching import Interrupt, NewestRows, RunLook, Trail, run_view, watch_run
 from streamq.run.why import Why
-from streamq.screens import screen_for_lines
+from streamq.screens import ProgressBar, screen_for_lines
 from streamq.time import instant_ticks
 
 if TYPE_CHECKING:
@@ -271,7 +267,7 @@ class Run:
         the last micro-batch. Raises PlanError for a mode or format that does not exist.
         """
         from streamq.compiler.explain import explain, state_section
-        from streamq.compiler.measured import Measured
+        from streamq.compiler.explain_graphs import Measured
 
         status = self._status()
         measured = Measured.of_metrics(status.metrics(), self._program)

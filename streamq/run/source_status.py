@@ -1,22 +1,66 @@
-"""The progress of a run's sources and kernels, from its latest readings."""
+"""The progress of a run's sources and kernels, from its latest readings, and instants as reports show them."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamq.choices import CountReason
 from streamq.progress.generate import GeneratedCtis
-from streamq.run.instant_text import finite_instant
 from streamq.run.micro_batches import RunHistory
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import Readings
-from streamq.time import MINUS_INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import Relation, StagedPlan
     from streamq.runtime.hosted_kernel import HostedKernel
+
+
+def instant_text(t: int, axis: str) -> str:
+    """Return an instant as text, without a fraction of a second that is zero; infinities are "its end" and "no CTI"."""
+    if t == INFINITY:
+        return "its end"
+    if t == MINUS_INFINITY:
+        return "no CTI"
+    return show_ticks(t, axis).replace("T", " ").replace(".000000", "").removesuffix("Z")
+
+
+def finite_instant(t: int | None) -> int | None:
+    """Return an instant; None for the two infinities."""
+    return None if t in (INFINITY, MINUS_INFINITY) else t
+
+
+def instant_fields(name: str, t: int | None, axis: str) -> dict[str, Any]:
+    """Return an instant in ticks as ``name`` and, on the timestamp axis, in ISO 8601 as ``name_at``; None for infinities."""
+    return {name: finite_instant(t), f"{name}_at": iso(t) if axis == TIMESTAMP and t is not None else None}
+
+
+def iso(t: int) -> str | None:
+    """Return microseconds since 1970 as ISO 8601; None for an instant outside the calendar's range."""
+    if finite_instant(t) is None:
+        return None
+    try:
+        return iso_moment(dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t))
+    except OverflowError:
+        return None
+
+
+def iso_moment(moment: dt.datetime) -> str:
+    """Return a moment as ISO 8601, in UTC."""
+    return moment.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+
+
+def moment_of(milliseconds: int) -> dt.datetime:
+    """Return a time of day, in milliseconds since 1970, as a datetime in UTC."""
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+
+
+def iso_time_of_day(milliseconds: int | None) -> str | None:
+    """Return a time of day, in milliseconds since 1970, as ISO 8601; None stays None."""
+    return None if milliseconds is None else iso_moment(moment_of(milliseconds))
 
 
 _ANY = GeneratedCtis()

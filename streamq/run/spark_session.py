@@ -1,24 +1,131 @@
-"""Start, or adapt, a SparkSession for streamq."""
+"""Start, or adapt, a SparkSession for streamq; the doctor checks what it needs before a job fails for lack of it."""
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import site
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamq.errors import SessionError, sentence
 from streamq.keywords import check_keywords
-from streamq.run.active import active_session, mark_checked
-from streamq.run.commands import last_line
-from streamq.run.doctor import doctor
-from streamq.run.masters import SUBMITTED, cores, default_master, is_local, master_of
-from streamq.run.spark_home import home_without_archive
+from streamq.run.findings import (
+    CONNECT_NEEDS,
+    DRIVER_NEEDS,
+    SUBMITTED,
+    WORKER_NEEDS,
+    Finding,
+    Report,
+    active_session,
+    check_java,
+    check_server,
+    check_spark_home,
+    cores,
+    default_master,
+    is_local,
+    last_line,
+    mark_checked,
+    master_of,
+)
+from streamq.run.interpreters import check_interpreter, probe_interpreter, this_interpreter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+WORKER_SITE = Path(__file__).parent / "worker_site"
+"""The first folder on the path of embedded workers."""
+
+
+def archive_is_not_needed(worker: str) -> bool:
+    """Return True if workers run this Python and find this process' PySpark, with its jars, among the installed packages."""
+    import pyspark
+
+    places = {Path(place) for place in (*site.getsitepackages(), site.getusersitepackages())}
+    home = Path(pyspark.__file__).parent
+    return worker == sys.executable and home.parent in places and (home / "jars").is_dir()
+
+
+@contextmanager
+def home_without_archive(worker: str) -> Iterator[None]:
+    """Set SPARK_HOME, while the JVM starts, to a folder of links to Spark in which ``python/lib/pyspark.zip`` is replaced.
+
+    Spark puts that archive first on the path of Python workers. Python compiles modules from an archive on every import, and
+    each stage of a starting query imports PySpark in a new process, which takes a second a stage; the installed, compiled
+    package takes a sixth of that. The archive is replaced by ``worker_site``, which suppresses PySpark's output in terminals. A
+    SPARK_HOME that the user has set is kept, and so is the archive if ``worker`` needs it.
+    """
+    import pyspark
+
+    if "SPARK_HOME" in os.environ or os.name != "posix" or not archive_is_not_needed(worker):
+        yield
+        return
+    home = Path(tempfile.mkdtemp(prefix="streamq-spark-home-"))
+    # by the end of this process the JVM has opened all files it needs from the folder
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if part.name != "python":
+            (home / part.name).symlink_to(part)
+    lib = home / "python" / "lib"
+    lib.mkdir(parents=True)
+    (lib / "pyspark.zip").symlink_to(WORKER_SITE)
+    os.environ["SPARK_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_HOME"]
+
+
+@check_keywords
+def doctor(
+    *,
+    raise_on_problem: bool = False,
+    master: str | None = None,
+    worker: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Report:
+    """Check what streamq needs: Java, the versions of Spark and its packages, the interpreter of Spark's workers.
+
+    It checks the active session if there is one and no ``master`` is passed, else the session that :func:`session` would start;
+    ``master``, ``worker`` (an interpreter) and ``environ`` replace parts of that. It does not start Spark. Java behind Spark
+    Connect and the workers of a cluster are on other machines and are not checked. With ``raise_on_problem``, problems raise a
+    SessionError.
+    """
+    environ = os.environ if environ is None else environ
+    active = active_session() if master is None else None
+    if active is not None:
+        master = master_of(active)
+        worker = worker or environ.get("PYSPARK_PYTHON") or active.conf.get("spark.pyspark.python", None) or "python3"
+    master = master or default_master(environ)
+    worker = worker or environ.get("PYSPARK_PYTHON") or sys.executable
+
+    driver = this_interpreter()
+    findings = check_interpreter("driver", driver, DRIVER_NEEDS)
+    if master.startswith("sc://"):
+        client = check_interpreter("Connect client", this_interpreter(CONNECT_NEEDS), CONNECT_NEEDS)
+        findings += [finding for finding in client if not finding.ok]
+        findings += [] if active else [check_server(master)]
+    else:
+        findings += [check_java(environ)]
+        spark_home = check_spark_home(environ, driver.versions.get("pyspark", ""))
+        findings += [spark_home] if spark_home else []
+    if is_local(master):
+        probed = probe_interpreter(worker, environ=environ)
+        if isinstance(probed, Finding):
+            findings.append(probed)
+        else:
+            findings += check_interpreter("worker", probed, WORKER_NEEDS, driver.python)
+    report = Report(tuple(findings))
+    if raise_on_problem:
+        report.raise_problems()
+    return report
+
 
 REQUIRED = {
     # transformWithState runs on no other state store.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 import weakref
 from dataclasses import replace
 
@@ -9,16 +12,23 @@ from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.run.checkpoint import Checkpoint, Claim
 from streamq.run.control import END_OF_INPUT
 from streamq.run.failure import spark_errors
+from streamq.run.findings import master_of
 from streamq.run.foreign_session import check_sink_functions
-from streamq.run.masters import master_of
 from streamq.run.pacing import Pacer, hops_of
 from streamq.run.prepared_stream import Launch, prepare
 from streamq.run.run_options import BY_MICRO_BATCH, RunOptions, Trigger, trigger_of
 from streamq.run.running import Run
 from streamq.run.sinks.sink import folder_name
-from streamq.run.temporary import temporary_folder
 from streamq.runtime.identity import Identity
 from streamq.runtime.state_fit import MIGRATE
+
+
+def temporary_folder(prefix: str) -> str:
+    """Create a folder that is removed when this process ends, and return its path."""
+    path = tempfile.mkdtemp(prefix=prefix)
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
 
 _RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
 """The last run of this process on each checkpoint."""
@@ -96,6 +106,3 @@ def refuse_second_run(checkpoint: str) -> None:
     if other is not None and other.query.isActive:
         hint = "Call stop() on that run first."
         raise PlanError(sentence("run", "another run is on this checkpoint", f"found {checkpoint}", hint))
-
-
-__all__ = ["refuse_second_run", "start_run"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.operators.input_table import as_dataframe
-from streamq.run.active import session_of
+from streamq.run.findings import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,8 +13,7 @@ from streamq.compiler.staged_plan import INGRESS
 from streamq.run.run_sources import Needed, RunSources
 from streamq.run.run_status import RunStatus
 from streamq.run.source_status import ctis_in, kernels
-from streamq.run.titles import title
-from streamq.run.wait import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
+from streamq.run.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.progress_map import ProgressShift, map_progress
@@ -22,7 +21,27 @@ from streamq.runtime.progress_rule import Cti
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
+    from streamq.compiler.staged_plan import StagedPlan
     from streamq.runtime.hosted_kernel import Channel, HostedKernel
+
+
+def title(program: StagedPlan, hosted: HostedKernel) -> str:
+    """Return a kernel's name as in explain; for a kernel that computes a part of a pattern, the pattern's text."""
+    node = program.nodes.get(hosted.number)
+    columns = [] if node is None else [name for n in (node, *node.children) for name in n.schema.names]
+    there = {pattern: variables for pattern in program.patterns if (variables := pattern.variables_in(columns))}
+    if not there:
+        return f"{program.titles[hosted.name][0]}"
+    pattern = max(there, key=lambda p: (len(there[p]), -len(p.variables)))
+    part = f", its {', '.join(there[pattern])}" if len(there[pattern]) < len(pattern.variables) else ""
+    return f"pattern {pattern.name}{part}: {pattern.text}"
+
+
+def input_title(program: StagedPlan, hosted: HostedKernel, port: int) -> str:
+    """Return a text for an input of a join: its side, or the events of a pattern that it provides."""
+    columns = program.nodes[hosted.number].children[port].schema.names
+    variables = dict.fromkeys(v for pattern in program.patterns for v in pattern.variables_in(columns))
+    return f"for {', '.join(variables)}" if variables else f"from the {('left', 'right')[port]}"
 
 
 class WaitAnalysis:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamq import html
-from streamq.cell_texts import shortened_value, with_escapes
+from streamq.html import shortened_value, with_escapes
 from streamq.keywords import check_keywords
 from streamq.testing.answers import answer_table
 from streamq.testing.history import history

@@ -17,7 +17,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import CONTROL_DDL
-from streamq.run.masters import master_of
+from streamq.run.findings import master_of
 from streamq.run.prepared_stream import streaming_rows
 from streamq.run.query import batch_frames
 from streamq.run.run_all import run_all

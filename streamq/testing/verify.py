@@ -19,7 +19,7 @@ from streamq.errors import NeedsSpark, PlanError, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable
 from streamq.plan.node import Node, nodes, number_sources
-from streamq.progress_bar import ProgressBar
+from streamq.screens import ProgressBar
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.drawn_executions import in_process, on_spark

@@ -7,12 +7,14 @@ non-Answers* (VLDB 2010), whose counterfactual causes and contingency sets these
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import types as t
 
 from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
@@ -21,15 +23,80 @@ from streamq.compiler.results import Results, rewritten
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import StreamqError
-from streamq.operators import Source
-from streamq.operators.operator import set_aside
-from streamq.plan.node import Node
+from streamq.operators.operator import BatchRun, set_aside
+from streamq.operators.source import AS_END, AS_START, Source
+from streamq.operators.source_arguments import ItemRule, SourcePolicy, TickColumn
+from streamq.plan.footprint import Footprint
+from streamq.plan.node import Node, Traits
+from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import fold
 from streamq.runtime.columnar import concat
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import MINUS_INFINITY
-from streamq.tracing.history_source import EVENT_END, EVENT_START, HistorySource
 from streamq.tracing.recorded_run import Recording, net_rows, row_identities
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+EVENT_START, EVENT_END = "__event_start", "__event_end"
+"""The columns of the table that hold the lifetimes, in ticks."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HistorySource(Source):
+    """Reads events that another source gave; the schemas are equal, so operators above cannot tell the two apart.
+
+    It is no operator of the language: only traces use it, in-process.
+    """
+
+    table: str
+    columns: tuple[Field, ...]
+    axis: str
+    shape: str
+    lasts: Traits
+    policy: SourcePolicy
+    ids: tuple[str, ...] = ()
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(final="every row", cost="a pass over what is new")
+
+    @classmethod
+    def over(cls, source: Source) -> HistorySource:
+        """Return the source over the history of ``source``, under the name of its table."""
+        times = (Field(EVENT_START, t.LongType()), Field(EVENT_END, t.LongType()))
+        lasts = replace(source.traits, retracts=False, moves_ends=False)
+        return cls(
+            source.table,
+            (*source.schema.fields, *times),
+            source.schema.axis,
+            source.schema.shape,
+            lasts,
+            SourcePolicy(),
+        )
+
+    @property
+    def title(self) -> str:
+        return "history"
+
+    @property
+    def roles(self) -> dict[str, str]:
+        return {EVENT_START: AS_START, EVENT_END: AS_END}
+
+    def _schema(self) -> Schema:
+        return Schema(self.payload, self.axis, self.shape, self.consumed)
+
+    def _traits(self) -> Traits:
+        return self.lasts
+
+    def define_items(self) -> Iterable[ItemRule]:
+        return TickColumn(LE, EVENT_START), TickColumn(RE, EVENT_END)
+
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> NoReturn:
+        """Raise AssertionError: traces run in-process."""
+        raise AssertionError(self.table)
+
 
 Row = tuple[int, int]
 """A row of a history: the number of its operator, and its place among that operator's distinct rows."""
@@ -186,6 +253,3 @@ def _difference(before: pa.Table, deltas: pa.Table) -> tuple[pa.Table, pa.Table]
 
 def _weighted(rows: pa.Table, weight: int) -> pa.Table:
     return rows.append_column(WEIGHT, pa.array([weight] * rows.num_rows, pa.int64()))
-
-
-__all__ = ["Effects", "Lineage", "Row"]

@@ -22,8 +22,8 @@ from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.node import Node, number_sources
 from streamq.plan.resolve import resolve
 from streamq.plan.tree import fold
-from streamq.progress_bar import ProgressBar
 from streamq.run.passed_batches import passed_batches
+from streamq.screens import ProgressBar
 from streamq.time import INFINITY, instant_ticks
 from streamq.tracing.lineage import Lineage
 from streamq.tracing.recorded_run import Recording, TracedOperator, record_run

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq.compiler.explain import explain
+from streamq.compiler.explain_graphs import Measured
 from streamq.compiler.graph_layout import Layout, apart_at_least, layered
-from streamq.compiler.measured import Measured
 from streamq.compiler.plan_graph import TIME_GUIDE, OperatorBox, OperatorBoxKind, PlanGraph
 from streamq.compiler.results import Results
 from streamq.errors import PlanError

@@ -14,8 +14,8 @@ from IPython.core.formatters import DisplayFormatter
 
 import streamq as sq
 from streamq.errors import PlanError, SessionError, TypeMismatch, UnknownColumn
-from streamq.pictures.palette import DARK, LIGHT
 from streamq.pictures.step_chart import MOST_TABLE_ROWS, StepChart
+from streamq.pictures.svg_picture import DARK, LIGHT
 from tests.pictures.drawn import SVG
 
 LOADS = [

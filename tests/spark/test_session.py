@@ -16,10 +16,8 @@ import pytest
 
 import streamq as sq
 from streamq.errors import SessionError
-from streamq.run.active import active_session
-from streamq.run.doctor import doctor
-from streamq.run.masters import master_of
-from streamq.run.spark_session import REQUIRED, session
+from streamq.run.findings import active_session, master_of
+from streamq.run.spark_session import REQUIRED, doctor, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,11 +143,11 @@ def test_connect(connect_url: str) -> None:
         import sys, tempfile
         import streamq as sq
         from streamq.errors import StreamqError
-        from streamq.run.active import active_session
-        from streamq.run.doctor import doctor
+        from streamq.run.findings import active_session
+        from streamq.run.spark_session import doctor
         from streamq.run.foreign_session import check_sink_functions
-        from streamq.run.packages import PackageNeed
-        from streamq.run.masters import master_of
+        from streamq.run.findings import PackageNeed
+        from streamq.run.findings import master_of
         from streamq.run.spark_session import session
         url = sys.argv[1]
         spark = session(master=url, config={"spark.sql.shuffle.partitions": 3})

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
-from streamq.run.active import active_session
+from streamq.run.findings import active_session
 from streamq.run.spark_session import REQUIRED
 from streamq.testing.arrival import Item
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, SPARK, STARTS, WRITTEN, Execution

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from streamq.errors import PlanError, sentence
-from streamq.run.sinks.console import ConsoleSink, MemorySink
 from streamq.run.sinks.data_source import DataSourceSink
-from streamq.run.sinks.foreach_batch import FunctionSink
-from streamq.run.sinks.noop import NoopSink
 from streamq.run.sinks.sink import Sink, SinkArgument
+from streamq.run.sinks.without_files import ConsoleSink, FunctionSink, MemorySink, NoopSink
 
 KINDS: tuple[type[Sink], ...] = (NoopSink, ConsoleSink, MemorySink, DataSourceSink, FunctionSink)
 """All kinds, in the order in which they are tried for an argument; a string that is no other kind's name is a path."""

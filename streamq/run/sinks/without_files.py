@@ -1,4 +1,4 @@
-"""Spark's sinks for looking at rows: the console, and a table in memory."""
+"""The sinks that leave no files: noop, Spark's console and memory, and a user's function."""
 
 from __future__ import annotations
 
@@ -7,11 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from streamq.errors import PlanError, sentence
-from streamq.run.sinks.sink import Row, Sink
+from streamq.run.failure import raised_in_sink
+from streamq.run.sinks.sink import Row, Sink, Write, computed_once, throw_away
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+@dataclass(frozen=True)
+class NoopSink(Sink):
+    """The sink for the arguments None and "noop"."""
+
+    @classmethod
+    def from_argument(cls, argument: object) -> Self | None:
+        return cls() if argument is None or argument == "noop" else None
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        return writer.format("noop")
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        throw_away(rows)
 
 
 class DisplaySink(Sink):
@@ -71,4 +87,24 @@ class MemorySink(DisplaySink):
             )
 
 
-__all__ = ["ConsoleSink", "MemorySink"]
+@dataclass(frozen=True)
+class FunctionSink(Sink):
+    """A sink given as a function of (DataFrame, number of the micro-batch)."""
+
+    function: Write
+
+    @classmethod
+    def from_argument(cls, argument: object) -> Self | None:
+        return cls(argument) if callable(argument) else None
+
+    @property
+    def calls_python(self) -> bool:
+        return True
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        return writer.foreachBatch(computed_once(self.write))
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        """Call the user's function with the rows and the micro-batch's number."""
+        with raised_in_sink("the sink's function"):
+            self.function(rows, number)
