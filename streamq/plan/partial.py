@@ -49,9 +49,6 @@ class MergeableColumns(ABC):
 
     name: str
 
-    few_copies: ClassVar[int] = 5_000
-    """The number of copies of rows that, if Arrow cannot merge them, cost less than dyadic nodes."""
-
     @property
     @abstractmethod
     def fields(self) -> tuple[tuple[str, DataType], ...]:
@@ -75,13 +72,6 @@ class MergeableColumns(ABC):
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
         """Return the columns that ``grouped`` does not list, merged over rows of equal ``number``, for the numbers ``at``."""
         return {}
-
-    def merged_in_memory(self, table: pa.Table, number: Ints, at: Ints) -> tuple[Values, MergeableColumns]:
-        """Return what :meth:`merged` does, and the form in which the results merge further in this process.
-
-        Columns and form are others where its own cost much to read and write, as pickled states do.
-        """
-        return self.merged(table, number, at), self
 
     def merging_form(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
         """Return the table with columns in place of its own that merge at less cost, and the form that has these."""

@@ -28,8 +28,16 @@ from streamq.plan.partial import (
     no_row_window,
 )
 from streamq.runtime.columnar import ints, with_columns
-from streamq.runtime.exact_numbers import Accumulator, ExactNumbers, Floats
-from streamq.runtime.exact_sums import DoubleSums, SumColumns, SumWords, WordColumns, product_of_deviations
+from streamq.runtime.exact_sums import (
+    Accumulator,
+    DoubleSums,
+    ExactNumbers,
+    Floats,
+    SumColumns,
+    SumWords,
+    WordColumns,
+    product_of_deviations,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

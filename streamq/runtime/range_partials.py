@@ -6,7 +6,7 @@ copied into its windows if they are few, else cut into dyadic nodes, of which ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,9 @@ LOW, HIGH = "__low", "__high"
 
 EXPLODE_ROWS = 500_000
 """The number of copies of partials above which ranges are cut into dyadic nodes instead."""
+
+EXPLODE_STATES = 5_000
+"""The same number if Arrow cannot merge some columns, as states of a user's code."""
 
 
 def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
@@ -56,39 +59,18 @@ def _merged_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Mergeabl
     number, first = codes(table, by)
     if len(first) == table.num_rows:
         return table.select(list(dict.fromkeys([*by, *sums, *(n for partial in others for n in partial.held_columns)])))
-    columns, at = _grouped(table, by, sums, number, first)
+    groups = group(with_column(table, "__g", number), ["__g"], sums)
+    at = ints(groups, "__g")
+    columns: dict[str, Any] = {name: table.column(name).take(pa.array(first[at])) for name in by}
+    columns |= {name: groups.column(name) for name in sums}
     for partial in others:
         columns |= partial.merged(table, number, at)
     return pa.table(columns)
 
 
-def _merged_in_memory(
-    table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]
-) -> tuple[pa.Table, list[MergeableColumns]]:
-    """Return partial results of equal ``by`` merged into one row, and the forms in which this process merges them further."""
-    number, first = codes(table, by)
-    columns, at = _grouped(table, by, merge_aggregations(partials), number, first)
-    forms = []
-    for partial in partials:
-        merged, form = partial.merged_in_memory(table, number, at)
-        columns |= merged
-        forms.append(form)
-    return pa.table(columns), forms
-
-
 def _not_in_arrow(partials: Iterable[MergeableColumns]) -> list[MergeableColumns]:
     """Return the partial results that have columns which Arrow cannot merge."""
     return [partial for partial in partials if len(partial.grouped) < len(partial.held_columns)]
-
-
-def _grouped(
-    table: pa.Table, by: Sequence[str], sums: Mapping[str, tuple[str, str]], number: Ints, first: Ints
-) -> tuple[dict[str, Any], Ints]:
-    """Return the columns ``by`` and those that Arrow merges, of the rows of each number, and the numbers in their order."""
-    groups = group(with_column(table, "__g", number), ["__g"], sums)
-    at = ints(groups, "__g")
-    columns: dict[str, Any] = {name: table.column(name).take(pa.array(first[at])) for name in by}
-    return columns | {name: groups.column(name) for name in sums}, at
 
 
 def row_windows(
@@ -185,14 +167,15 @@ def merge_by_window(
     Cost: O(n log n) in partials and windows, however long the ranges are.
     """
     table, partials = merging_forms(table, partials)
-    copies, few = _copies(low, high), _few_copies(partials, explode_rows)
-    if copies > few if _not_in_arrow(partials) else in_any_order and copies > 4 * len(low):
+    are_states = bool(_not_in_arrow(partials))
+    few = min(EXPLODE_STATES, explode_rows) if are_states else explode_rows
+    if are_states or (in_any_order and _copies(low, high) > 4 * len(low)):
         ranged = with_column(with_column(table, LOW, low), HIGH, high)
-        ranged, partials = _merged_in_memory(ranged, [*by, LOW, HIGH], partials)
+        ranged = _merged_rows(ranged, [*by, LOW, HIGH], partials)
         low, high = ints(ranged, LOW), ints(ranged, HIGH)
         table = ranged.drop_columns([LOW, HIGH])
     by = [*by, INDEX]
-    if _copies(low, high) <= max(_few_copies(partials, explode_rows), 4 * len(low)):
+    if _copies(low, high) <= max(few, 4 * len(low)):
         which, index = expand_ranges(low, high)
         windows = _merged_rows(with_column(table.take(pa.array(which)), INDEX, index), by, partials)
     else:
@@ -200,11 +183,6 @@ def merge_by_window(
     others = [name for name in windows.column_names if name not in (*by, COUNT)]
     windows = windows.select([*by, COUNT, *others])
     return MergedWindows(windows.filter(pc.greater(windows.column(COUNT), 0)), partials)
-
-
-def _few_copies(partials: Iterable[MergeableColumns], explode_rows: int) -> int:
-    """Return the number of copies up to which copying ranges into their windows costs less than dyadic nodes."""
-    return min([explode_rows, *(partial.few_copies for partial in _not_in_arrow(partials))])
 
 
 def _copies(low: Ints, high: Ints) -> float:

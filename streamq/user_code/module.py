@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from pyspark.sql.types import DataType, StructField, StructType
 
-from streamq.choices import ErrorPolicy
+from streamq.choices import ErrorPolicy, choose_word
 from streamq.errors import PlanError, kind_of, sentence, users_line
 from streamq.keywords import check_keywords
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column, plain_value
@@ -247,6 +247,33 @@ def name_of(code: Any, name: str | None) -> str:
     return name or str(getattr(code, "__name__", type(code).__name__))
 
 
+def guards_of(
+    verb: str, *, time_limit: Any, checked: bool, on_error: Any, version: Any, compatible_with: Any
+) -> dict[str, Any]:
+    """Return these arguments of a decorator as fields of its module, by name; raises PlanError, in the name of ``verb``.
+
+    ``time_limit`` is a number above 0 or None, ``on_error`` a word of ErrorPolicy, ``version`` a whole number of at least 1, and
+    ``compatible_with`` an earlier one or None.
+    """
+    is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (is_number and time_limit > 0):
+        raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
+    policy = choose_word(ErrorPolicy, on_error, "on_error", verb)
+    if not _is_version(version):
+        raise PlanError(sentence(verb, "version is a whole number of at least 1", f"found {version!r}"))
+    if compatible_with is not None and not (_is_version(compatible_with) and compatible_with < version):
+        wrong = "compatible_with is an earlier version"
+        hint = "Say version=2, compatible_with=1: the state of version 1 goes on with this code."
+        raise PlanError(sentence(verb, wrong, f"found {compatible_with!r}, version={version}", hint))
+    versions = {"version": version, "compatible_with": compatible_with}
+    return {"time_limit": time_limit, "checked": checked, "on_error": policy, **versions}
+
+
+def _is_version(value: Any) -> bool:
+    """True if a value is a whole number of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def type_returned(verb: str, returns: Any, what: str) -> DataType:
     """Return Spark's type for the argument ``returns`` of a decorator; raises TypeMismatch for text that names no type.
 
@@ -332,22 +359,3 @@ OF_OPERATORS = ("time_bound", "one_output_per_group", "filters_on")
 """The names of those that only operators can have."""
 
 _ALL = (mergeable, order_insensitive, time_bound, one_output_per_group)
-
-__all__ = [
-    "OF_OPERATORS",
-    "Property",
-    "SCRIPT",
-    "UNNAMED",
-    "UserModule",
-    "check_decorator",
-    "check_properties",
-    "filters_on",
-    "mergeable",
-    "name_of",
-    "one_output_per_group",
-    "order_insensitive",
-    "place_of",
-    "rows_returned",
-    "time_bound",
-    "type_returned",
-]

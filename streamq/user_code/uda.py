@@ -15,8 +15,7 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.partial import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState, shared_note
-from streamq.user_code.guards import guards_of, versions_of
-from streamq.user_code.module import OF_OPERATORS, check_decorator, type_returned
+from streamq.user_code.module import OF_OPERATORS, check_decorator, guards_of, type_returned
 from streamq.user_code.repository import decorate
 from streamq.user_code.window_module import WindowModule, window_fields
 
@@ -75,8 +74,8 @@ def uda(
        0.0    0.0   6.0      4    8
     """
     fields = window_fields("uda", columns, properties, time_sensitive=time_sensitive)
-    guards = guards_of("uda", time_limit=time_limit, checked=checked, on_error=on_error)
-    guards |= versions_of("uda", version=version, compatible_with=compatible_with)
+    versions = {"version": version, "compatible_with": compatible_with}
+    guards = guards_of("uda", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
     return partial(
         decorate, UserAggregate, returns=type_returned("uda", returns, "value"), name=name, **fields, **guards
     )

@@ -31,8 +31,7 @@ from streamq.runtime.user_code.code_values import (
     short_text,
 )
 from streamq.runtime.user_code.event_readers import series
-from streamq.user_code.guards import guards_of, versions_of
-from streamq.user_code.module import UserModule, check_decorator, type_returned
+from streamq.user_code.module import UserModule, check_decorator, guards_of, type_returned
 from streamq.user_code.repository import decorate
 from streamq.user_code.signature import QueryCall
 
@@ -83,8 +82,8 @@ def udf(
        4  small                5.0  large      1    3
       12  large  12.36931687685298  large      2    5
     """
-    guards = guards_of("udf", time_limit=time_limit, checked=checked, on_error=on_error)
-    guards |= versions_of("udf", version=version, compatible_with=compatible_with)
+    versions = {"version": version, "compatible_with": compatible_with}
+    guards = guards_of("udf", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
     to, how = type_returned("udf", returns, "results"), choose_word(ArgumentForm, takes, "takes", "udf")
 
     return partial(decorate, UserFunction, returns=to, name=name, takes=how, **guards)

@@ -17,8 +17,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.partial import ReducedColumn
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.code_values import LASTS, START, RowShape
-from streamq.user_code.guards import guards_of, versions_of
-from streamq.user_code.module import check_decorator, one_output_per_group, rows_returned, time_bound
+from streamq.user_code.module import check_decorator, guards_of, one_output_per_group, rows_returned, time_bound
 from streamq.user_code.repository import decorate
 from streamq.user_code.window_module import WindowModule, window_fields
 
@@ -77,8 +76,8 @@ def udo(
     b  4      2    3
     """
     fields = window_fields("udo", columns, properties, time_sensitive=time_sensitive)
-    guards = guards_of("udo", time_limit=time_limit, checked=checked, on_error=on_error)
-    guards |= versions_of("udo", version=version, compatible_with=compatible_with)
+    versions = {"version": version, "compatible_with": compatible_with}
+    guards = guards_of("udo", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
     return partial(decorate, UserOperator, returns=rows_returned("udo", returns), name=name, **fields, **guards)
 
 

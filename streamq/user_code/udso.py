@@ -21,8 +21,7 @@ from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.scan import ScanKernel
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.code_values import RowShape
-from streamq.user_code.guards import guards_of, versions_of
-from streamq.user_code.module import UserModule, check_decorator, check_properties, rows_returned
+from streamq.user_code.module import UserModule, check_decorator, check_properties, guards_of, rows_returned
 from streamq.user_code.repository import decorate
 from streamq.user_code.signature import (
     QueryCall,
@@ -82,8 +81,8 @@ def udso(
     a      5      3    4
     """
     row = rows_returned("udso", returns)
-    guards = guards_of("udso", time_limit=time_limit, checked=checked, on_error=on_error)
-    guards |= versions_of("udso", version=version, compatible_with=compatible_with)
+    versions = {"version": version, "compatible_with": compatible_with}
+    guards = guards_of("udso", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
     if promises := check_properties(properties, "udso"):
         shown = ", ".join(map(str, promises))
         raise PlanError(sentence("udso", "a property that does not apply to stateful operators", f"found {shown}"))

@@ -24,8 +24,9 @@ from tests.mutation.comparisons.processes import Speaker, in_processes
 from tests.mutation.mutant import ROOT, Edit, Mutant, broken, caught
 
 ROOMS = (
-    "operators", "sources", "windows", "runtime", "runtime/evaluators", "runtime/kernels", "patterns",
-    "patterns/operators", "aggregates", "functions", "compiler/rules", "compiler", "plan", "user_code", "runtime/user_code", ".",
+    "operators", "sources", "windows", "runtime", "runtime/evaluators", "runtime/kernels", "runtime/state",
+    "patterns", "patterns/operators", "aggregates", "functions", "compiler/rules",
+    "compiler", "plan", "user_code", "runtime/user_code", ".",
 )  # fmt: skip
 
 MINUTE, ON_SPARK, TESTS = 60.0, 600.0, 400.0

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamq.runtime.exact_numbers import CHUNK, WORD, Accumulator, ExactNumbers, is_empty
+from streamq.runtime.exact_sums import CHUNK, WORD, Accumulator, ExactNumbers, is_empty
 
 FINITE = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -231,7 +233,7 @@ class WindowChanges:
         if (digest_then, call.count + len(come.row) - len(gone.row)) != (digest, len(now.row)):
             # other members have changed, too: those of count windows, or lifetimes that are cut anew
             return None
-        return StateChange(KeptState(call.state), come, gone)
+        return StateChange(partial(pickle.loads, call.state), come, gone)
 
     def remember(
         self, now: WindowMembers, digest: int, result: Any, *, state: bytes | None, failure: str | None
@@ -266,17 +268,10 @@ class WindowChanges:
 
 
 @dataclass(frozen=True)
-class KeptState:
-    """A state as stored in the memory."""
-
-    body: bytes
-
-
-@dataclass(frozen=True)
 class StateChange:
-    """A state, and the members that have been added and removed since."""
+    """A state, which ``load`` returns, and the members that have been added and removed since."""
 
-    state: Any
+    load: Callable[[], Any]
     come: WindowMembers
     gone: WindowMembers
 
@@ -303,6 +298,5 @@ __all__ = [
     "WindowChanges",
     "WindowMembers",
     "WindowArguments",
-    "KeptState",
     "RowNumbers",
 ]

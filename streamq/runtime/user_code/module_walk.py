@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -26,7 +27,6 @@ from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
 from streamq.runtime.user_code.code_values import FAILURES
 from streamq.runtime.user_code.member_changes import (
     CallMemory,
-    KeptState,
     RowNumbers,
     StateChange,
     WindowArguments,
@@ -51,7 +51,7 @@ def module_results(
 
 
 class ModuleWalk:
-    """A walk over windows in order; ``_before`` are the members of the last window, ``_state`` the state after them."""
+    """A walk over windows in order; ``_before`` are the members of the last window, ``_load`` returns the state after them."""
 
     def __init__(
         self, calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
@@ -67,7 +67,7 @@ class ModuleWalk:
         sources = dict(zip(calling.names, column.args, strict=True))
         self.arguments = WindowArguments.read(sources, members.rows, memory, passes)
         self._before: WindowMembers | None = None
-        self._state: Any = None
+        self._load: Callable[[], Any] | None = None
         self._body: bytes | None = None
         self._failure: str | None = None
         self._changes = None
@@ -121,7 +121,7 @@ class ModuleWalk:
             return result
         if call.failure is not None:
             self._set_aside(now, call.failure)
-        self._before, self._state = now, None if call.state is None else KeptState(call.state)
+        self._before, self._load = now, None if call.state is None else partial(pickle.loads, call.state)
         return None if call.result is None else pickle.loads(call.result)
 
     # one window
@@ -158,8 +158,9 @@ class ModuleWalk:
             change = None
         self._body = self._failure = None
         try:
-            result, self._state, self._body = self.calling.guarded(compute, itemgetter(0))
-            self._before = now
+            result, state, self._body = self.calling.guarded(compute, itemgetter(0))
+            # in checking mode each of two calls has a copy
+            self._before, self._load = now, partial(copy.deepcopy, state) if self.calling.checked else lambda: state
             return result
         except FAILURES as error:
             if change is not None and self.calling.quarantine:
@@ -171,7 +172,7 @@ class ModuleWalk:
 
     def _handle_failure(self, now: WindowMembers, error: BaseException) -> None:
         """Set a window aside whose call failed, if module and run set such aside, else raise ModuleFailed; forget the state."""
-        self._before = self._state = self._body = None
+        self._before = self._load = self._body = None
         events = pa.table(self._arguments(now))
         about = self.calling.about(self._interval(now), self._group(now), first_rows(events), events.num_rows)
         reason = self.calling.reason(error, about)
@@ -197,11 +198,7 @@ class ModuleWalk:
 
     def _changed_state(self, change: StateChange) -> Any:
         """Return a state with the removed members taken out, and the new ones added."""
-        state = change.state
-        if isinstance(state, KeptState):
-            state = pickle.loads(state.body)
-        elif self.calling.checked:
-            state = copy.deepcopy(state)
+        state = change.load()
         if len(change.gone.row):
             assert self.module.remove is not None
             state = self.module.remove(state, self.module.read(self._arguments(change.gone)))
@@ -216,7 +213,7 @@ class ModuleWalk:
         windows whose lifetime is cut anew, and read, counts as gone and added.
         """
         before = self._before
-        if before is None or self._state is None or not self.module.in_parts or before.window != now.window - 1:
+        if before is None or self._load is None or not self.module.in_parts or before.window != now.window - 1:
             return None
         stays, stayed = self.members.first[now.row] < now.window, self.members.last[before.row] >= now.window
         if now.start is not None and before.start is not None and now.end is not None and before.end is not None:
@@ -226,7 +223,7 @@ class ModuleWalk:
             stayed[np.flatnonzero(stayed)[is_cut_anew]] = False
         if self.module.remove is None and not stayed.all():
             return None
-        return StateChange(self._state, now.some(~stays), before.some(~stayed))
+        return StateChange(self._load, now.some(~stays), before.some(~stayed))
 
 
 def _error_of(call: Callable[[], Any]) -> Exception | SystemExit | None:

@@ -1,12 +1,17 @@
-"""States of a user's module as partial results: rows are pickled states, or events that are not yet part of one."""
+"""States of a user's module as partial results: pickled in rows, and in this process's memory while it merges them.
+
+A row is a state, or an event that is not yet part of one. An event that several results share gets a state of its own, once;
+the other events of a result are added to a state at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,21 +20,102 @@ from pyspark.sql.types import BinaryType, BooleanType, DataType
 
 from streamq.plan.partial import COUNT, Ints, MergeableColumns, Partial, RowWindow, Values, no_row_window
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import ints, with_column
+from streamq.runtime.columnar import ints, with_column, with_columns
 from streamq.runtime.rendering import python_values
-from streamq.runtime.user_code.calls import FIRST, WindowCall
-from streamq.runtime.user_code.part_states import (
-    NOTHING,
-    HeldState,
-    PartState,
-    StateRows,
-    merged_parts,
-    part_state,
-    unpickled,
-)
+from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
+from streamq.runtime.user_code.code_values import FAILURES, ReturnError, reason_of
 
 if TYPE_CHECKING:
     from streamq.plan.function import VersionedCode
+
+NOTHING = b""
+"""The state over no events, for which the module is not called; None may be a state of the module."""
+
+StateRows = tuple[tuple[Any, ...], ...]
+"""The first events of a state, as their arguments in order."""
+
+Merge = Callable[[Any, Any], Any]
+
+
+class PartState(NamedTuple):
+    """A state over a number of ``events``; errors show the ``first`` of them; ``error``: the failure, if there is no state.
+
+    A call that fails for a part of a window fails for each window with that part, and is reported for that window.
+    """
+
+    state: Any
+    first: StateRows
+    events: int
+    error: BaseException | None = None
+
+    @property
+    def pickle(self) -> bytes:
+        """The state with its events as bytes, for :func:`unpickled`; a state that cannot be pickled becomes an error."""
+        try:
+            return pickled(tuple(self))
+        except FAILURES as error:
+            why = error if self.error is None else self.error
+            return pickled((None, self.first, self.events, ReturnError(reason_of(why))))
+
+    @property
+    def held(self) -> HeldState:
+        """The state as this process holds it: itself if no merge can change it, else bytes, of which each reader has a copy."""
+        return self if self.error is None and _is_immutable(self.state) else self.pickle
+
+
+HeldState = PartState | bytes
+"""A state in memory: the same for all its readers, or bytes for :func:`unpickled`; NOTHING: no event counts."""
+
+
+def part_state(compute: Callable[[], Any], first: StateRows, events: int) -> PartState:
+    """Return the state that ``compute`` returns, with the number of its events and the first ones; its error if it fails."""
+    try:
+        return PartState(compute(), first, events)
+    except FAILURES as error:
+        return PartState(None, first, events, error)
+
+
+def unpickled(body: bytes) -> PartState:
+    """Return the state in bytes that :attr:`PartState.pickle` returned."""
+    return PartState(*pickle.loads(body))
+
+
+def merged_parts(parts: Sequence[PartState], merge: Merge) -> PartState | None:
+    """Return the state over the events of all parts, None without parts; an error if one of them is, or if ``merge`` fails.
+
+    Of several errors the first in the order of the parts is returned.
+    """
+    if not parts:
+        return None
+    state, first, events, error = parts[0]
+    for part in parts[1:]:
+        if len(first) < FIRST:
+            first = (first + part.first)[:FIRST]
+        events += part.events
+        error = error or part.error
+        if error is None:
+            try:
+                state = merge(state, part.state)
+            except FAILURES as failure:
+                error = failure
+    return PartState(state if error is None else None, first, events, error)
+
+
+_ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None)})
+"""Types of values that nothing can change, beside NumPy's scalars."""
+
+
+def _is_immutable(value: Any, depth: int = 3) -> bool:
+    """True if nothing can change a value, and it can be pickled: a number, a text, bytes, None, or a tuple of such.
+
+    Tuples nested deeper than ``depth`` do not count.
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return True
+    if isinstance(value, tuple) and not hasattr(value, "__dict__"):
+        return depth > 0 and all(_is_immutable(item, depth - 1) for item in value)
+    return isinstance(value, np.number | np.bool_) and kind.__module__ == "numpy"
 
 
 @dataclass(frozen=True)
@@ -45,7 +131,6 @@ class PickledState(Partial):
     passes: str | None
 
     title = "state"
-    few_copies = 0
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
@@ -76,7 +161,7 @@ class PickledState(Partial):
 
     @property
     def grouped(self) -> dict[str, str]:
-        return {}
+        raise AssertionError("states merge in memory")
 
     @property
     def _state(self) -> str:
@@ -110,86 +195,54 @@ class PickledState(Partial):
         Events of weight 0 or less do not count; the state over copies that do not pass the filter is NOTHING.
         """
         many = ints(table, COUNT)
+        counts = pc.fill_null(pc.and_(table.column(self._counts), pa.array(many > 0)), False)
+        heavy = np.flatnonzero(many > 1)
+        copies = np.where(counts.to_numpy()[heavy], many[heavy], 0)
+        events = table.select(self._value_names[:-1]).take(pa.array(np.repeat(heavy, copies)))
         states: list[bytes | None] = [None] * table.num_rows
-        counts = pc.and_(table.column(self._counts), pa.array(many > 0))
-        for i in np.flatnonzero(many > 1).tolist():
-            rows = table.take(pa.array([i] * int(many[i])))
-            is_counted = rows.column(self._counts)[0].as_py()
-            states[i] = self._state_over(self._arguments(rows)).pickle if is_counted else NOTHING
-        is_state = pa.array([state is not None for state in states], pa.bool_())
-        table = with_column(table, self._counts, pc.if_else(is_state, None, counts))
-        table = with_column(table, self._state, pa.array(states, pa.binary()))
-        return with_column(table, self.name, pa.nulls(table.num_rows, arrow_type(self.type)))
-
-    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Return the state of each number in ``at``: its events added to a state at once, then merged with its other states.
-
-        ``number``: each row's number. A number with a single row keeps it unchanged.
-        """
-        rows = _NumberedRows(number)
-        states = table.column(self._state).take(pa.array(rows.order[rows.ends[:-1]])).to_pylist()
-        several = np.flatnonzero(~rows.is_alone)
-        for i, part in zip(several.tolist(), self.parts(table, rows, several), strict=True):
+        for i, part in zip(heavy.tolist(), self.states_over(events, np.cumsum([0, *copies])), strict=True):
             states[i] = NOTHING if part is None else part.pickle
-        first_rows = table.select(self._value_names).take(pa.array(rows.order[rows.ends[:-1]][at]))
-        keeps = pa.array(rows.is_alone[at])
-        merged_columns = {n: pc.if_else(keeps, first_rows.column(n), None) for n in self._value_names}
-        merged_columns[self._state] = pa.array([states[i] for i in at.tolist()], pa.binary())
-        merged_columns[self.name] = pa.nulls(len(at), arrow_type(self.type))
-        return merged_columns
+        is_state = pa.array(many > 1)
+        columns = {self._counts: pc.if_else(is_state, None, counts), self._state: pa.array(states, pa.binary())}
+        return with_columns(table, {**columns, self.name: pa.nulls(table.num_rows, arrow_type(self.type))})
 
-    def merged_in_memory(self, table: pa.Table, number: Ints, at: Ints) -> tuple[Values, MergeableColumns]:
-        """Return the number in memory of the state of each number in ``at``, and the states that this process holds."""
-        states, rows = HeldStates(self.name, self, []), _NumberedRows(number)
-        states.hold(self.parts(table, rows, rows.numbers))
-        return {states.column: at}, states
-
-    def parts(self, table: pa.Table, rows: _NumberedRows, wanted: Ints) -> Iterator[PartState | None]:
-        """Yield the state of each ``wanted`` number: its events are added to a state, which is merged with its other states.
-
-        None if no event counts.
-        """
-        order, ends = rows.order, rows.ends
-        counts = pc.fill_null(table.column(self._counts), False).to_numpy()[order]
-        events = table.select(self._value_names[:-1]).take(pa.array(order[counts]))
-        columns = {
-            name: column.combine_chunks() for name, column in zip(self.calling.names, events.columns, strict=True)
-        }
-        ends_of_events = np.concatenate([[0], np.cumsum(counts)])[ends]
-        first_events, event_ends = self._first_events(columns, ends_of_events), ends_of_events.tolist()
-        is_state = table.column(self._state).is_valid().to_numpy()[order]
-        places_of_states = np.concatenate([[0], np.cumsum(is_state)])[ends].tolist()
-        pickles = table.column(self._state).take(pa.array(order[is_state])).to_pylist()
-        state_over = self.calling.module.state_over_parts(columns)
-        for i in wanted.tolist():
-            states = pickles[places_of_states[i] : places_of_states[i + 1]]
-            parts = [unpickled(state) for state in states if state != NOTHING]
-            first, last = event_ends[i], event_ends[i + 1]
-            if last > first:
-                parts.insert(0, part_state(partial(state_over, first, last), first_events[i], last - first))
-            yield self.merged_parts(parts)
+    def merging_form(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
+        """Return the table with a number in each row, that of its state or event in memory."""
+        form = HeldStates(self, table)
+        table = table.drop_columns(self.held_columns)
+        return with_column(table, form.column, np.arange(table.num_rows)), form
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return the table with the module's results, NULL if no event counts; raises ModuleFailed if one fails.
 
         ``place`` returns the window and the group of a row, for the error. The columns of states and events become NULL.
         """
-        rows = _NumberedRows(np.arange(table.num_rows))
-        results = [self.result(part, i, place) for i, part in enumerate(self.parts(table, rows, rows.numbers))]
-        return self.with_results(table, results)
+        table, form = self.merging_form(table)
+        return form.finished(table, place)
 
-    def with_results(self, table: pa.Table, results: list[Any]) -> pa.Table:
-        """Return the table with a column of results; the columns of states and events are NULL."""
-        table = with_column(table, self.name, pa.array(results, arrow_type(self.type)))
-        for name, kind in self.fields[1:]:
-            table = with_column(table, name, pa.nulls(table.num_rows, arrow_type(kind)))
-        return table
+    def as_rows(self, states: Sequence[bytes | None], events: Mapping[str, Any]) -> Values:
+        """Return the columns of states, None for the rows that are ``events``, whose columns of values are NULL elsewhere."""
+        results = pa.nulls(len(states), arrow_type(self.type))
+        return {self.name: results, self._state: pa.array(states, pa.binary()), **events}
 
-    def merged_parts(self, parts: Sequence[PartState]) -> PartState | None:
-        """Return the state over the events of all parts; None without parts."""
-        merge = self.calling.module.merge
-        assert merge is not None
-        return merged_parts(parts, merge) if parts else None
+    def read_rows(self, table: pa.Table) -> tuple[list[bytes | None], pa.Table]:
+        """Return the state of each row, NOTHING for an event that does not count, None for one that does; and the values."""
+        is_none = pc.and_(
+            pc.is_null(table.column(self._state)), pc.invert(pc.fill_null(table.column(self._counts), False))
+        )
+        states = pc.if_else(is_none, pa.scalar(NOTHING, pa.binary()), table.column(self._state))
+        return states.to_pylist(), table.select(self._value_names)
+
+    def states_over(self, events: pa.Table, ends: Ints) -> Iterator[PartState | None]:
+        """Yield the state over the rows of ``events`` between neighbours of ``ends``, added at once; None over no rows.
+
+        The columns of ``events`` are the values of the arguments. Each row is in one state at most.
+        """
+        columns = {n: column.combine_chunks() for n, column in zip(self.calling.names, events.columns, strict=True)}
+        first_events = self._first_events(columns, ends)
+        state_over = self.calling.module.state_over_parts(columns)
+        for (a, b), first in zip(pairwise(ends.tolist()), first_events, strict=True):
+            yield part_state(partial(state_over, a, b), first, b - a) if b > a else None
 
     def result(self, part: PartState | None, row: int, place: RowWindow) -> Any:
         """Return the result of a state, None without one; raises ModuleFailed, with the window and the group of the ``row``."""
@@ -217,26 +270,19 @@ class PickledState(Partial):
         rows = list(zip(*(python_values(column.take(at)) for column in columns.values()), strict=True))
         return [tuple(rows[a:b]) for a, b in pairwise(places.tolist())]
 
-    def _state_over(self, arguments: Mapping[str, pa.Array]) -> PartState:
-        """Return the state over events, at least one."""
-        count = len(next(iter(arguments.values())))
-        (first,) = self._first_events(arguments, np.array([0, count]))
-        return part_state(lambda: self.calling.module.state_over(arguments), first, count)
 
-    def _arguments(self, rows: pa.Table) -> dict[str, pa.Array]:
-        columns = (rows.column(name).combine_chunks() for name in self._value_names[:-1])
-        return dict(zip(self.calling.names, columns, strict=True))
-
-
-@dataclass(frozen=True)
 class HeldStates(MergeableColumns):
-    """The states of a ``partial`` result in this process's memory: a row has the number of its state in ``held``.
+    """The states and events of a ``partial`` result in this process's memory: a row has the number of one of them.
 
-    Between the merges of one table states need not be pickled, nor are rows of events carried along.
+    So states are not pickled between the merges of a table, and the values of events are not carried along.
     """
 
-    partial: PickledState
-    held: list[HeldState]
+    def __init__(self, partial: PickledState, table: pa.Table):
+        """Hold the rows of a table of the partial result, numbered from 0 on."""
+        super().__init__(partial.name)
+        self.partial = partial
+        states, self.events = partial.read_rows(table)
+        self.held: list[HeldState | None] = [*states]
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
@@ -252,48 +298,71 @@ class HeldStates(MergeableColumns):
 
     @property
     def column(self) -> str:
-        """The column with the number of a row's state."""
+        """The column with the number of a row's state or event."""
         return f"{self.name}__held"
-
-    def hold(self, parts: Iterable[PartState | None]) -> None:
-        """Add states to those in memory."""
-        self.held.extend(NOTHING if part is None else part.held for part in parts)
 
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
         """Return the state of each number in ``at``, merged in the order of the rows; a number with a single row keeps it."""
-        rows = _NumberedRows(number)
-        numbers = ints(table, self.column)[rows.order]
-        merged_numbers = numbers[rows.ends[:-1]]
-        several = np.flatnonzero(~rows.is_alone)
+        order = np.argsort(number, kind="stable")
+        ends = np.concatenate([[0], np.cumsum(np.bincount(number))])
+        rows = ints(table, self.column)[order]
+        merged_numbers = rows[ends[:-1]]
+        lengths = np.diff(ends)
+        several = np.flatnonzero(lengths > 1)
         merged_numbers[several] = len(self.held) + np.arange(len(several))
-        starts, ends = rows.ends[several].tolist(), rows.ends[several + 1].tolist()
-        every = numbers.tolist()
-        self.hold(self.partial.merged_parts(self._parts(every[a:b])) for a, b in zip(starts, ends, strict=True))
+        parts = self._states(rows[np.repeat(lengths > 1, lengths)], np.cumsum([0, *lengths[several]]))
+        self.held += [NOTHING if part is None else part.held for part in parts]
         return {self.column: merged_numbers[at]}
+
+    def as_held(self, table: pa.Table) -> pa.Table:
+        """Return the table with pickled states, and the values of those events that are not part of one."""
+        numbers = ints(table, self.column)
+        states = [self.held[number] for number in numbers.tolist()]
+        is_event = np.array([state is None for state in states], bool)
+        at = pa.array(numbers, mask=~is_event)
+        events = {name: self.events.column(name).take(at) for name in self.events.column_names}
+        pickles = [state.pickle if isinstance(state, PartState) else state for state in states]
+        return with_columns(table.drop_columns([self.column]), self.partial.as_rows(pickles, events))
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return the table with the module's results, as :meth:`PickledState.finished` does, without the states' numbers."""
-        numbers = ints(table, self.column).tolist()
-        results = [
-            self.partial.result(next(iter(self._parts([number])), None), i, place) for i, number in enumerate(numbers)
-        ]
-        return self.partial.with_results(table.drop_columns([self.column]), results)
+        parts = self._states(ints(table, self.column), np.arange(table.num_rows + 1))
+        results = [self.partial.result(part, i, place) for i, part in enumerate(parts)]
+        columns = {name: pa.nulls(table.num_rows, arrow_type(kind)) for name, kind in self.fields[1:]}
+        of_module = pa.array(results, arrow_type(self.partial.type))
+        return with_columns(table.drop_columns([self.column]), {self.name: of_module, **columns})
 
-    def _parts(self, numbers: Iterable[int]) -> list[PartState]:
-        """Return the states of these numbers that have events, a copy for this reader of those that may be changed."""
-        states = [self.held[number] for number in numbers]
-        return [state if isinstance(state, PartState) else unpickled(state) for state in states if state != NOTHING]
+    def _states(self, numbers: Ints, ends: Ints) -> Iterator[PartState | None]:
+        """Yield the state over the rows between neighbours of ``ends``, of which ``numbers`` has the numbers; None of nothing.
 
+        A state that a merge may change is a copy, for this reader alone.
+        """
+        is_event = np.array([self.held[number] is None for number in numbers.tolist()], bool)
+        shared, times = np.unique(numbers[is_event], return_counts=True)
+        shared = shared[times > 1]
+        for number, part in zip(shared.tolist(), self._over_events(shared, np.arange(len(shared) + 1)), strict=True):
+            self.held[number] = NOTHING if part is None else part.held
+        is_event &= ~np.isin(numbers, shared)
+        ends_of_events = np.concatenate([[0], np.cumsum(is_event)])[ends]
+        added = self._over_events(numbers[is_event], ends_of_events)
+        merge = self.partial.calling.module.merge
+        assert merge is not None
+        for (a, b), of_events in zip(pairwise(ends.tolist()), added, strict=True):
+            parts: list[PartState] = []
+            for number in numbers[a:b].tolist():
+                state = self.held[number]
+                if state is None and of_events is not None:
+                    # at the place of the first of its events
+                    parts.append(of_events)
+                    of_events = None
+                elif state:
+                    parts.append(state if isinstance(state, PartState) else unpickled(state))
+            yield merged_parts(parts, merge)
 
-class _NumberedRows:
-    """Rows sorted by number: the ``order`` of the rows, and the ``ends`` between which each number's rows lie in it."""
-
-    def __init__(self, number: Ints):
-        """Sort rows by ``number``; all numbers from 0 to the greatest occur."""
-        self.order = np.argsort(number, kind="stable")
-        self.ends = np.concatenate([[0], np.cumsum(np.bincount(number))]).astype(np.int64)
-        self.numbers = np.arange(len(self.ends) - 1)
-        self.is_alone = np.diff(self.ends) == 1
+    def _over_events(self, numbers: Ints, ends: Ints) -> Iterator[PartState | None]:
+        """Yield the state over the events of these numbers between neighbours of ``ends``."""
+        events = self.events.select(self.events.column_names[:-1]).take(pa.array(numbers))
+        return self.partial.states_over(events, ends)
 
 
 def shared_note(shared_by: int) -> str:
@@ -302,4 +371,4 @@ def shared_note(shared_by: int) -> str:
     return f"mergeable: {shared if shared_by > 1 else 'parts of a window are merged'}"
 
 
-__all__ = ["HeldStates", "PickledState", "shared_note"]
+__all__ = ["HeldStates", "PartState", "PickledState", "merged_parts", "shared_note"]
