@@ -28,7 +28,7 @@ from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.plan.footprint import Footprint, OpenedPart
 from streamq.plan.node import nodes, number_sources
-from streamq.run import migrate, run_all
+from streamq.run import migrate, run_verbs
 from streamq.run.run_verbs import RunVerbs
 from streamq.run.running import Run
 from streamq.stream import Stream
@@ -119,7 +119,7 @@ def sections() -> dict[str, list[Entry]]:
             *values("stream", Stream),
             Entry("sq.from_json", sq.from_json),
             *methods("stream", RunVerbs),
-            *(Entry(f"sq.{name}", function) for room in (run_all, migrate) for name, function in public(room)),
+            *(Entry(f"sq.{name}", function) for room in (run_verbs, migrate) for name, function in public(room)),
         ],
         "A running query": [*methods("run", Run), *values("run", Run)],
         "A trace": [*methods("trace", Trace), *values("trace", Trace)],

@@ -63,9 +63,9 @@ from .progress.follow import follow as follow
 from .progress.generate import generate as generate
 from .reading import read_stream as read_stream
 from .run.migrate import migrate as migrate
-from .run.run_all import explain_all as explain_all
-from .run.run_all import result as result
-from .run.run_all import run_all as run_all
+from .run.run_verbs import explain_all as explain_all
+from .run.run_verbs import result as result
+from .run.run_verbs import run_all as run_all
 from .run.spark_session import doctor as doctor
 from .run.spark_session import session as session
 from .sources.changes import changes as changes

@@ -17,7 +17,7 @@ from streamq.plan.schema import quote
 from streamq.plan.tree import fold
 from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.result_rows import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows
+from streamq.runtime.result_rows import CHANGELOG_ADDS, SENT, STAMP, UPSERT_ADDS, changelog_rows, folding, upsert_rows
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -37,12 +37,14 @@ ADDED = {OutputForm.FINAL: (), OutputForm.CHANGELOG: CHANGELOG_ADDS, OutputForm.
 class Egress:
     """The form in which a result is written.
 
-    ``columns``: the columns that, together with start, are the key of an upsert. ``ctis``: a changelog has rows for CTIs, too.
+    ``columns``: the columns that, together with start, are the key of an upsert. ``ctis``: a changelog has rows for CTIs, too;
+    ``stamped``: its rows carry the instant of the micro-batch that sent them.
     """
 
     output: OutputForm = OutputForm.FINAL
     columns: tuple[str, ...] = ()
     ctis: bool = False
+    stamped: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -50,19 +52,23 @@ class Egress:
         return (*self.columns, "start") if self.output == OutputForm.UPSERT else ()
 
 
-def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str) -> Egress:
+def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, stamped: bool = False, verb: str) -> Egress:
     """Return the egress of a plan as its user wrote it; raise PlanError if the plan cannot have that output.
 
     That is so, too, if the plan has a column, in upper or lower case, that the output adds. ``ctis``: the output has CTIs among
-    its rows, which only a changelog can have.
+    its rows; ``stamped``: rows carry the instant at which they are sent. Only a changelog can have either.
     """
-    if ctis and output != OutputForm.CHANGELOG:
-        raise PlanError(sentence(verb, "ctis=True goes with output='changelog'", f"found output={output!r}"))
+    for argument, value in (("ctis", ctis), ("stamped", stamped)):
+        if not isinstance(value, bool):
+            raise PlanError(sentence(verb, f"{argument} is True or False", f"found {value!r}"))
+        if value and output != OutputForm.CHANGELOG:
+            raise PlanError(sentence(verb, f"{argument}=True goes with output='changelog'", f"found output={output!r}"))
+    added = (*ADDED[output], STAMP) if stamped else ADDED[output]
     for name in plan.schema.names:
-        if name.lower() in ADDED[output]:
+        if name.lower() in added:
             what, hint = f"output={output!r} has a column of that name", "Rename it: q.rename({...})."
             raise PlanError(sentence(verb, f"a payload column called {name!r}", what, hint))
-    return Egress(output, _upsert_key(plan, verb) if output == OutputForm.UPSERT else (), ctis)
+    return Egress(output, _upsert_key(plan, verb) if output == OutputForm.UPSERT else (), ctis, stamped)
 
 
 def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
@@ -90,8 +96,8 @@ class ResultColumns:
     It holds plain values, because Spark Connect runs the function of a sink on the server, where streamq need not be installed.
 
     ``column``: the column that holds the result's rows; None: they are the program's. ``payload``: the columns that are read
-    beside times and weight. ``columns``: those of the output. ``fold``: turns the deltas of a task into rows of the type
-    ``folded``; None: rows are written as they are. ``in_one_task``: one task has all rows.
+    beside times, weight and the columns ``carried``. ``columns``: those of the output. ``fold``: turns the deltas of a task into
+    rows of the type ``folded``; None: rows are written as they are. ``in_one_task``: one task has all rows.
     """
 
     column: str | None
@@ -100,15 +106,16 @@ class ResultColumns:
     fold: Fold | None = None
     folded: StructType | None = None
     in_one_task: bool = False
+    carried: tuple[str, ...] = ()
 
     def read(self, df: DataFrame) -> DataFrame:
         """Return the rows of the result; late rows, reports and rows of other results have no weight and are left out."""
         if self.column is not None:
-            df = df.select(f"{self.column}.*")
+            df = df.select(f"{self.column}.*", *self.carried)
         df = df.where(f"{WEIGHT} IS NOT NULL")
         if self.fold is not None:
             assert self.folded is not None
-            df = df.select(*self.payload, LE, RE, WEIGHT)
+            df = df.select(*self.payload, *self.carried, LE, RE, WEIGHT)
             # PySpark reads a column's name as a path, in which dots and backticks have a meaning: columns go by their numbers
             df = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
             df = (df.repartition(1) if self.in_one_task else df).mapInArrow(self.fold, self.folded)
@@ -119,7 +126,8 @@ def result_columns(result: Result) -> ResultColumns:
     """Return the columns of a result's output.
 
     Final rows are payload, ``start`` and ``end``, which is NULL for an open end. The other outputs are folded to changes:
-    ``kind`` or ``op``, payload, and their times. A changelog in order of time without CTIs is brought into one partition.
+    ``kind`` or ``op``, payload, their times, and ``sent`` if they are stamped. A changelog in order of time without CTIs is
+    brought into one partition.
     """
     from pyspark.sql import types as t
 
@@ -133,6 +141,8 @@ def result_columns(result: Result) -> ResultColumns:
         ("kind", ["start", "end", "new_end"]) if out.output == OutputForm.CHANGELOG else ("op", ["start", "end"])
     )
     fields = [t.StructField(field.name, field.type) for field in schema.fields]
+    carried = (SENT,) if out.stamped else ()
+    fields += [t.StructField(SENT, t.TimestampType())] * out.stamped
     whole = [t.StructField(first, t.StringType()), *fields, *(t.StructField(n, t.LongType()) for n in names)]
     # it is packed with the code that it needs
     ship_runtime()
@@ -140,11 +150,17 @@ def result_columns(result: Result) -> ResultColumns:
     return ResultColumns(
         column=result.column,
         payload=payload,
-        columns=(first, *payload, *(f"{instant_sql(quote(n), schema.axis)} AS {quote(n)}" for n in names)),
-        fold=folding(rows, [*schema.names, LE, RE, WEIGHT]),
+        columns=(
+            first,
+            *payload,
+            *(f"{instant_sql(quote(n), schema.axis)} AS {quote(n)}" for n in names),
+            *(f"{name} AS {STAMP}" for name in carried),
+        ),
+        fold=folding(rows, [*schema.names, *carried, LE, RE, WEIGHT]),
         folded=t.StructType(whole),
         # with CTIs one task has all rows already
         in_one_task=result.in_order and not out.ctis,
+        carried=carried,
     )
 
 

@@ -27,6 +27,7 @@ from streamq.run.sinks.sink import SplitWriter
 from streamq.run.tables import is_dataframe, is_unlimited
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import Identity, OtherLayout
+from streamq.runtime.result_rows import SENT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -60,6 +61,8 @@ class PreparedStream:
 
         Creates the control folder, if there is to be one.
         """
+        from pyspark.sql import functions as F
+
         from streamq.compiler.spark_paths import StreamLowering
         from streamq.compiler.streaming import build_frame
         from streamq.plan.lowering import in_utc
@@ -71,7 +74,11 @@ class PreparedStream:
             control = None if folder is None else folder.stream(self.spark)
             clock = self.clock(self.spark) if self.program.clock_policies else None
             lowering = StreamLowering(self.program, self.tables)
-            return build_frame(lowering, self.identity, control=control, clock=clock)
+            rows = build_frame(lowering, self.identity, control=control, clock=clock)
+        if any(result.egress.stamped for result in self.program.results):
+            # Spark keeps this instant in the checkpoint, so a micro-batch that is repeated has it again
+            rows = rows.withColumn(SENT, F.current_timestamp())
+        return rows
 
     @property
     def reads_all_at_once(self) -> bool:

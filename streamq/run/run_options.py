@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRequest:
-    """A result that a user requests: the query, the form of its output, with CTIs or without, and the sink."""
+    """A result that a user requests: the query, the form of its output, with CTIs or stamps or without, and the sink."""
 
     query: Verbs
     output: str | OutputForm = OutputForm.FINAL
     ctis: bool = False
+    stamped: bool = False
     sink: SinkArgument = None
 
     def egress(self, verb: str) -> Egress:
@@ -39,7 +40,7 @@ class ResultRequest:
         from streamq.compiler.egress import choose_egress
 
         form = choose_word(OutputForm, self.output, "output", verb)
-        return choose_egress(self.query.plan, form, ctis=self.ctis, verb=verb)
+        return choose_egress(self.query.plan, form, ctis=self.ctis, stamped=self.stamped, verb=verb)
 
 
 def split_sink(argument: SinkArgument, verb: str) -> Sink:
@@ -199,7 +200,10 @@ class RunOptions:
             is_split = checkpoint.has_begun()
         how = BY_MICRO_BATCH if is_split else IN_SPARKS_LOG
         late = [] if self.late_sink is None else [(folder_name(self.late_sink), f"late rows, {BY_MICRO_BATCH}")]
-        return (*((name, f"{r.output} rows{' with CTIs' * r.ctis}, {how}") for r, name in own), *late)
+        return (
+            *((name, f"{'stamped ' * r.stamped}{r.output} rows{' with CTIs' * r.ctis}, {how}") for r, name in own),
+            *late,
+        )
 
     @property
     def is_split(self) -> bool:

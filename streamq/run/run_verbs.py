@@ -1,18 +1,26 @@
-"""The verbs that run a query as a stream: ``run`` and ``to_stream``."""
+"""The verbs that run queries as streams: ``run`` and ``to_stream``, and ``run_all`` for several queries as one stream.
+
+As one stream, common parts are read, computed and kept once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamq.plan.verbs import Verbs
+from streamq.errors import PlanError, kind_of, sentence
+from streamq.keywords import check_keywords
+from streamq.plan.footprint import Expected
+from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency
+from streamq.run.run_options import ResultRequest, RunOptions, split_sink
+from streamq.run.sinks import SinkArgument
 from streamq.time import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streamq.run.running import Run
-    from streamq.run.sinks import SinkArgument
 
 
 class RunVerbs(Verbs):
@@ -24,23 +32,24 @@ class RunVerbs(Verbs):
         consistency: str | Consistency = "middle",
         output: str = "final",
         ctis: bool = False,
+        stamped: bool = False,
         control: str | None = None,
         buckets: int | None = None,
         early: bool = False,
     ) -> DataFrame:
         """Return the query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
 
-        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`. "final" rows have payload, start,
-        end; rows of a "changelog" have kind, payload, start, end, new_end; rows of an "upsert" have op, payload, start, end.
-        ``control`` is a folder, created if it does not exist, into which CTIs from outside can be written, as rows ``source
-        string, cti bigint, until bigint``; it must exist as long as the checkpoint, which can only be continued with it if it
-        was begun with it, and only without it if it was not. ``buckets`` must not change as long as the checkpoint exists; the
-        default depends on ``spark.sql.shuffle.partitions``. The query may be
-        started on its checkpoint again, by this program or another, with a new ``to_stream``. A changed query goes on there if
-        every operator with state is in the stage that has its state; else it fails in its first micro-batch with rows, with a
-        message on which operator lacks its state and why. Late and invalid rows are dropped without being counted; ``run`` counts
-        them. Raises PlanError if a source is not a streaming DataFrame, or is literal without ``control``; SessionError if the
-        session or its workers lack what a stream needs.
+        ``consistency``, ``output``, ``ctis``, ``stamped`` and ``early`` are those of :meth:`run`. "final" rows have payload,
+        start, end; rows of a "changelog" have kind, payload, start, end, new_end, and sent if they are stamped; rows of an
+        "upsert" have op, payload, start, end. ``control`` is a folder, created if it does not exist, into which CTIs from outside
+        can be written, as rows ``source string, cti bigint, until bigint``; it must exist as long as the checkpoint,
+        which can only be continued with it if it was begun with it, and only without it if it was not. ``buckets`` must
+        not change as long as the checkpoint exists; the default depends on ``spark.sql.shuffle.partitions``. The query
+        may be started on its checkpoint again, by this program or another, with a new ``to_stream``. A changed query goes
+        on there if every operator with state is in the stage that has its state; else it fails in its first micro-batch
+        with rows, with a message on which operator lacks its state and why. Late and invalid rows are dropped without
+        being counted; ``run`` counts them. Raises PlanError if a source is not a streaming DataFrame, or is literal
+        without ``control``; SessionError if the session or its workers lack what a stream needs.
 
         ::
 
@@ -52,7 +61,7 @@ class RunVerbs(Verbs):
 
         options = RunOptions(
             verb="to_stream",
-            results=(ResultRequest(query=self, output=output, ctis=ctis),),
+            results=(ResultRequest(query=self, output=output, ctis=ctis, stamped=stamped),),
             consistency=consistency,
             control=control,
             buckets=buckets,
@@ -68,6 +77,7 @@ class RunVerbs(Verbs):
         consistency: str | Consistency = "middle",
         output: str = "final",
         ctis: bool = False,
+        stamped: bool = False,
         sink: SinkArgument = None,
         trigger: Duration | None = None,
         late_sink: str | None = None,
@@ -94,6 +104,10 @@ class RunVerbs(Verbs):
         ctis: a changelog also has rows of kind "cti", at most one in each micro-batch: nothing before their start changes any
         more. One task then writes each micro-batch in order of sync time, the CTI last; at the strong level the whole
         changelog is in that order. There is no row for the end of the input.
+
+        stamped: a changelog's rows also have a column ``sent``: the instant at which the micro-batch that sent them began, by the
+        driver's clock, and the same if that micro-batch is repeated after a crash. ``sq.physical(rows, as_of=t)`` reads the
+        changelog as it stood at ``t``.
 
         sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table with the name ``name``), "console", a function
         of (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and not written.
@@ -134,7 +148,7 @@ class RunVerbs(Verbs):
 
         options = RunOptions(
             verb="run",
-            results=(ResultRequest(query=self, output=output, ctis=ctis, sink=sink),),
+            results=(ResultRequest(query=self, output=output, ctis=ctis, stamped=stamped, sink=sink),),
             name=name,
             checkpoint=checkpoint,
             consistency=consistency,
@@ -146,3 +160,127 @@ class RunVerbs(Verbs):
             early=early,
         )
         return start_run(options)
+
+
+@check_keywords
+def result(
+    query: Verbs,
+    *,
+    sink: SinkArgument = None,
+    output: str = "final",
+    ctis: bool = False,
+    stamped: bool = False,
+) -> ResultRequest:
+    """Return a result for :func:`run_all` to write: a query, its sink, and the form of its output.
+
+    ``sink``, ``output``, ``ctis`` and ``stamped`` are those of :meth:`Stream.run`, except that "memory", "console" and formats
+    other than those of files with a path are not allowed as sinks: a function writes a table such as Delta's. Raises PlanError
+    for an object that is not a stream, an illegal sink, and an output that the query cannot have.
+    """
+    if not isinstance(query, Verbs):
+        not_a_stream("result", query)
+    split_sink(sink, "result")
+    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis, stamped=stamped)
+    request.egress("result")
+    return request
+
+
+@check_keywords
+def run_all(
+    results: Sequence[ResultRequest],
+    *,
+    name: str | None = None,
+    checkpoint: str | None = None,
+    consistency: str | Consistency = "middle",
+    trigger: Duration | None = None,
+    late_sink: str | None = None,
+    finish: bool = False,
+    buckets: int | None = None,
+    progress_log: bool = False,
+    early: bool = False,
+) -> Run:
+    """Start several queries as one stream, each result with its own output and sink.
+
+    Sources, and all other common parts of the queries, are read, computed and kept once, as ``run.explain()`` shows. The other
+    arguments are those of :meth:`Stream.run`; all queries share one checkpoint and one level of consistency: another level is
+    another run. A sink that is a folder holds folders ``streamq_batch=N``, each written once; a run that was
+    interrupted writes its last micro-batch again. The counts of the run are sums over the results. Raises PlanError for queries
+    on different time axes, for two sources with one name and different tables, and where :meth:`Stream.run` does.
+
+    ::
+
+        delays = trips.where(sq.col("delay") > 60)
+        counts = trips.group_by("line").tumbling_window("1 hour").select(n=sq.count())
+        run = sq.run_all(
+            [
+                sq.result(delays, sink="delays"),
+                sq.result(counts, sink="counts", output="changelog"),
+            ],
+            checkpoint="checkpoint",
+        )
+    """
+    from streamq.run.starting import start_run
+
+    _check_results(results, "run_all")
+    options = RunOptions(
+        verb="run_all",
+        together=True,
+        results=tuple(results),
+        name=name,
+        checkpoint=checkpoint,
+        consistency=consistency,
+        trigger=trigger,
+        late_sink=late_sink,
+        finish=finish,
+        buckets=buckets,
+        progress_log=progress_log,
+        early=early,
+    )
+    return start_run(options)
+
+
+@check_keywords
+def explain_all(
+    results: Sequence[ResultRequest],
+    mode: str | None = None,
+    format: str = "text",
+    *,
+    consistency: str | Consistency = "middle",
+    early: bool = False,
+    expected: Expected | None = None,
+    form: str | None = None,
+) -> None:
+    """Print how :func:`run_all` would run several queries, without running them: what they share, and what that saves.
+
+    The parts are those of :meth:`Stream.explain`. A part of a plan that is read several times has a label. The rules list the
+    windows that share partial results; the stages begin with the number of operators with state and stages, together and if
+    each query ran by itself. ``mode``, ``format``, ``expected`` and ``form`` are those of :meth:`Stream.explain`, the
+    other arguments those of :func:`run_all`. Raises PlanError where :func:`run_all` does, and for a mode, a format or a form that
+    does not exist.
+
+    ::
+
+        sums = trips.group_by("line").tumbling_window("1 hour").select(total=sq.sum("fare"))
+        sq.explain_all([sq.result(counts), sq.result(sums)], mode="physical")
+    """
+    from streamq.compiler.batch import chosen_form
+    from streamq.compiler.estimates import checked_expected
+    from streamq.compiler.explain import explain, print_explanation
+
+    verb = "explain_all"
+    _check_results(results, verb)
+    plans, options = RunOptions(verb=verb, results=tuple(results), consistency=consistency, early=early).compiled_with()
+    expected, hint = checked_expected(expected, plans, verb), chosen_form(form, verb)
+    print_explanation(lambda format: explain(plans, mode, format, options, expected=expected, form=hint), format)
+
+
+def _check_results(results: object, verb: str) -> None:
+    """Raise PlanError, worded for ``verb``, for an argument that is no list of results."""
+    hint = f"Give a list: sq.{verb}([sq.result(query, sink=...), ...])."
+    if not isinstance(results, list | tuple):
+        raise PlanError(sentence(verb, "not a list of results", f"found {kind_of(results)}", hint))
+    if not results:
+        raise PlanError(sentence(verb, "no results", "the list is empty", hint))
+    for each in results:
+        if not isinstance(each, ResultRequest):
+            raise PlanError(sentence(verb, "not a result", f"found {kind_of(each)}", hint))

@@ -49,6 +49,9 @@ UPSERT, DELETE = "upsert", "delete"
 CHANGELOG_ADDS, UPSERT_ADDS = ("kind", "new_end"), ("op",)
 """The columns of a changelog and of an upsert beside payload, start and end."""
 
+SENT, STAMP = "__sent", "sent"
+"""The column of a micro-batch's instant beside deltas, and in a changelog that is stamped."""
+
 BATCH_ROWS = 1 << 16
 """The number of rows of an Arrow batch that is sent on."""
 
@@ -65,8 +68,10 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
     """Return ``kind``, payload, ``start``, ``end``, ``new_end`` in ticks, infinity as NULL: by sync time, then the CTI.
 
     At one sync time inserts come before retractions. Without a CTI there is no row for one; the end of the stream,
-    ``cti(inf)``, is left out.
+    ``cti(inf)``, is left out. The instant at which deltas are sent, if they have one, is the same for all; it stays beside the
+    payload.
     """
+    stamp = {SENT: deltas.column(SENT).slice(0, 1).combine_chunks()} if SENT in deltas.column_names else {}
     deltas, c = split_ctis(deltas)
     row, end, new_end, is_retraction = _folded(deltas)
     start = ints(deltas, LE)[row]
@@ -83,7 +88,7 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
     rows = pa.table({"kind": kind, **{n: payload.column(n) for n in payload.column_names}, **times})
     if c in (INFINITY, MINUS_INFINITY):
         return rows
-    promise = {"kind": pa.array([CTI]), "start": pa.array([c])}
+    promise = {"kind": pa.array([CTI]), "start": pa.array([c]), **stamp}
     last = [promise.get(f.name, pa.nulls(1, f.type)) for f in rows.schema]
     return pa.concat_tables([rows, pa.table(last, schema=rows.schema)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from streamq.choices import Invalid
@@ -45,19 +46,25 @@ from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
 from streamq.runtime.items import Items, Mark
 from streamq.runtime.kernels.physical import PhysicalKernel
+from streamq.runtime.result_rows import STAMP
 from streamq.stream import Stream
-from streamq.time import INFINITY
+from streamq.time import INFINITY, TIMESTAMP, instant_ticks, show_ticks
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, GroupedData
 
 
+AS_SENT = "it says when a row was sent, and is no part of an event"
+"""What the column of stamps is for."""
+
+
 @node
 class Physical(Source):
     """Reads rows of ``table`` whose ``kind`` is insert, retract or cti; a CTI's instant is in ``start``.
 
-    With ``id``, equal ids identify one event; without, a retraction applies to an event of equal lifetime and payload.
+    With ``id``, equal ids identify one event; without, a retraction applies to an event of equal lifetime and payload. With
+    ``sent``, a column of timestamps, rows sent after ``as_of``, in microseconds since 1970, are not read.
     """
 
     table: str
@@ -69,6 +76,8 @@ class Physical(Source):
     id: str | None = None
     policy: SourcePolicy = SourcePolicy(progress=ExplicitCtis())
     beside: tuple[str, ...] = field(default=(), metadata=ADDED)
+    sent: str | None = field(default=None, metadata=ADDED)
+    as_of: int | None = field(default=None, metadata=ADDED)
 
     title = "physical"
 
@@ -88,11 +97,12 @@ class Physical(Source):
 
     @property
     def roles(self) -> dict[str, str]:
-        return {self.kind: AS_KIND, self.start: AS_START, self.end: AS_END, self.new_end: AS_END}
+        sent = {} if self.sent is None else {self.sent: AS_SENT}
+        return {self.kind: AS_KIND, self.start: AS_START, self.end: AS_END, self.new_end: AS_END, **sent}
 
     def _schema(self) -> Schema:
         """Return the payload's schema; raise TypeMismatch if ``kind`` is no string column, and for an id that cannot match."""
-        from pyspark.sql.types import StringType
+        from pyspark.sql.types import StringType, TimestampType
 
         kind = Schema(self.columns, "integer").require(self.kind, "physical")
         if not isinstance(kind, StringType):
@@ -105,6 +115,12 @@ class Physical(Source):
                 )
             )
         axis = axis_of(self.columns, (self.start, self.end, self.new_end), "physical")
+        if self.sent is not None:
+            sent = Schema(self.columns, axis).require(self.sent, "physical")
+            if not isinstance(sent, TimestampType):
+                wrong = f"column {self.sent!r} holds no instants at which rows were sent"
+                hint = "run(output='changelog', stamped=True) writes them; name the column: sent=..."
+                raise TypeMismatch(sentence("physical", wrong, f"it is a {sent.simpleString()}", hint))
         schema = source_schema(self, axis, INTERVAL, "physical")
         if self.id is not None:
             check_key(schema.require(self.id, "physical"), self.id, "physical", "match")
@@ -116,16 +132,21 @@ class Physical(Source):
     def detail(self) -> str:
         times = f"start={self.start}, end={self.end}, new_end={self.new_end}"
         id = f", id={self.id}" if self.id else ""
-        return f"{self.shown_name()}, kind={self.kind}, {times}{id}{shown_columns('beside', self.beside)}"
+        as_of = "" if self.as_of is None else f", {self.sent} up to {show_ticks(self.as_of, TIMESTAMP)}"
+        return f"{self.shown_name()}, kind={self.kind}, {times}{id}{shown_columns('beside', self.beside)}{as_of}"
 
     def define_items(self) -> Iterable[ItemRule]:
         """Add ``__kind`` in lower case, ``__le``, ``__re`` and ``__new``; refuse other kinds, and times in the wrong order."""
         kind, has_lifetime = Col(KIND), Col(KIND).isin(INSERT, RETRACT)
+        is_unsent = (
+            () if self.sent is None else (RowRefusal(Col(self.sent).is_null(), Lit("no instant at which it was sent")),)
+        )
         return (
             ItemColumn(KIND, Call(LOWER, (Col(self.kind),))),
             TickColumn(LE, self.start),
             TickColumn(RE, self.end, INFINITY),
             TickColumn(NEW_END, self.new_end, INFINITY),
+            *is_unsent,
             RowRefusal(
                 ~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), Lit("a kind that is not insert, retract or cti")
             ),
@@ -134,6 +155,27 @@ class Physical(Source):
             RowRefusal(has_lifetime & (Col(RE) <= Col(LE)), Lit("end not after start")),
             RowRefusal((kind == RETRACT) & (Col(NEW_END) < Col(LE)), Lit("new end before start")),
         )
+
+    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
+        """Return the items of the rows that were sent up to ``as_of``, and of those without that instant, to be refused."""
+        from pyspark.sql import functions as F
+
+        if self.as_of is not None:
+            assert self.sent is not None
+            sent = F.col(quote(self.sent))
+            table = table.where(sent.isNull() | (F.unix_micros(sent) <= F.lit(self.as_of)))
+        return super().on_spark(table, streaming)
+
+    def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
+        """Return the same items of a table."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.as_of is not None:
+            assert self.sent is not None
+            sent = table.column(self.sent).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+            table = table.filter(pc.fill_null(pc.less_equal(sent, self.as_of), True))
+        return super().rows_in_arrow(table, streaming)
 
     @property
     def items(self) -> Items:
@@ -184,6 +226,8 @@ def physical(
     end: str = "end",
     new_end: str = "new_end",
     id: str | None = None,
+    sent: str | None = None,
+    as_of: datetime | None = None,
     beside: str | Sequence[str] = (),
     name: str | None = None,
     progress: ProgressArgument | None = None,
@@ -209,6 +253,13 @@ def physical(
 
         corrected = sq.physical(spark.readStream.schema(changes.schema).parquet("changes"))
 
+    A changelog of a run with ``stamped=True`` has a column ``sent``, the instant at which each row was sent; ``sent`` names the
+    column. With ``as_of``, a datetime (UTC without a zone), the changelog is read as it stood then: rows sent later are not read,
+    and ``sent`` need not be named. Without ``as_of`` it only says that the column is no payload. A row without the instant is no
+    event. Raises TypeMismatch if the column has no timestamps::
+
+        then = sq.physical(spark.read.parquet("changes"), as_of=datetime(2026, 11, 5, 12))
+
     If that run had a late sink, its files also have a column ``streamq_batch``, the number of the micro-batch, which is
     dropped.
     """
@@ -217,9 +268,14 @@ def physical(
     policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
     if not (id is None or isinstance(id, str)):
         raise PlanError(sentence("physical", "id is the name of one column", f"found {id!r}"))
-    consumed = (kind, start, end, new_end, *((id,) if id else ()))
+    until = instant_ticks(as_of, TIMESTAMP, "physical")
+    stamp = STAMP if sent is None and as_of is not None else sent
+    consumed = (kind, start, end, new_end, *((id,) if id else ()), *((stamp,) if stamp else ()))
     aside = beside_columns(beside, table.columns, consumed, "physical")
-    source = Physical(source_name(name), table.columns, kind, start, end, new_end, id=id, policy=policy, beside=aside)
+    times = (kind, start, end, new_end)
+    source = Physical(
+        source_name(name), table.columns, *times, id=id, policy=policy, beside=aside, sent=stamp, as_of=until
+    )
     return Stream(source, {source.table: table.rows})
 
 

@@ -20,8 +20,8 @@ from streamq.run.control import CONTROL_DDL
 from streamq.run.findings import master_of
 from streamq.run.prepared_stream import streaming_rows
 from streamq.run.query import batch_frames
-from streamq.run.run_all import run_all
 from streamq.run.run_options import ResultRequest, RunOptions
+from streamq.run.run_verbs import run_all
 from streamq.run.spark_session import REQUIRED, TUNED, session
 from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.stream import Stream
