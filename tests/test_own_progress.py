@@ -90,15 +90,15 @@ STARTS = [MINUS_INFINITY + 1, MINUS_INFINITY + 9, -11, -1, 0, 1, 13, INFINITY - 
 
 @pytest.mark.parametrize("policy", [GeneratedCtis(), GeneratedCtis(2, 10), GeneratedCtis(7, 3), GeneratedCtis(0, 7)])
 def test_a_cti_of_integers_is_that_of_arrays(policy: GeneratedCtis) -> None:
-    of_integers = [policy.cti_of_start(start, INTEGERS) for start in STARTS]
-    assert policy.cti_of_start(np.array(STARTS), ARRAYS).tolist() == of_integers
+    of_integers = [policy.steps.cti(start, INTEGERS) for start in STARTS]
+    assert policy.steps.cti(np.array(STARTS), ARRAYS).tolist() == of_integers
     for start, cti in zip(STARTS, of_integers, strict=True):
         exact = (start - policy.delay) // policy.every * policy.every
         assert cti == max(exact, MINUS_INFINITY + 1)
         # the least start that makes a CTI makes it, and the one before does not
         if cti > MINUS_INFINITY + 1:
-            least = policy.start_for(cti)
-            assert policy.cti_of_start(least, INTEGERS) == cti > policy.cti_of_start(least - 1, INTEGERS)
+            least = policy.steps.least_instant(cti)
+            assert policy.steps.cti(least, INTEGERS) == cti > policy.steps.cti(least - 1, INTEGERS)
 
 
 POLICIES = [GeneratedCtis(), GeneratedCtis(2, 10), GeneratedCtis(7, 3)]
@@ -107,7 +107,7 @@ NUMBERS = (1, 2, 7, 10**12, INFINITY - 1)
 
 def calculated(x: Any, rules: Arithmetic) -> list[Any]:
     """Return what an arithmetic makes of an instant: CTIs, quotients, remainders, multiples and moved instants."""
-    values = [policy.cti_of_start(x, rules) for policy in POLICIES]
+    values = [policy.steps.cti(x, rules) for policy in POLICIES]
     for by in NUMBERS:
         values += [
             rules.quotient(x, by),

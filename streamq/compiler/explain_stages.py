@@ -95,7 +95,7 @@ def _buckets(program: StagedPlan, stage: int) -> str:
 def _source_line(source: Source, axis: str) -> str:
     """Return the line that shows a source's policies and, if its CTI follows the clock, at which distance."""
     progress = source.policy.progress
-    clock = f"; c follows the clock, {progress.clock_lengths(axis)}" if progress.follows_clock else ""
+    clock = f"; c follows the clock, {progress.clock.behind(axis)}" if progress.clock else ""
     return f"source {source.shown_name()}: {source.policy.shown(axis)}{clock}"
 
 

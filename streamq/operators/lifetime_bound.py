@@ -95,7 +95,7 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     ctis = F.lit(None).cast("bigint") if items.ctis is None else F.when(items.ctis.on_spark(), le)
     latest = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
     none = F.lit(None).cast("bigint")
-    start_cti = progress.cti_of_start(TickSql("__start"), SQL)
+    start_cti = None if progress.steps is None else progress.steps.cti(TickSql("__start"), SQL)
     cti_of_starts = none if start_cti is None else F.when(F.col("__start").isNotNull(), start_cti.column)
     item_cti = progress.cti_of_item(F.col("__cti"))
     return latest.withColumn("__cti", F.greatest(cti_of_starts, none if item_cti is None else item_cti))

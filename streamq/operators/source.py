@@ -96,7 +96,7 @@ class Source(Operator):
         payload = [quote(field.name) for field in self.payload]
         carried = {**self.beside_columns, **(self.policy.progress.carried_columns if streaming else {})}
         copies = [F.col(quote(name)).alias(column) for name, column in carried.items()]
-        if streaming and self.policy.progress.bounds_starts:
+        if streaming and self.policy.progress.max_ahead is not None:
             # Spark keeps this instant in the checkpoint, so a micro-batch that is repeated has it again
             copies.append(F.unix_micros(F.current_timestamp()).alias(NOW))
         return table.select(*(column.alias(name) for name, column in columns.items()), *payload, *copies)

@@ -7,33 +7,23 @@ from dataclasses import dataclass
 from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.tick_arithmetic import INTEGERS
+from streamq.runtime.progress_policy import CtiSteps, ProgressPolicy
 from streamq.time import TIMESTAMP, Duration, show_duration, ticks
 
 
 @dataclass(frozen=True)
-class ClockCtis(ProgressPolicy):
+class ClockCtis(CtiSteps, ProgressPolicy):
     """The time of day less ``delay``, rounded down to a multiple of ``every``, both in microseconds; nothing is kept."""
-
-    delay: int = 0
-    every: int = 1
 
     name = "clock"
 
-    def cti_of_now(self, now: int) -> int | None:
-        return int(INTEGERS.floor(INTEGERS.moved(now, -self.delay), self.every))
-
-    def now_for(self, cti: int) -> int | None:
-        return -(-cti // self.every) * self.every + self.delay
+    @property
+    def clock(self) -> CtiSteps:
+        return self
 
     def shown(self, axis: str) -> str:
         steps = f", every={show_duration(self.every, axis)}" if self.every != 1 else ""
         return f"clock(delay={show_duration(self.delay, axis)}{steps})"
-
-    def clock_lengths(self, axis: str) -> str:
-        steps = f", in steps of {show_duration(self.every, axis)}" if self.every != 1 else ""
-        return f"{show_duration(self.delay, axis)} behind{steps}"
 
     def remedy(self, leader: str) -> str:
         return (

@@ -24,8 +24,7 @@ from streamq.runtime.partition_starts import (
     heard_in,
     without_idle,
 )
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
+from streamq.runtime.progress_policy import CtiSteps, ProgressPolicy
 from streamq.time import MINUS_INFINITY, TIMESTAMP, Duration, length, show_duration, ticks
 
 
@@ -47,48 +46,17 @@ class GeneratedCtis(ProgressPolicy):
     name = "generate"
 
     @property
-    def allowed_silence(self) -> int | None:
-        return self.idle_after
-
-    def cti_of_start(self, start: Number, arithmetic: Arithmetic) -> Number:
-        return arithmetic.floor(arithmetic.moved(start, -self.delay), self.every)
-
-    def cti_of_now(self, now: int) -> int | None:
-        return None if self.clock is None else self.clock.cti_of_now(now)
-
-    def now_for(self, cti: int) -> int | None:
-        return None if self.clock is None else self.clock.now_for(cti)
-
-    def latest_start(self, now: int) -> int | None:
-        return None if self.max_ahead is None else now + self.max_ahead
+    def steps(self) -> CtiSteps:
+        return CtiSteps(self.delay, self.every)
 
     def shown(self, axis: str) -> str:
         """Return ``generate(...)`` with the policy's columns and lengths, without lengths of 0 and an ``every`` of one tick."""
-        shown = [f"{name}={show_duration(n, axis)}" for name, n in self._named_lengths.items()]
+        shown = [f"{name}={show_duration(n, axis)}" for name, n in self.steps.lengths.items()]
         shown += [] if self.max_ahead is None else [f"max_ahead={show_duration(self.max_ahead, axis)}"]
         shown += [f"per=[{', '.join(self.columns)}]"] if self.columns else []
         shown += [f"idle_after={show_duration(self.idle_after, TIMESTAMP)}"] if self.idle_after else []
         shown += [] if self.clock is None else [f"clock={self.clock.shown(axis)}"]
         return f"generate({', '.join(shown)})"
-
-    @property
-    def lag(self) -> int:
-        return self.delay
-
-    def start_for(self, cti: int) -> int:
-        return -(-cti // self.every) * self.every + self.delay
-
-    def lengths(self, axis: str) -> str:
-        return ", ".join(f"{name} {show_duration(n, axis)}" for name, n in self._named_lengths.items())
-
-    @property
-    def _named_lengths(self) -> dict[str, int]:
-        """The delay, unless it is 0, and ``every``, unless it is one tick, by name."""
-        lengths = {"delay": self.delay, "every": self.every if self.every != 1 else 0}
-        return {name: n for name, n in lengths.items() if n}
-
-    def clock_lengths(self, axis: str) -> str:
-        return "" if self.clock is None else self.clock.clock_lengths(axis)
 
     def remedy(self, leader: str) -> str:
         return (
@@ -113,7 +81,7 @@ class PartitionCtis(GeneratedCtis):
         return self.per
 
     def cti_at_rest(self, start: int) -> int:
-        return self._cti(start)
+        return int(self.steps.cti(start))
 
     def part(self, items: pa.Table) -> str:
         """Return the greatest start of each partition among the items, encoded as text."""
@@ -153,21 +121,18 @@ class PartitionCtis(GeneratedCtis):
             }
 
     def cti_of_state(self, state: Mapping[str, Any]) -> int:
-        return self.greatest_cti(state) if state["least"] is None else self._cti(state["least"])
+        return self.greatest_cti(state) if state["least"] is None else int(self.steps.cti(state["least"]))
 
     def greatest_cti(self, state: Mapping[str, Any]) -> int:
-        return MINUS_INFINITY if state["greatest"] is None else self._cti(state["greatest"])
+        return MINUS_INFINITY if state["greatest"] is None else int(self.steps.cti(state["greatest"]))
 
     def readings(self, state: Mapping[str, Any]) -> dict[str, int | str]:
         """Return the round and, unless all partitions are idle, the one furthest behind, its CTI, and the longest silence."""
         readings = {"round": state["round"]}
         if state["least"] is not None:
             readings |= {name: state[name] for name in ("quiet_round", "straggler")}
-            readings["straggler_cti"] = self._cti(state["least"])
+            readings["straggler_cti"] = int(self.steps.cti(state["least"]))
         return readings
-
-    def _cti(self, start: int) -> int:
-        return int(self.cti_of_start(start, INTEGERS))
 
 
 _NO_PARTITIONS: Mapping[str, Any] = {"starts": None, "least": None, "quiet_round": None, "straggler": None}

@@ -102,7 +102,7 @@ def _waiting(case: WaitAnalysis, waits: Sequence[Wait], now: dt.datetime) -> Ans
         return None
     wait = waits[-1]
     # a source that follows the clock needs no row for progress
-    source = None if wait.source is None or wait.source.progress.follows_clock else wait.source
+    source = None if wait.source is None or wait.source.progress.clock else wait.source
     if source is not None and not wait.early and source.cti == MINUS_INFINITY and source.events:
         text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
         return Answer(Verdict.NO_CTI, f"{text}; progress=sq.generate(...) makes CTIs of its rows.")
@@ -116,7 +116,7 @@ def _waiting(case: WaitAnalysis, waits: Sequence[Wait], now: dt.datetime) -> Ans
 
 def _silent(source: SourceStatus, now: dt.datetime) -> str:
     """Return a text on how long a source has been silent, and what lets the others proceed without it."""
-    allowed_silence = source.progress.allowed_silence
+    allowed_silence = source.progress.idle_after
     if allowed_silence is None:
         silence = "brings no rows any more, and others do" if source.events else "has brought no row yet"
         return f"{silence}; idle_after in sq.generate lets it pass"

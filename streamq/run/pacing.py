@@ -198,7 +198,7 @@ def hops_of(plans: Sequence[Node], verb: str) -> Hops:
         raise PlanError(sentence(verb, wrong, observed, hint))
     lags = [node.policy.progress.lag for node in every if isinstance(node, Source)]
     grid = min(grids, key=lambda grid: grid.hop)
-    silences = [n.policy.progress.allowed_silence for n in every if isinstance(n, Source)]
+    silences = [n.policy.progress.idle_after for n in every if isinstance(n, Source)]
     if any(silence is not None and silence < 2 * grid.hop for silence in silences):
         wrong = "a pause of trigger='adaptive' may last a hop, and a source would count as idle meanwhile"
         hint = f"Give idle_after of two hops at least, {show_duration(2 * grid.hop, TIMESTAMP)}, or another trigger."

@@ -9,7 +9,7 @@ from streamq.choices import RunState
 from streamq.run.run_status import RunStatus
 from streamq.run.source_status import SourceStatus, allowed_silence, followers, instant_text, iso, progress_of_sources
 from streamq.run.watcher import ctis_for_silent, silent_sources
-from streamq.time import INFINITY, TIMESTAMP, saturating_add
+from streamq.time import INFINITY, TIMESTAMP, saturating_add, show_duration
 
 Needed = Mapping[str, int | None]
 """The progress that sources need, by relation; None if it depends on the rows."""
@@ -136,9 +136,10 @@ class RunSources:
             reached = [self.joint_progress(s) for s in self.leaders() if self.statuses[s] is not source]
             if self.level.remember is not None and t + self.level.remember <= min(reached, default=INFINITY):
                 starts.append(t + self.level.remember)
-            if (start := source.progress.start_for(t)) is not None:
+            if (steps := source.progress.steps) is not None:
+                start = steps.least_instant(t)
                 starts.append(start)
-                lengths = source.progress.lengths(self.axis)
+                lengths = ", ".join(f"{name} {show_duration(n, self.axis)}" for name, n in steps.lengths.items())
                 policy = f" ({lengths})" if lengths and start == min(starts) else ""
                 if source.straggler is not None and start == min(starts):
                     place = f" in {source.straggler}, and in any other partition that is behind"
@@ -154,11 +155,11 @@ class RunSources:
 
     def _by_clock(self, source: SourceStatus, t: int) -> str:
         """Return the time of day that makes a source's CTI as great as ``t``; "" if it does not follow the clock."""
-        now = source.progress.now_for(t)
-        if now is None:
+        clock = source.progress.clock
+        if clock is None:
             return ""
-        lengths = source.progress.clock_lengths(self.axis)
-        return f"the clock at {instant_text(now, TIMESTAMP)}, which c of {source.name} follows ({lengths})"
+        now = instant_text(clock.least_instant(t), TIMESTAMP)
+        return f"the clock at {now}, which c of {source.name} follows ({clock.behind(self.axis)})"
 
     def _from(self, t: int) -> str:
         """Return "at or after" an instant as text, or "after" the microsecond before if that is a whole millisecond."""

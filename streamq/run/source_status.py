@@ -132,7 +132,7 @@ def source_statuses(program: StagedPlan, history: RunHistory) -> dict[str, Sourc
 
 def allowed_silence(program: StagedPlan) -> dict[str, int]:
     """Return the ``idle_after`` of each source that has one, in microseconds of the wall clock, by relation."""
-    silences = {r.name: r.source.policy.progress.allowed_silence for r in program.sources if r.source}
+    silences = {r.name: r.source.policy.progress.idle_after for r in program.sources if r.source}
     return {relation: silence for relation, silence in silences.items() if silence is not None}
 
 

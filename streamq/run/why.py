@@ -158,7 +158,7 @@ class Why:
         held = ""
         if source.straggler_cti is not None:
             held = f"; furthest behind is {source.straggler}, with CTI {instant_text(source.straggler_cti, self.axis)}"
-            held += "" if source.progress.allowed_silence else " (idle_after in sq.generate lets a silent one pass)"
+            held += "" if source.progress.idle_after else " (idle_after in sq.generate lets a silent one pass)"
         stands = (
             f"CTI {instant_text(source.cti, self.axis)}, greatest start {instant_text(source.watermark, self.axis)}"
         )

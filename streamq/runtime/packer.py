@@ -22,7 +22,6 @@ from streamq.runtime.lateness import late_rows
 from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages, merge_summaries, summarize_starts
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.tick_arithmetic import INTEGERS
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,8 @@ class Packer:
         if BAD not in batch.column_names:
             batch = with_column(batch, BAD, start_reasons(batch.column(LE), LAST_POINT))
         is_bad = pc.is_valid(batch.column(BAD))
-        last = self.source.progress.latest_start(batch.column(NOW)[0].as_py()) if NOW in batch.column_names else None
-        return (batch, is_bad) if last is None else _too_far(batch, is_bad, last)
+        ahead = self.source.progress.max_ahead if NOW in batch.column_names else None
+        return (batch, is_bad) if ahead is None else _too_far(batch, is_bad, batch.column(NOW)[0].as_py() + ahead)
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
         """Count invalid rows in ``message``, under ``source|invalid`` whatever the reason; return them for the late output.
@@ -154,8 +153,8 @@ class Packer:
             if progress.columns:
                 carried = {name: batch.column(column) for name, column in progress.carried_columns.items()}
                 message.parts.append(progress.part(items.starting(pa.table({**_marks(batch, items), **carried}))))
-            else:
-                promises.append(progress.cti_of_start(message.w, INTEGERS))
+            elif progress.steps is not None:
+                promises.append(progress.steps.cti(message.w))
         message.c = max([message.c, *(c for c in promises if c is not None)])
 
 

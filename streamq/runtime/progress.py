@@ -135,8 +135,7 @@ def merge_messages(a: Message, b: Message) -> Message:
 
 def clock_messages(policies: Mapping[str, ProgressPolicy], now: int) -> list[Message]:
     """Return the CTIs that a time of day makes, for each source that follows the clock; ``policies`` by relation."""
-    ctis = {relation: policy.cti_of_now(now) for relation, policy in policies.items()}
-    return [Message(relation, c=cti) for relation, cti in ctis.items() if cti is not None]
+    return [Message(relation, c=policy.clock.cti(now)) for relation, policy in policies.items() if policy.clock]
 
 
 def encode_messages(messages: Iterable[Message]) -> bytes:

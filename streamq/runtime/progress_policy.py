@@ -4,12 +4,40 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from streamq.runtime.tick_arithmetic import Arithmetic, Number
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
+from streamq.time import INFINITY, MINUS_INFINITY, show_duration
+
+
+@dataclass(frozen=True)
+class CtiSteps:
+    """The rule ``instant - delay``, rounded down to a multiple of ``every``, for the CTI of a greatest start or a time of day."""
+
+    delay: int = 0
+    every: int = 1
+
+    def cti(self, instant: Number, arithmetic: Arithmetic = INTEGERS) -> Number:
+        """Return the CTI for an instant, an integer or a column."""
+        return arithmetic.floor(arithmetic.moved(instant, -self.delay), self.every)
+
+    def least_instant(self, cti: int) -> int:
+        """Return the least instant that makes the CTI as great as ``cti``."""
+        return -(-cti // self.every) * self.every + self.delay
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The delay, unless it is 0, and ``every``, unless it is one tick, by name."""
+        lengths = {"delay": self.delay, "every": self.every if self.every != 1 else 0}
+        return {name: n for name, n in lengths.items() if n}
+
+    def behind(self, axis: str) -> str:
+        """Return how far its CTIs stay behind the instants, as text: ``10 seconds behind``."""
+        steps = f", in steps of {show_duration(self.every, axis)}" if self.every != 1 else ""
+        return f"{show_duration(self.delay, axis)} behind{steps}"
 
 
 class ProgressPolicy(ABC):
@@ -27,11 +55,32 @@ class ProgressPolicy(ABC):
         return None
 
     @property
-    def allowed_silence(self) -> int | None:
+    def idle_after(self) -> int | None:
         """Return the number of microseconds by the clock for which the source may bring no rows; None: any number.
 
         After that it has the progress of the sources that bring some.
         """
+        return None
+
+    @property
+    def steps(self) -> CtiSteps | None:
+        """Return the rule for the CTI of a source's greatest start; None: starts give no CTI.
+
+        A policy that reads columns has this CTI only when it waits for no part of the source; otherwise its state gives the CTI.
+        """
+        return None
+
+    @property
+    def clock(self) -> CtiSteps | None:
+        """Return the rule for the CTI of a time of day, rows or not; None: the clock makes none.
+
+        Both are in microseconds. With a clock there must be micro-batches without rows.
+        """
+        return None
+
+    @property
+    def max_ahead(self) -> int | None:
+        """Return how far a start may lie beyond the time of its micro-batch, in microseconds; None: any distance."""
         return None
 
     @property
@@ -49,34 +98,9 @@ class ProgressPolicy(ABC):
 
     # a micro-batch
 
-    def cti_of_start(self, start: Number, arithmetic: Arithmetic) -> Number | None:
-        """Return the CTI for a source's greatest start, an integer or a column; None: starts give no CTI.
-
-        A policy that reads columns has this CTI only when it waits for no part of the source; otherwise its state gives the CTI.
-        """
-        return None
-
     def cti_of_item(self, cti: Number) -> Number | None:
         """Return the CTI for the greatest CTI among the source's items; None: the policy ignores them."""
         return None
-
-    def cti_of_now(self, now: int) -> int | None:
-        """Return the CTI that a time of day makes, in microseconds since 1970, rows or not; None: the clock makes none."""
-        return None
-
-    @property
-    def follows_clock(self) -> bool:
-        """True if the clock makes CTIs, for which there must be micro-batches without rows."""
-        return self.cti_of_now(0) is not None
-
-    def latest_start(self, now: int) -> int | None:
-        """Return the greatest start allowed in a micro-batch of this time, in microseconds since 1970; None: any start is."""
-        return None
-
-    @property
-    def bounds_starts(self) -> bool:
-        """True if the time of a micro-batch bounds the starts in it."""
-        return self.latest_start(0) is not None
 
     # state
 
@@ -121,23 +145,7 @@ class ProgressPolicy(ABC):
     @property
     def lag(self) -> int:
         """Return the least distance of the CTI behind the greatest start; INFINITY: starts give no CTI."""
-        return INFINITY
-
-    def start_for(self, cti: int) -> int | None:
-        """Return the least start that raises the CTI to ``cti``; None: no start does."""
-        return None
-
-    def now_for(self, cti: int) -> int | None:
-        """Return the least time of day that makes its CTI as great as ``cti``; None: the clock makes none."""
-        return None
-
-    def lengths(self, axis: str) -> str:
-        """Return the lengths that ``start_for`` counts with, as text: ``delay 5 minutes``; "" if there are none."""
-        return ""
-
-    def clock_lengths(self, axis: str) -> str:
-        """Return how far its CTIs stay behind the time of day, by which ``now_for`` goes: ``10 seconds behind``."""
-        return ""
+        return INFINITY if self.steps is None else self.steps.delay
 
     @abstractmethod
     def remedy(self, leader: str) -> str:
@@ -148,4 +156,4 @@ class ProgressPolicy(ABC):
         return self
 
 
-__all__ = ["ProgressPolicy"]
+__all__ = ["CtiSteps", "ProgressPolicy"]

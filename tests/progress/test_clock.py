@@ -158,10 +158,10 @@ def test_why_does_not_wait_for_rows_of_a_source_that_has_brought_none() -> None:
 @pytest.mark.parametrize("policy", [ClockCtis(), ClockCtis(2, 10), ClockCtis(7, 3)])
 def test_the_least_time_of_day_for_a_cti_makes_it(policy: ClockCtis) -> None:
     for now in (-11, -1, 0, 1, 13, 2**62):
-        cti = policy.cti_of_now(now)
-        least = policy.now_for(cti)
-        assert policy.cti_of_now(least) == cti > policy.cti_of_now(least - 1)
-    assert policy.cti_of_now(MINUS_INFINITY) == MINUS_INFINITY + 1
+        cti = policy.cti(now)
+        least = policy.least_instant(cti)
+        assert policy.cti(least) == cti > policy.cti(least - 1)
+    assert policy.cti(MINUS_INFINITY) == MINUS_INFINITY + 1
 
 
 def test_what_is_no_clock_is_refused() -> None:
