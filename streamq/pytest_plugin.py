@@ -92,7 +92,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     Prints nothing if there are neither.
     """
     parts = []
-    loaded = sys.modules.get("streamq.testing.report")
+    loaded = sys.modules.get("streamq.testing.profiles")
     if loaded is not None and loaded.REPORTS:
         cases = sum(report.cases for report in loaded.REPORTS)
         parts.append(f"{len(loaded.REPORTS)} verifications over {cases:,} cases")

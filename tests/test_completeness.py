@@ -34,11 +34,11 @@ from streamq.sources.changes import Changes
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
 from streamq.testing.intent import Intent
-from streamq.testing.late_policies import ROOMS as LATE_ROOMS
 from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.testing.patterns.room import rooms as pattern_rooms
-from streamq.testing.progress.room import rooms as progress_rooms
+from streamq.testing.progress_policies import rooms as progress_rooms
+from streamq.testing.sources.model import ROOMS as LATE_ROOMS
 from streamq.testing.sources.room import rooms as source_rooms
 from tests.judges.expressions import DEFINED
 from tests.judges.scalars import DEFINED as BY_VALUE

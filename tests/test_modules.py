@@ -83,10 +83,10 @@ def test_what_is_decorated_is_there_by_its_name() -> None:
 
 
 def test_modules_that_streamqs_own_tests_draw_are_there_and_not_listed() -> None:
-    import streamq.testing.drawn_modules
     import streamq.testing.operators.scan
+    import streamq.testing.queries
 
-    for module in (streamq.testing.drawn_modules.all_members, streamq.testing.operators.scan.RESETTING_SUM):
+    for module in (streamq.testing.queries.all_members, streamq.testing.operators.scan.RESETTING_SUM):
         assert sq.modules.get(module.name) is module and module.name in sq.modules
         assert module.name not in list(sq.modules) and module.name not in repr(sq.modules)
 

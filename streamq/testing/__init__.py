@@ -13,18 +13,17 @@ from streamq.testing.case import Case
 from streamq.testing.difference import Difference, assert_same_history, same_history
 from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.failure import VerificationFailed
-from streamq.testing.history import history
+from streamq.testing.history import fold_physical, history
 from streamq.testing.intent import Intent
-from streamq.testing.modules import LawBroken, check_module
-from streamq.testing.physical_stream import fold_physical
-from streamq.testing.plot import plot
-from streamq.testing.profiles import PROFILES, Profile, load_profile
+from streamq.testing.module_laws import LawBroken
+from streamq.testing.modules import check_module
+from streamq.testing.profiles import PROFILES, Profile, Verified, load_profile
 from streamq.testing.program import program
 from streamq.testing.replay import replay
-from streamq.testing.report import Verified
 from streamq.testing.scenario import ANY, Scenario, composition, operator, stream
 from streamq.testing.speculative import inject_duplicates, make_speculative
 from streamq.testing.table import table
+from streamq.testing.timeline import plot
 from streamq.testing.validator import Checked, StreamViolation, check_stream, find_breaches
 from streamq.testing.verify import verify
 

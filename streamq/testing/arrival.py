@@ -198,23 +198,3 @@ def tick(source: Source) -> int:
     """Return the resolution of the source's time columns, in ticks: a day for dates, else 1."""
     kinds = {f.name: f.type for f in source.columns}
     return max(DAY if isinstance(kinds[n], t.DateType) else 1 for n in time_columns(source))
-
-
-__all__ = [
-    "CLOSE",
-    "OPEN",
-    "Item",
-    "bounds",
-    "brings_start",
-    "end_ticks",
-    "comparable_payload",
-    "count_contradictions",
-    "delay_for",
-    "count_distinct",
-    "is_event",
-    "late",
-    "start_of",
-    "table_of",
-    "tick",
-    "time_columns",
-]

@@ -16,13 +16,13 @@ from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
-from streamq.testing.answers import side_by_side
 from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, is_event
+from streamq.testing.history import side_by_side
 from streamq.testing.oracle import SumOverflow, oracle
 from streamq.testing.program import program
 from streamq.testing.program_text import instant
-from streamq.testing.progress.room import MINUTE
-from streamq.testing.progress.room import room_of as progress_room_of
+from streamq.testing.progress_policies import MINUTE
+from streamq.testing.progress_policies import room_of as progress_room_of
 from streamq.testing.sources.room import table
 from streamq.testing.timeline import Axis
 from streamq.testing.timeline import shown as show_instant
@@ -297,6 +297,3 @@ def shown(item: Item, axis: str = INTEGER) -> str:
     moved = f" -> {new}" if item.kind == RETRACT else ""
     payload = ", ".join(f"{name}={value!r}" for name, value in item.columns.items())
     return f"{item.kind} {f'[{start}, {end})' if spans else start}{moved} {payload}".rstrip()
-
-
-__all__ = ["Arrival", "Case", "shown"]

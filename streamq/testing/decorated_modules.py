@@ -175,6 +175,3 @@ def _calling_names(module: WindowModule, names: tuple[str, ...]) -> tuple[str, .
     if not isinstance(module, UserOperator):
         return names
     return (str(module.default_stamp or Stamp.ALIGN), *names)
-
-
-__all__ = ["WINDOW", "checked_applied", "checked_decorated", "decorated"]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streamq import html
 from streamq.html import shortened_value, with_escapes
 from streamq.keywords import check_keywords
-from streamq.testing.answers import answer_table
-from streamq.testing.history import history
+from streamq.testing.history import answer_table, history
 from streamq.testing.python_values import Row, comparable, keys, table_rows
 from streamq.testing.timeline import Axis
 from streamq.time import INTEGER
@@ -21,7 +20,7 @@ from streamq.time import INTEGER
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from streamq.testing.answers import History
+    from streamq.testing.history import History
 
 SHOWN = 20
 """The greatest number of missing, and of extra, rows that a Difference prints."""
@@ -212,6 +211,3 @@ def _sortable(value: Any) -> Any:
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value)
     return value if isinstance(value, int | str | bytes | Decimal) else repr(value)
-
-
-__all__ = ["Difference", "assert_same_history", "same_history"]

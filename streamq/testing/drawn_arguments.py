@@ -17,11 +17,11 @@ from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
-from streamq.testing.drawn_expressions import evaluable, exact, lifetime_parts, matched, numbers, predicates
-from streamq.testing.drawn_windows import aggregate
+from streamq.testing.drawn_operators import evaluable, exact, lifetime_parts, matched, numbers, predicates
 from streamq.testing.generate import Draw
 from streamq.testing.patterns.room import rooms as of_patterns
-from streamq.testing.static_tables import static, table_for
+from streamq.testing.payloads import static, table_for
+from streamq.testing.queries import aggregate
 from streamq.testing.windows.room import rooms
 from streamq.time import INTEGER, TIMESTAMP
 
@@ -152,6 +152,3 @@ def pair_conditions(draw: Draw, schema: Schema, columns: list[str]) -> Any:
     # try each condition with the same columns on both sides
     one = {name: Col(name)}
     return draw(st.sampled_from([None, *(make for make in conditions if evaluable(make(one, one), schema))]))
-
-
-__all__ = ["STREAMS", "argument", "starts"]

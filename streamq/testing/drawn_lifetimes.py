@@ -226,6 +226,3 @@ def long_lists(elements: st.SearchStrategy[Any], most: int) -> st.SearchStrategy
 def forbids_overlap(intent: Intent) -> bool:
     """True if an intent allows no two events to be alive at once, save for a tick."""
     return intent.overlap is not None and set(intent.choices("overlap")) <= APART
-
-
-__all__ = ["Draw", "forbids_overlap", "lifetimes", "long_lists"]

@@ -22,14 +22,13 @@ from streamq.plan.schema import Field
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.drawn_arguments import STREAMS, argument, starts
-from streamq.testing.drawn_windows import aggregated
 from streamq.testing.generate import KINDS, Draw, cases_of, source_of
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.operators.join_table import looked_up
-from streamq.testing.payload_types import key_types, value_types
-from streamq.testing.queries import paired, spans
+from streamq.testing.operators.joins import looked_up
+from streamq.testing.payload_values import key_types, value_types
+from streamq.testing.payloads import static
+from streamq.testing.queries import aggregated, paired, spans
 from streamq.testing.scenario import ANY, GROUP, STREAM, Scenario, stream
-from streamq.testing.static_tables import static
 from streamq.testing.table import fields_of
 from streamq.testing.windows.room import rooms
 from streamq.time import INTEGER, TIMESTAMP
@@ -278,6 +277,3 @@ def _axes(root: Scenario | Stream) -> list[str]:
                 return [node.kwargs["axis"]]
             left += [node.target, *node.args, *node.kwargs.values()]
     return [INTEGER, TIMESTAMP]
-
-
-__all__ = ["Filled", "concrete", "filled"]

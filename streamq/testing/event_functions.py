@@ -80,6 +80,3 @@ def checked_function(
         )
 
     return with_copies(function.code, function.name, form_of)
-
-
-__all__ = ["checked_function", "event_function"]

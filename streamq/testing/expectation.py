@@ -1,21 +1,159 @@
-"""Expectations: the answer and the counts that a run of a case must give, and the CTIs that its sources may receive."""
+"""What a run should admit, count and set aside: by the models of sources, the paths from them, and the levels of a run."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamq.choices import CountReason
-from streamq.testing.admission import admissions, without_late_items
+from streamq.choices import CountReason, Stamp
+from streamq.compiler.results import Results, rewritten
+from streamq.operators import Source, TopK, Union, Where, WindowAggregate, WindowedJoin
+from streamq.operators.source_arguments import SourcePolicy
+from streamq.operators.step import Step
+from streamq.plan.node import Node, expanded, nodes
+from streamq.plan.schema import Field
+from streamq.plan.tree import fold
+from streamq.progress.explicit import ExplicitCtis
+from streamq.runtime.event import CTI
+from streamq.sources.intervals import Intervals
+from streamq.testing.arrival import brings_start, is_event, start_of, time_columns
 from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
-from streamq.testing.source_progress import clock_ctis, timeless
-from streamq.testing.sources.model import SetAside
-from streamq.testing.sources.room import repeated, unmatched
+from streamq.testing.source_progress import Promises, clock_ctis, micro_batches, source_reaches, timeless
+from streamq.testing.sources.model import Admitted, Reach, SetAside
+from streamq.testing.sources.room import is_plain, model_of, repeated, unmatched
+from streamq.testing.windows.room import room_of
 from streamq.time import INFINITY, MINUS_INFINITY
+
+
+def last_window_end(plan: Node, source: Source) -> Callable[[int], int]:
+    """Return the function from a CTI to the instant that lateness goes by: the last end up to it of the only reader's windows.
+
+    That is the CTI itself if other operators read the source, or several, if the source has retractions, if a step before the
+    windows moves starts, and if rows set their own lifetimes.
+    """
+    paths = _paths(plan, source)
+    if len(paths) != 1 or not source.insert_only:
+        return _unchanged
+    steps, first = paths[0]
+    if any(isinstance(step, Step) and step.moves_start for step in steps):
+        return _unchanged
+    if isinstance(first, WindowAggregate) and first.stamp == Stamp.TIME_BOUND:
+        return _unchanged
+    if isinstance(first, WindowAggregate | TopK | WindowedJoin):
+        window = first.window
+        return lambda c: c if c in (INFINITY, MINUS_INFINITY) else room_of(window).last_end(window, c)
+    return _unchanged
+
+
+def _unchanged(c: int) -> int:
+    return c
+
+
+def is_filtered(plan: Node, source: Source) -> bool:
+    """True if a filter is on a path from a source to a first stateful operator, or comes there by the rewrite rules."""
+    root = plan if isinstance(plan, Results) else Results((plan,))
+    return any(
+        isinstance(step, Where)
+        for query in (root, rewritten(root))
+        for node in nodes(query)
+        if isinstance(node, Source) and node.table == source.table
+        for steps, _ in _paths(query, node)
+        for step in steps
+    )
+
+
+def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
+    """Return, for each path from a source to a first stateful operator, the steps on it and the operator (None: the result)."""
+    paths: list[tuple[list[Node], Node | None]] = []
+    plan = expanded(plan)
+
+    def follow(node: Node, steps: list[Node]) -> None:
+        """Add the paths that continue from a node which ``steps`` have reached."""
+        above = [parent for parent in nodes(plan) for child in parent.children if child.digest == node.digest]
+        if node.digest == plan.digest:
+            paths.append((steps, None))
+        for parent in above:
+            # nothing happens to rows at the root over several queries
+            if isinstance(parent, Step | Union | Results):
+                follow(parent, [*steps, parent])
+            else:
+                paths.append((steps, parent))
+
+    follow(source, [])
+    return paths
+
+
+def admissions(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
+    """Return what each source admits of a case, by name; only plain sources that have late or contradictory items are in it.
+
+    ``promises`` are CTIs that no row brings, by micro-batch. ``remember`` holds, for each micro-batch in turn and then from its
+    first entry again, for how long history is remembered (None: for ever). Where hopping or landmark windows are a source's only
+    reader, both instants that lateness goes by are the last window ends up to them.
+    """
+    batches = list(micro_batches(case))
+    reaches = source_reaches(case, batches, [*promises, *([()] * len(batches))], remember)
+    result = {}
+    for name, source in case.sources.items():
+        if not is_plain(source, case.arrived(name)):
+            continue
+        last_end = last_window_end(case.plan, source)
+        parts = []
+        # the last reach is the one after all micro-batches
+        for batch, reach in zip([*batches, []], reaches, strict=True):
+            c, promised = last_end(reach[name].c), last_end(reach[name].promised)
+            items = [item for source_name, item in batch if source_name == name and item.kind != CTI]
+            parts.append((items, Reach(c, promised)))
+        model = model_of(source)
+        for items, at in parts:
+            model.take(items, at)
+        one = model.end()
+        if one.late or one.contradicted:
+            result[name] = one
+            rows = [item for item in case.arrived(name) if is_event(item)]
+            one.come = max(start_of(item) for item in rows if brings_start(item) or item.kind == CTI)
+            one.filtered = source.insert_only and not source.ids and is_filtered(case.plan, source)
+    return result
+
+
+def without_late_items(case: Case, seen: Mapping[str, Admitted]) -> Case:
+    """Return a case without late items that has the same answer: each source in ``seen`` brings only the events it admits.
+
+    Such a source becomes one of points or intervals; all items arrive in one micro-batch.
+    """
+    events = [(name, item) for name, item in case.arrival if name not in seen]
+    events += [(name, item) for name, one in seen.items() for item in one.events]
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        if not isinstance(node, Source):
+            return node.with_children(inputs)
+        return _with_intervals(node) if node.table in seen else node
+
+    return replace(case, plan=fold(case.plan, visit), arrival=tuple(events), cut=(len(events),))
+
+
+def _with_intervals(source: Source) -> Source:
+    """Return the node of a source of points or intervals that can bring the events that another source admits.
+
+    It has its name and payload, no ids, only CTIs that are sent explicitly, and the default policies for late and invalid rows.
+    """
+    if source.gives_points:
+        return replace(source, policy=SourcePolicy(progress=ExplicitCtis()), ids=())
+    names = [f.name for f in source.payload]
+    start, end = _unused("start", names), _unused("end", names)
+    time = next(f.type for f in source.columns if f.name == time_columns(source)[0])
+    columns = (Field(start, time), Field(end, time), *source.payload)
+    return Intervals(source.table, columns, start, end, policy=SourcePolicy(progress=ExplicitCtis()))
+
+
+def _unused(name: str, columns: Sequence[str]) -> str:
+    """Return ``name`` with underscores appended until no column is called so."""
+    while name.lower() in {c.lower() for c in columns}:
+        name += "_"
+    return name
 
 
 @dataclass(frozen=True)
@@ -138,6 +276,3 @@ def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | N
             ctis.append((name, min(least, most) - (behind or 0)))
         ctis_by_batch.append(ctis)
     return ctis_by_batch
-
-
-__all__ = ["Expectation", "count_key", "expectation", "heard_ctis", "outside_ctis", "promises", "repetitions"]

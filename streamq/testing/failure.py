@@ -99,6 +99,3 @@ class VerificationFailed(AssertionError):
             more = "for a smaller one allow more time: profile=t.Profile(shrinking=...)"
             again.append(f"the smallest case found in {self.shrinking:g} s; {more}")
         return "\n\n".join([self.says, self.case.drawn(), self.case.program(), *again])
-
-
-__all__ = ["VerificationFailed"]

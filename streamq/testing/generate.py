@@ -22,23 +22,31 @@ from streamq.plan.tree import fold
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case
-from streamq.testing.column_uses import NO_USES, Uses, near, uses
-from streamq.testing.drawn_expressions import matched
 from streamq.testing.drawn_lifetimes import forbids_overlap
+from streamq.testing.drawn_operators import matched
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, late_intents, manners, with_invalid, with_policy
 from streamq.testing.meetings import meeting_intents
-from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
-from streamq.testing.payload_values import growing_value, in_one_form, numbered_value, twin
-from streamq.testing.payloads import palettes
-from streamq.testing.progress.room import room_of as progress_room_of
+from streamq.testing.payload_values import (
+    IDS,
+    NESTED,
+    NUMBERS,
+    OTHERS,
+    growing_value,
+    in_one_form,
+    key_types,
+    numbered_value,
+    twin,
+    value_types,
+)
+from streamq.testing.payloads import NO_USES, Uses, near, palettes, static, uses
+from streamq.testing.progress_policies import room_of as progress_room_of
 from streamq.testing.queries import queries
 from streamq.testing.query_scale import scale
 from streamq.testing.scale import TICKS, Scale
 from streamq.testing.source_progress import clock_ctis
 from streamq.testing.sources.room import Arriving, room_of, room_of_shape, rooms
 from streamq.testing.speculative import double_events, speculative
-from streamq.testing.static_tables import static
 from streamq.time import INTEGER, TIMESTAMP, ticks
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -362,19 +370,3 @@ def cases(
     arrival = draw(interleaved({a.source.table: a.items for a in drawn_sources}))
     looked_up = {n.table: static(n.table) for n in nodes(plan) if isinstance(n, JoinTable)}
     return draw(_with_clock(Case(plan, arrival, draw(cuts(len(arrival))), static=looked_up), TICKS))
-
-
-__all__ = [
-    "KINDS",
-    "TYPES",
-    "WITH_IDS",
-    "DrawnSource",
-    "arriving",
-    "cases",
-    "cases_of",
-    "cuts",
-    "interleaved",
-    "source_of",
-    "sources",
-    "untils",
-]

@@ -32,13 +32,13 @@ from streamq.run.watcher import Listener
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.readings import Readings
 from streamq.runtime.state.baskets import TimeBinSizes
-from streamq.testing.answers import side_by_side
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case
 from streamq.testing.deltas import ProgressViolation, WrongOutput, apply_upserts, as_history, changes_before, sum_deltas
 from streamq.testing.difference import same_history
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, expectation, heard_ctis, outside_ctis
+from streamq.testing.history import side_by_side
 from streamq.testing.late_output import check_set_aside
 from streamq.testing.oracle.definitions import JUDGES
 from streamq.testing.so_far import check_so_far
@@ -252,6 +252,3 @@ def _check_blocked(
         if whole and released != due:
             limit_text = shown(limit, case.axis)
             raise WrongOutput(f"{due} items before {limit_text} must be released, but {released} are")
-
-
-__all__ = ["answer_before_end", "execute", "play"]

@@ -171,6 +171,3 @@ def _is_same(written: Any, value: Any) -> bool:
         # an instant outside the range of Python's datetime arrives as a number
         return True
     return not (value is None or isinstance(value, str | bool | int)) or bool(written == value)
-
-
-__all__ = ["check_late_output", "check_set_aside"]

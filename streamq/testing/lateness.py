@@ -20,9 +20,9 @@ from streamq.runtime.late_policies import LATE_POLICIES
 from streamq.testing.arrival import CLOSE, Item, delay_for, end_ticks, is_event
 from streamq.testing.drawn_lifetimes import forbids_overlap
 from streamq.testing.intent import Intent
-from streamq.testing.late_policies import ROOMS, WEIGHTS, fails
-from streamq.testing.progress.room import policies_behind
+from streamq.testing.progress_policies import policies_behind
 from streamq.testing.scale import Scale
+from streamq.testing.sources.model import ROOMS, WEIGHTS, fails
 from streamq.testing.sources.room import Payloads, is_plain, room_of, unmatched
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -252,6 +252,3 @@ def _invalid(draw: Draw, source: Source, items: Sequence[Item], payload: Any, sc
     """Draw an item that is no event, beside the start of another."""
     starts = sorted({item.start for item in items if item.start is not None}) or [scale.anchor]
     return room_of(source).invalid(draw, items, draw(st.sampled_from(starts)), payload, scale)
-
-
-__all__ = ["NEVER", "ON_TIME", "liveliness", "manners", "late_intents", "with_policy", "with_invalid"]

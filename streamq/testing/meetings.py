@@ -176,6 +176,3 @@ class _Visits:
 
 VISITS = 14
 """The number of units within which short events come and go."""
-
-
-__all__ = ["Meeting", "Visit", "meeting_of", "meeting_intents"]

@@ -320,6 +320,3 @@ class _Search:
             claim = f"the law of {last.law} is broken in one run and holds in another on equal events"
             return LawBroken(module.name, "deterministic", claim, last.values, last.found, last.expected)
         return None
-
-
-__all__ = ["GROUPS", "LAWS", "LawBroken", "check_module"]

@@ -25,12 +25,11 @@ from streamq.run.run_verbs import run_all
 from streamq.run.spark_session import REQUIRED, TUNED, session
 from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.stream import Stream
-from streamq.testing.answers import side_by_side
 from streamq.testing.case import Case
 from streamq.testing.deltas import check_ends, from_changelog, net
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution
 from streamq.testing.expectation import Expectation, expectation
-from streamq.testing.history import history
+from streamq.testing.history import history, side_by_side
 from streamq.testing.late_output import check_set_aside
 from streamq.time import INFINITY, instant_ticks
 
@@ -271,6 +270,3 @@ def session_of(tables: Mapping[str, Any]) -> SparkSession:
     if active is not None:
         return active
     return session("streamq testing")
-
-
-__all__ = ["execute_on_spark", "frame", "land", "session_of", "stream"]

@@ -1,22 +1,71 @@
-"""The values that payload columns are drawn from, by type: few ones close together, so that keys meet, and edge cases.
-
-Values are in the form that Arrow accepts for their type: a map is a list of pairs, and an instant outside the range of Python's
-datetime is a number of microseconds since 1970.
-"""
+"""Types of payload columns, and values of them."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
+from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
 from streamq.runtime.arrow_types import BITS
 from streamq.testing.intent import Intent
+from streamq.testing.table import fields_of
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+def _types(names: Iterable[str]) -> Mapping[str, t.DataType]:
+    return {name: fields_of(f"k {name}")[0].type for name in names}
+
+
+NUMBERS = _types([
+    "int", "double", "bigint", "float", "smallint", "tinyint",
+    "decimal(5,2)", "decimal(38,0)", "decimal(38,18)", "decimal(18,18)",
+])  # fmt: skip
+"""Numeric types, by name."""
+
+OTHERS = _types(["string", "boolean", "binary", "date", "timestamp", "timestamp_ntz", "interval day to second"])
+"""Other types without parts, by name."""
+
+NESTED = _types([
+    "array<double>", "struct<x:double,y:string>", "map<string,double>", "array<string>", "array<timestamp>",
+    "array<array<int>>", "array<struct<x:int,y:float>>", "map<int,array<double>>", "struct<x:date,y:struct<z:double>>",
+    "array<decimal(38,18)>", "struct<x:map<string,int>,y:array<boolean>>", "array<binary>",
+])  # fmt: skip
+"""Some nested types, by name: arrays, structs and maps, also within each other."""
+
+
+@st.composite
+def key_types(draw: Draw) -> tuple[t.DataType, ...]:
+    """Draw three types for a column of keys, to be tried in turn: any type, one without parts, a plain one."""
+    plain = draw(st.sampled_from([OTHERS["string"], NUMBERS["int"]]))
+    # doubles are drawn often: they have the most values that are equal but look different
+    often = [NUMBERS["double"]] * 12 + [OTHERS["timestamp"]] * 2
+    scalar = draw(st.sampled_from([plain] * 20 + often + [*OTHERS.values(), *NUMBERS.values()]))
+    return draw(st.sampled_from([scalar] * 60 + list(NESTED.values()))), scalar, plain
+
+
+@st.composite
+def value_types(draw: Draw) -> tuple[t.DataType, ...]:
+    """Draw three types for a column of values, to be tried in turn: any type, a number, a plain number."""
+    plain = draw(st.sampled_from([NUMBERS["int"], NUMBERS["double"]]))
+    number = draw(st.sampled_from([plain] * 15 + list(NUMBERS.values())))
+    return draw(st.sampled_from([number] * 60 + [*OTHERS.values(), *NESTED.values()])), number, plain
+
+
+IDS = {name: kind for name, kind in {**NUMBERS, **OTHERS}.items() if name not in ("boolean", "decimal(18,18)")}
+"""The types, by name, with enough values for a column of ids."""
+
+
+def is_exact(kind: t.DataType) -> bool:
+    """True if sums of values of a type are exact."""
+    return type(kind) in BITS or isinstance(kind, t.DecimalType)
+
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 FAR = 9_000_000_000_000_000_000
@@ -237,18 +286,3 @@ def in_one_form(value: Any) -> Any:
         case dict():
             return {name: in_one_form(v) for name, v in value.items()}
     return value
-
-
-__all__ = [
-    "EPOCH",
-    "FAR",
-    "distinct",
-    "growing_value",
-    "grows",
-    "in_one_form",
-    "numbered_value",
-    "odd",
-    "part",
-    "pool",
-    "twin",
-]

@@ -1,19 +1,183 @@
-"""Hypothesis strategies for payloads: each column has all plain values of its type, or so few that events often agree."""
+"""Draws of payloads: values of columns by what a query computes with them, and static tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
+from streamq.operators import Source, WindowAggregate
+from streamq.plan.aggregate import Aggregate, Computation
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lit
+from streamq.plan.node import Node, expanded, nodes
+from streamq.plan.passes import columns, expression_nodes, is_opaque
+from streamq.plan.passes import expression_nodes as parts_of
 from streamq.plan.schema import Field
-from streamq.testing.column_uses import NO_USES, Uses
-from streamq.testing.intent import MOSTLY, Intent
-from streamq.testing.payload_types import Draw, is_exact
-from streamq.testing.payload_values import distinct, odd, part, pool
+from streamq.runtime.arrow_types import BITS, arrow_type
+from streamq.testing.intent import ANYTHING, MOSTLY, Intent
+from streamq.testing.payload_values import Draw, distinct, is_exact, odd, part, pool, twin
+from streamq.testing.query_scale import expressions, literals
+from streamq.testing.table import fields_of
+from streamq.user_code.repository import called_modules
+
+NUMBERS = (2.5, -2.5, -0.75, 1234.5678)
+TEXTS = (" aB ", "abcab")
+DAYS = (dt.date(2024, 2, 29), dt.date(2026, 12, 31), dt.date(1969, 3, 2))
+INSTANTS = (
+    dt.datetime(2024, 2, 29, 3, 5, 7, 50_040, dt.UTC),
+    dt.datetime(2026, 12, 31, 23, 59, 59, 999_000, dt.UTC),
+    dt.datetime(1969, 3, 2, 12, tzinfo=dt.UTC),
+)
+
+OF_NUMBERS = (
+    "floor ceil ceiling round rint sign signum % abs negative sqrt exp ln log log10 log2 pow power greatest least"
+)
+OF_TEXTS = (
+    "upper lower ucase lcase length char_length character_length octet_length trim btrim ltrim rtrim substring substr left right "
+    "replace reverse repeat instr lpad rpad concat concat_ws startswith endswith contains like rlike"
+)
+OF_TIMES = (
+    "year quarter month day dayofmonth dayofyear dayofweek weekday weekofyear hour minute second last_day date_trunc date_add "
+    "date_sub datediff date_diff to_date unix_date unix_seconds unix_millis"
+)
+
+BY_FUNCTION: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(OF_NUMBERS.split(), NUMBERS),
+    **dict.fromkeys(OF_TEXTS.split(), TEXTS),
+    **dict.fromkeys(OF_TIMES.split(), (*DAYS, *INSTANTS)),
+}
+"""The telling values by the identity of a function, of any of the types of its operands."""
+
+READ: dict[type[t.DataType], tuple[str, ...]] = {
+    **dict.fromkeys((t.ByteType, t.ShortType, t.IntegerType, t.LongType), ("12", " -3 ", "+7")),
+    **dict.fromkeys((t.FloatType, t.DoubleType, t.DecimalType), ("12", " -2.5 ", "1e2", ".125")),
+    t.BooleanType: ("true", " F ", "y", "0"),
+    t.DateType: ("2024-02-29", " 2026-3-1", "2026-12"),
+}
+"""Texts that a cast to a type can read."""
+
+
+def telling_values(expr: Expr) -> Iterator[Any]:
+    """Yield, for each call and cast in an expression, values of all types that its operands may have."""
+    for below in expression_nodes(expr):
+        if isinstance(below, Call):
+            yield from BY_FUNCTION.get(below.function.identity, ())
+        elif isinstance(below, Cast):
+            yield from (*NUMBERS, *DAYS, *INSTANTS, *READ.get(type(below.type), ()))
+
+
+MOST_LITERALS = 6
+"""The greatest number of values of one type that are taken from a query's literals."""
+
+
+@dataclass(frozen=True)
+class Uses:
+    """The source columns that a plan computes with, and those that it only sums.
+
+    The generators avoid the extreme values of a type in such columns: computing with them overflows or rounds, so that several
+    answers are right. ``sees_bits``: the plan may give different results for equal values, such as 0.0 and -0.0.
+    ``may_overflow``: a sum may be one that does not fit.
+    """
+
+    computed: frozenset[str]
+    summed: frozenset[str]
+    sees_bits: bool = False
+    may_overflow: bool = False
+
+
+def uses(plan: Node) -> Uses:
+    """Return the source columns that a plan computes with or sums.
+
+    If one of the two sets has a name that no source has, its origin is unknown, and all source columns are in that set.
+    """
+    there = frozenset(f.name for n in nodes(plan) if isinstance(n, Source) for f in n.payload)
+    computed: set[str] = set()
+    summed: set[str] = set()
+    sees_bits = bool(called_modules(plan))
+    for node in nodes(expanded(plan)):
+        for expr in expressions(node):
+            computed |= _computing(expr)
+            sees_bits |= _sees_bits(expr)
+        for _, a in node.aggregates if isinstance(node, WindowAggregate) else ():
+            names = frozenset[str]().union(*(columns(arg) for arg in a.args))
+            computes = a.function.drawing.computes
+            if computes != Computation.NOTHING:
+                (summed if computes == Computation.A_SUM else computed).update(names)
+
+    def lineage(names: set[str]) -> frozenset[str]:
+        return frozenset(names) if names <= there else there
+
+    return Uses(lineage(computed), lineage(summed), sees_bits)
+
+
+def _sees_bits(expr: Expr) -> bool:
+    """True if an expression may tell equal values apart: a pyspark Column, a cast to text, a function of the sign of zeros."""
+    return is_opaque(expr) or any(
+        isinstance(part.type, t.StringType)
+        if isinstance(part, Cast)
+        else isinstance(part, Call) and part.function.identity in SIGN_OF_ZERO
+        for part in parts_of(expr)
+    )
+
+
+SIGN_OF_ZERO = frozenset({"atan2", "concat", "concat_ws", "format_string", "pow", "power", "to_json"})
+"""Functions whose result may differ between -0.0 and 0.0, or the orders of a map."""
+
+
+def _computing(expr: Expr) -> set[str]:
+    """Return the columns that an expression computes with; a pyspark Column, which cannot be inspected, adds the name "".
+
+    CASE, functions that only select among values, and aggregates do not compute with their operands.
+    """
+    names: set[str] = {""} if is_opaque(expr) else set()
+    for below in parts_of(expr):
+        plain = isinstance(below, Col | Lit | Case | Alias | Aggregate)
+        if not plain and not (isinstance(below, Call) and below.function.selects):
+            names |= columns(below)
+    return names
+
+
+NO_USES = Uses(frozenset(), frozenset())
+
+
+def near(plan: Node) -> list[Any]:
+    """Return constants near which a plan's expressions change: its literals and, for casts to integers, the type's bounds.
+
+    At most MOST_LITERALS of each Python type are returned, without repetitions. Behind them come, as many, the values that tell
+    the plan's functions and casts from others.
+    """
+    every = nodes(expanded(plan))
+    constants = _some(value for node in every for value in (*_bounds_of_casts(node), *literals(node)))
+    telling = _some(value for node in every for expr in expressions(node) for value in telling_values(expr))
+    return list({repr(value): value for value in (*constants, *telling)}.values())
+
+
+def _some(values: Iterable[Any]) -> list[Any]:
+    """Return at most MOST_LITERALS values of each Python type, the first ones, without repetitions."""
+    by_kind: dict[type, dict[str, Any]] = {}
+    for value in values:
+        by_kind.setdefault(type(value), {}).setdefault(repr(value), value)
+    return [v for kind in by_kind.values() for v in list(kind.values())[:MOST_LITERALS]]
+
+
+def _bounds_of_casts(node: Node) -> Iterator[float]:
+    """Yield, for each cast to an integral type, a float at the upper end and one at the lower end of the values it accepts.
+
+    The type that is cast does not count.
+    """
+    for expr in expressions(node):
+        for below in parts_of(expr):
+            if isinstance(below, Cast) and type(below.type) in BITS:
+                bound = 2.0 ** (BITS[type(below.type)] - 1)
+                # a cast truncates, so the greatest integer plus a fraction still fits; for bigint the sum rounds to the bound
+                yield from (bound - 0.5, -bound - 0.5)
+
 
 COPIES = 512
 """The number of copies of a great value whose sum fits: joins, unions and overlapping windows add an event several times."""
@@ -129,4 +293,43 @@ def _payloads(columns: Mapping[str, list[Any] | st.SearchStrategy[Any]]) -> st.S
     return st.fixed_dictionaries(strategies).map(lambda drawn: {name: drawn[name] for name in strategies})
 
 
-__all__ = ["column", "palettes", "rows"]
+STATIC: dict[str, tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]] = {
+    "names": (
+        (Field("name", t.StringType()), Field("size", t.LongType())),
+        (("a", 1), ("a", 2), ("b", 3), (None, 4), ("z", 5)),
+    ),
+    "numbers": (
+        (Field("name", t.IntegerType()), Field("size", t.LongType())),
+        ((0, 1), (1, 2), (1, None), (None, 4)),
+    ),
+}
+"""The columns and rows of static tables with names; the table for any other type is named like the type."""
+
+
+def static(name: str) -> pa.Table:
+    """Return a static table by name."""
+    columns, rows = _columns_and_rows(name)
+    arrays = [pa.array([row[i] for row in rows], arrow_type(f.type)) for i, f in enumerate(columns)]
+    return pa.table(arrays, names=[f.name for f in columns])
+
+
+def fields_of_table(name: str) -> tuple[Field, ...]:
+    """Return the columns of a static table."""
+    return _columns_and_rows(name)[0]
+
+
+def _columns_and_rows(name: str) -> tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]:
+    return STATIC[name] if name in STATIC else _lookup(fields_of(f"name {name}")[0].type)
+
+
+def table_for(kind: t.DataType) -> str:
+    """Return the name of the static table whose first column has a type."""
+    names = [name for name, (columns, _) in STATIC.items() if columns[0].type == kind]
+    return names[0] if names else kind.simpleString()
+
+
+def _lookup(kind: t.DataType) -> tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]:
+    """Return a table of some values of a type: plain ones, edge cases, a repeated one, one in other bits, and NULL."""
+    values = pool(kind, ANYTHING)
+    chosen = [twin(values[0]), *values[:2], None, *values[-2:], *odd(kind, ANYTHING)[:2]]
+    return (Field("name", kind), Field("size", t.LongType())), tuple((v, i or None) for i, v in enumerate(chosen))

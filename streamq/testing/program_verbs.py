@@ -47,7 +47,7 @@ from streamq.testing.program_text import (
     string,
     value,
 )
-from streamq.testing.progress.room import room_of as room_of_progress
+from streamq.testing.progress_policies import room_of as room_of_progress
 from streamq.testing.sources.room import room_of as room_of_source
 from streamq.testing.windows.room import room_of
 from streamq.time import TIMESTAMP

@@ -96,6 +96,3 @@ def _has_instants(kind: pa.DataType) -> bool:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return True
     return pa.types.is_nested(kind) and any(_has_instants(kind.field(i).type) for i in range(kind.num_fields))
-
-
-__all__ = ["Row", "comparable", "keys", "plain_values", "table_rows"]

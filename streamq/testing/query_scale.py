@@ -126,6 +126,3 @@ def _instants(node: Node) -> Iterator[int]:
     window = getattr(node, "window", None)
     if isinstance(window, Window):
         yield from room_of(window).instants(window, node.schema.axis)
-
-
-__all__ = ["bounds", "expressions", "lengths", "literals", "recurrences", "scale", "spans"]

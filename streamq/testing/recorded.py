@@ -369,6 +369,3 @@ def _hashable(value: Any) -> Any:
     except TypeError:
         return repr(key)
     return key
-
-
-__all__ = ["KINDS", "Bools", "Ints", "Names", "Recorded", "codes", "read_stream"]

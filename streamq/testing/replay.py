@@ -327,6 +327,3 @@ def _rows(rows: pa.Table) -> list[Any]:
 
 def _ddl(rows: pa.Table) -> str:
     return ", ".join(f"`{f.name}` {from_arrow_type(f.type).simpleString()}" for f in rows.schema)
-
-
-__all__ = ["SUFFIX", "case_from_json", "case_to_json", "replay", "save"]

@@ -65,6 +65,3 @@ class Scale:
 
 TICKS = Scale()
 """The scale of single ticks around zero."""
-
-
-__all__ = ["TICKS", "Bounds", "GridBounds", "Scale"]

@@ -4,23 +4,48 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.conjecture.choice import choice_constraints_key, choice_permitted
 
 from streamq.errors import QueryFailed
-from streamq.testing.draws import BACKEND
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.oracle import JUDGES, TooMuch
-from streamq.testing.oracle_answers import Answers
-from streamq.testing.profiles import Profile
-from streamq.testing.report import FAILS, HUGE, Verified
-from streamq.testing.trial import Trial, check_answers, check_failure
+from streamq.testing.profiles import FAILS, HUGE, Profile, Verified
+from streamq.testing.trial import Answers, Trial, check_answers, check_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+BACKEND = "streamq"
+"""The provider's name in ``hypothesis.settings``."""
+
+providers.AVAILABLE_PROVIDERS[BACKEND] = f"{__name__}.Draws"
+
+permitted: dict[Any, tuple[Any, ...]] = {}
+"""Hypothesis' constants that often break programs, by type and constraints of the draw that permits them."""
+
+
+class Draws(providers.HypothesisProvider):
+    """Hypothesis' own provider without the literals of loaded modules."""
+
+    def _maybe_draw_constant(self, choice_type: Any, constraints: Any, *, p: float = 0.05) -> Any:
+        """Return, with probability ``p``, one of Hypothesis' constants that the constraints permit; else None."""
+        random = self._random
+        assert random is not None
+        if random.random() > p:
+            return None
+        key = (choice_type, choice_constraints_key(choice_type, constraints))
+        if key not in permitted:
+            constants = providers.GLOBAL_CONSTANTS.set_for_type(choice_type)
+            permitted[key] = tuple(value for value in constants if choice_permitted(value, constraints))
+        return random.choice(permitted[key]) if permitted[key] else None
+
 
 REDRAWS = 6
 """The number of times that a case with an empty answer is replaced by another; comparing empty answers shows little."""
@@ -186,6 +211,3 @@ class Search:
         self.report.cases += 1
         self.report.empty += not expected.num_rows
         self.report.executions.update(how.backend for how in compared)
-
-
-__all__ = ["Search"]

@@ -81,6 +81,3 @@ def _committed(path: Path) -> tuple[list[str], list[int] | None] | None:
             if entry_line["action"] == "add" and not entry_line["isDir"]:
                 batch_of.setdefault(Path(entry_line["path"]).name, number)
     return list(batch_of), list(batch_of.values()) if len(entries) == max(entries, default=-1) + 1 else None
-
-
-__all__ = ["read_folder"]

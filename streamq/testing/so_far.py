@@ -23,13 +23,13 @@ from streamq.plan.node import Node, expanded, nodes
 from streamq.runtime.event import INSERT, LE, RE, RETRACT
 from streamq.runtime.progress_rule import Cti
 from streamq.runtime.release import Release
-from streamq.testing.answers import result_of
 from streamq.testing.arrival import OPEN, Item
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, sum_deltas
 from streamq.testing.difference import same_history
 from streamq.testing.execution import Execution
 from streamq.testing.expectation import expectation, heard_ctis
+from streamq.testing.history import result_of
 from streamq.testing.oracle.aggregates import SumOverflow
 from streamq.testing.oracle.run import TooMuch
 from streamq.testing.source_progress import micro_batches, source_reaches
@@ -207,6 +207,3 @@ def _release(program: StagedPlan, how: Execution) -> Release | None:
             held.add(hosted.name)
     passes_by = any(feed.path.relation not in held for feed in program.feeds if feed.result is not None)
     return None if passes_by else holding[0].early
-
-
-__all__ = ["check_so_far", "fails_in_another_order", "fails_on_the_way", "sets_aside_on_the_way"]

@@ -11,7 +11,7 @@ from streamq.plan.node import Node
 from streamq.plan.tree import fold
 from streamq.testing.arrival import Item, brings_start, is_event, start_of
 from streamq.testing.case import Case
-from streamq.testing.progress.room import leader_of, room_of
+from streamq.testing.progress_policies import leader_of, room_of
 from streamq.testing.sources.model import Reach
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -120,6 +120,3 @@ def _leader(sources: Mapping[str, Source], name: str) -> str:
     """Return the name of the source whose progress a source has: the end of its chain of ``follow``."""
     leader = leader_of(sources[name])
     return name if leader is None else _leader(sources, leader)
-
-
-__all__ = ["Promises", "clock_ctis", "limits", "micro_batches", "source_reaches", "timeless"]

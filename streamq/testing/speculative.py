@@ -91,6 +91,3 @@ def _stream(argument: Any, verb: str, part: str) -> Stream:
         else "Make one, such as by sq.events(...)."
     )
     raise PlanError(sentence(verb, "takes a stream", f"found {type(argument).__name__}", hint))
-
-
-__all__ = ["double_events", "inject_duplicates", "make_speculative", "speculative"]

@@ -115,6 +115,3 @@ def _form(operator: StatefulOperator, kinds: Sequence[DataType], instants: pa.Da
         fields=(*([LATER] if is_timed else []), *calling.names),
         events=events,
     )
-
-
-__all__ = ["LATER", "checked_stateful", "stateful"]

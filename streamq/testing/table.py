@@ -178,6 +178,3 @@ def _arrow_value(value: Any, kind: t.DataType) -> Any:
             pairs = value.items() if isinstance(value, dict) else value
             return [(_arrow_value(k, key), _arrow_value(v, inner)) for k, v in pairs]
     return value
-
-
-__all__ = ["fields_of", "table"]

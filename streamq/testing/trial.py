@@ -1,8 +1,9 @@
-"""Run a case in several ways, and compare each answer with the oracle's."""
+"""Run a case in several ways, and compare its answers with those of the oracle."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from streamq.operators.batch_form import BatchForm
 from streamq.operators.operator import Operator
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import nodes, number_sources
-from streamq.testing.answers import result_of
 from streamq.testing.arrival import count_contradictions
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
@@ -22,18 +22,72 @@ from streamq.testing.difference import same_history
 from streamq.testing.execution import BATCH, CONTROLLED, LITERAL, RUN, SPARK, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.failure import VerificationFailed
+from streamq.testing.history import result_of
 from streamq.testing.in_process import answer_before_end, execute
 from streamq.testing.on_spark import execute_on_spark, session_of
+from streamq.testing.oracle import JUDGES, FalseClaim
 from streamq.testing.oracle.modules import sets_aside
-from streamq.testing.oracle_answers import Answers
+from streamq.testing.profiles import FAILS, QUARANTINED, REFUSED
 from streamq.testing.query_scale import scale
-from streamq.testing.report import FAILS, QUARANTINED, REFUSED
 from streamq.testing.so_far import fails_in_another_order, fails_on_the_way, sets_aside_on_the_way
 from streamq.testing.sources.room import is_plain
 from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class Answers:
+    """The oracle's answers to a case; executions that admit the same items share one."""
+
+    def __init__(self, case: Case):
+        """Begin without answers."""
+        self.case = case
+        self.tables: dict[str, pa.Table] = {}
+        self.failed_calls: dict[str, Counter[str]] = {}
+        self.expectations: dict[Execution, Expectation] = {}
+
+    def expectation(self, how: Execution) -> Expectation:
+        """Return the expected outcome of running the case in some way."""
+        if how not in self.expectations:
+            self.expectations[how] = expectation(self.case, how)
+        return self.expectations[how]
+
+    def answer(self, how: Execution) -> pa.Table:
+        """Return the answer that running the case in some way must give.
+
+        Raises QueryFailed if the query fails by Spark's rules, VerificationFailed if the plan makes a false claim about its rows
+        or expressions, TooMuch if they do not fit into memory, or if there are too many windows.
+        """
+        for judge in JUDGES:
+            if (claim := judge.false_claim(self.case.plan)) is not None:
+                raise VerificationFailed(self.case, how, None, FalseClaim(claim))
+        expected, key = self.expectation(how), self._key(how)
+        if key not in self.tables:
+            failed_calls = Counter[str]()
+            try:
+                self.tables[key] = expected.case.answer(self._ctis(expected), failed_calls)
+            except FalseClaim as error:
+                raise VerificationFailed(self.case, how, None, error) from error
+            self.failed_calls[key] = failed_calls
+        return self.tables[key]
+
+    def outcome(self, how: Execution) -> Expectation:
+        """Return the expected outcome of running the case in some way, with its failed calls; raises as ``answer``."""
+        self.answer(how)
+        return replace(self.expectation(how), failed_calls=self.failed_calls[self._key(how)])
+
+    def _ctis(self, expected: Expectation) -> Mapping[str, int]:
+        return expected.ctis if self.case.until is None else {}
+
+    def _key(self, how: Execution) -> str:
+        """Return a text that differs for other answers.
+
+        They depend on the admitted items and, if ``until`` does not bound windows, on the CTIs from outside.
+        """
+        expected = self.expectation(how)
+        return repr((self._ctis(expected), () if expected.case is self.case else expected.case.arrival))
+
 
 Trial = tuple[Case, tuple[Execution, ...]]
 """A case and the executions by which it is run."""
@@ -234,6 +288,3 @@ def _run(case: Case, how: Execution, expected: Expectation, spark: SparkSession 
     if how.backend in (LITERAL, STREAM):
         return execute(case, how, expected)
     return execute_on_spark(case, how, spark or session_of({}), expected)
-
-
-__all__ = ["Trial", "adapt", "check", "check_answers", "check_failure", "with_late_sinks", "with_possible_forms"]

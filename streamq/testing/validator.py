@@ -253,6 +253,3 @@ def _timeline(display: Shown, axis: str) -> str:
     lines = [f"{drawn.draw(a, b)} {drawn.label(a, b)}  {what}" for a, b, what in display.lifetimes]
     lines += [f"{drawn.mark(t)} {shown(t, axis).ljust(drawn.wide)}  {what}" for t, what in display.instants]
     return "\n".join(lines)
-
-
-__all__ = ["Breach", "Checked", "StreamViolation", "check_stream", "find_breaches"]

@@ -22,20 +22,18 @@ from streamq.plan.node import Node, nodes, number_sources
 from streamq.screens import ProgressBar
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.drawn_executions import in_process, on_spark
 from streamq.testing.drawn_scenarios import concrete
-from streamq.testing.execution import BATCH, SPARK
+from streamq.testing.execution import BATCH, SPARK, in_process, on_spark
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.generate import cases_of
 from streamq.testing.intent import ANYTHING, MOSTLY, Intent
-from streamq.testing.late_policies import fails
 from streamq.testing.lateness import ON_TIME
 from streamq.testing.on_spark import session_of
-from streamq.testing.profiles import Profile, loaded_profile, profile
+from streamq.testing.profiles import REPORTS, Profile, Verified, loaded_profile, profile
 from streamq.testing.replay import save
-from streamq.testing.report import REPORTS, Verified
 from streamq.testing.scenario import Scenario
 from streamq.testing.search import Search
+from streamq.testing.sources.model import fails
 from streamq.testing.trial import adapt, with_late_sinks, with_possible_forms
 
 
@@ -234,6 +232,3 @@ def _static(plan: Any, name: str) -> bool:
 
 def _arrow(table: Any) -> pa.Table:
     return table if isinstance(table, pa.Table) else table.toArrow()
-
-
-__all__ = ["verify"]

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.testing.case import Case
-from streamq.testing.drawn_executions import subsets
-from streamq.testing.execution import LITERAL, Execution
+from streamq.testing.execution import LITERAL, Execution, subsets
 from streamq.testing.generate import cases
 from streamq.testing.oracle import TooMuch
 from streamq.testing.trial import check

@@ -24,10 +24,10 @@ from streamq.plan.node import nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.runtime.result_rows import changelog_rows
 from streamq.testing.generate import cuts
+from streamq.testing.history import fold_physical
 from streamq.testing.intent import Intent
-from streamq.testing.payload_types import value_types
+from streamq.testing.payload_values import value_types
 from streamq.testing.payloads import rows as payloads
-from streamq.testing.physical_stream import fold_physical
 from streamq.testing.python_values import comparable
 from streamq.testing.scale import TICKS
 from streamq.testing.sources.physical import physical_items

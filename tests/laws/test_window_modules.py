@@ -19,8 +19,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
-from streamq.testing.oracle_answers import Answers
-from streamq.testing.trial import check_answers
+from streamq.testing.trial import Answers, check_answers
 from tests.pairwise import pairs
 from tests.window_module_cases import CASES, DATA, SAMPLE, S, over
 from tests.window_modules import (

@@ -29,7 +29,7 @@ from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.expectation import promises
 from streamq.testing.generate import cases
-from streamq.testing.physical_stream import fold_physical
+from streamq.testing.history import fold_physical
 from streamq.testing.python_values import comparable
 from streamq.testing.validator import StreamViolation, check_stream
 from streamq.time import INFINITY

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from streamq.choices import OutputForm
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, SPARK, Execution
-from streamq.testing.oracle_answers import Answers
-from streamq.testing.trial import check_answers
+from streamq.testing.trial import Answers, check_answers
 from tests.window_module_cases import CASES, SAMPLE, over
 from tests.window_modules import Choice
 

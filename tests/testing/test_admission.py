@@ -19,10 +19,10 @@ from streamq.plan.tree import fold
 from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.admission import admissions, without_late_items
 from streamq.testing.arrival import CLOSE, OPEN, Item, end_ticks, is_event
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
+from streamq.testing.expectation import admissions, without_late_items
 from streamq.testing.sources.model import Admitted
 from streamq.testing.trial import check
 from streamq.time import INFINITY

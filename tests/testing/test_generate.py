@@ -25,18 +25,17 @@ from streamq.testing.arrival import Item, bounds, comparable_payload, delay_for,
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.generate import TYPES, DrawnSource, cases, cuts, sources
+from streamq.testing.history import fold_physical
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.operators.join_table import looked_up
+from streamq.testing.operators.joins import looked_up
 from streamq.testing.payloads import rows as payloads
-from streamq.testing.physical_stream import fold_physical
 from streamq.testing.python_values import comparable, keys
 from streamq.testing.scale import TICKS
 from streamq.testing.sources.edges import edge_items
-from streamq.testing.sources.intervals import interval_items
+from streamq.testing.sources.insert_only import interval_items, point_items
 from streamq.testing.sources.physical import physical_items
-from streamq.testing.sources.points import point_items
 from streamq.testing.sources.room import Arriving, repeated
-from streamq.testing.windows.hopping import hoppings
+from streamq.testing.windows.grids import hoppings
 from streamq.windows import Hopping
 
 few = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])

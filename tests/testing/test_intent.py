@@ -21,7 +21,7 @@ from streamq.testing import Intent
 from streamq.testing.arrival import Item
 from streamq.testing.payloads import rows
 from streamq.testing.scale import TICKS
-from streamq.testing.sources.intervals import interval_items
+from streamq.testing.sources.insert_only import interval_items
 from streamq.testing.sources.physical import physical_items
 from streamq.testing.sources.room import Arriving
 

@@ -18,7 +18,7 @@ from streamq.errors import QueryFailed
 from streamq.expressions import col
 from streamq.stream import Stream
 from streamq.testing.oracle import oracle
-from streamq.testing.report import FAILS
+from streamq.testing.profiles import FAILS
 from streamq.time import INFINITY
 from streamq.user_code.udf import UserFunction
 from streamq.user_code.udso import StatefulOperator

@@ -15,8 +15,7 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.errors import PlanError, SourceError
 from streamq.testing.arrival import Item
-from streamq.testing.drawn_executions import in_process
-from streamq.testing.execution import Execution
+from streamq.testing.execution import Execution, in_process
 from streamq.testing.in_process import execute
 from streamq.testing.python_values import keys
 from streamq.testing.replay import case_from_json, case_to_json, replay, save

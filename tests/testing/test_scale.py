@@ -7,7 +7,7 @@ import datetime as dt
 from streamq.grid import Grid
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.scale import GridBounds, Scale
-from streamq.testing.windows.calendar import CalendarBounds
+from streamq.testing.windows.grids import CalendarBounds
 from streamq.windows import Calendar
 
 

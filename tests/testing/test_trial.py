@@ -12,10 +12,9 @@ from streamq.choices import OutputForm
 from streamq.testing.arrival import Item
 from streamq.testing.case import Case
 from streamq.testing.execution import LITERAL, STREAM, Execution
-from streamq.testing.oracle_answers import Answers
-from streamq.testing.report import FAILS, REFUSED
+from streamq.testing.profiles import FAILS, REFUSED
 from streamq.testing.so_far import fails_in_another_order, fails_on_the_way
-from streamq.testing.trial import check_answers
+from streamq.testing.trial import Answers, check_answers
 
 HUGE = 2**62
 GREATEST = 2**63 - 1

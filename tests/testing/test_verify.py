@@ -23,9 +23,8 @@ from streamq.runtime.kernels.settle import SettleKernel
 from streamq.testing.deltas import WrongOutput, net
 from streamq.testing.difference import same_history
 from streamq.testing.in_process import execute
-from streamq.testing.profiles import loaded_profile
+from streamq.testing.profiles import FAILS, REFUSED, loaded_profile
 from streamq.testing.replay import replay
-from streamq.testing.report import FAILS, REFUSED
 from tests.mutation.mutants import MUTANTS
 
 TRIPS = sq.events([(1, 5, {"zone": "a", "fare": 3.0})], name="trips")

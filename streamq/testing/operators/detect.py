@@ -152,6 +152,3 @@ def meeting(node: Detect) -> Meeting:
 
 MANY = 12
 """The greatest number of parts for which a meeting follows the order of the parts; beyond, it follows the types' order."""
-
-
-__all__ = ["in_text", "parts_of_condition"]

@@ -27,14 +27,12 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import number_groups
 from streamq.runtime.user_code.code_values import FAILURES
-from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_columns, matched, predicates
-from streamq.testing.drawn_operators import over_one
+from streamq.testing.drawn_operators import Draw, evaluable, exact, exact_columns, matched, over_one, predicates
+from streamq.testing.operators.windowed import events_in_groups
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.modules import sets_aside
+from streamq.testing.oracle.modules import plain_value, sets_aside
 from streamq.testing.oracle.run import Run
-from streamq.testing.oracle.user_values import plain_value
 from streamq.testing.oracle.values import from_duckdb, listed, order_of, to_duckdb
-from streamq.testing.oracle.windows import events_in_groups
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.user_code.udso import StatefulOperator, udso
 

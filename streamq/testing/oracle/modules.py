@@ -7,6 +7,7 @@ module cuts lifetimes, builds events and reads results.
 from __future__ import annotations
 
 import inspect
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +25,34 @@ from streamq.plan.aggregate import Aggregate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.code_values import FAILURES, LASTS, START
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
-from streamq.testing.oracle.user_values import plain_value, series_of
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 from streamq.user_code.module import UserModule
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
+
+NULLABLE = {
+    pa.bool_(): pd.BooleanDtype(),
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+}
+"""The types of pandas for integers and booleans with NULLs."""
+
+
+def series_of(column: pa.Array) -> pd.Series:
+    """Return a column as a Series of its own memory; integers and booleans with NULLs have the NULLABLE types."""
+    kinds = NULLABLE.get if column.null_count else None
+    return column.to_pandas(date_as_object=False, types_mapper=kinds).copy()
+
+
+def plain_value(result: Any) -> Any:
+    """Return a value as Python's; NaN, NA and NaT become None."""
+    if result is pd.NA or result is pd.NaT:
+        return None
+    plain = result.item() if isinstance(result, np.generic) else result
+    return None if isinstance(plain, float) and math.isnan(plain) else plain
+
 
 LONG = t.LongType()
 
@@ -265,6 +289,3 @@ def _ticks(instant: Any) -> int:
         return int(instant)
     moment = pd.Timestamp(instant)
     return int(moment.asm8.astype("datetime64[us]").astype(np.int64))
-
-
-__all__ = ["ModuleValue", "sets_aside"]

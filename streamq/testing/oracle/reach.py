@@ -7,8 +7,8 @@ from functools import singledispatch
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.testing.oracle.run import Run
-from streamq.testing.progress.room import leader_of
-from streamq.testing.progress.room import room_of as room_of_progress
+from streamq.testing.progress_policies import leader_of
+from streamq.testing.progress_policies import room_of as room_of_progress
 from streamq.testing.sources.room import room_of
 
 
@@ -67,6 +67,3 @@ def _followed(node: Source, plan: Node, run: Run) -> int | None:
     while (leader := leader_of(other)) is not None:
         other = sources[leader]
     return None if other is node else _promise(other, _start(other, run), run)
-
-
-__all__ = ["moved", "reach"]

@@ -67,6 +67,3 @@ def once(node: Source, run: Run, rows: str) -> str:
             THEN 'two rows of one id and start that differ' END AS bad
         FROM (SELECT {listed(columns, *representatives(node))}
             FROM {keyed(node, run, rows)} GROUP BY {columns})""")  # fmt: skip
-
-
-__all__ = ["column", "events_of", "keyed", "no_start", "once", "payload_of", "representatives"]

@@ -206,6 +206,3 @@ def compose(chain: Chain, within: int, absent: Bound, operator: int, text: str |
         text=text,
         inputs=inputs,
     )
-
-
-__all__ = ["Texts", "event_id", "id_fields", "match_id"]

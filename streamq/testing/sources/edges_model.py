@@ -11,9 +11,8 @@ from streamq.choices import CountReason
 from streamq.runtime.event import INSERT
 from streamq.sources.edges import EdgeSource
 from streamq.testing.arrival import OPEN, Item, comparable_payload, start_of
-from streamq.testing.late_policies import late_room_of
 from streamq.testing.python_values import comparable
-from streamq.testing.sources.model import Admitted, Reach, SourceModel
+from streamq.testing.sources.model import Admitted, Reach, SourceModel, late_room_of
 from streamq.time import INFINITY
 
 
@@ -201,6 +200,3 @@ def _takes_along(start: _Edge, end: _Edge) -> bool:
 def _acting(chain: Sequence[_Edge]) -> list[_Edge]:
     """Return the edges of a chain that take effect: those that were not dropped."""
     return [edge for edge, lost in zip(chain, _orphaned(chain), strict=True) if not (edge.gone or lost)]
-
-
-__all__ = ["EdgesModel"]

@@ -1,18 +1,54 @@
-"""The model of one source: which items of each micro-batch it admits, and how it counts the others."""
+"""The model of a source: which items it admits, what it counts, and the second definition of late policies."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from streamq.choices import CountReason
 from streamq.operators import Source
+from streamq.runtime.late_policies import ADJUST, DROP, FAIL, LatePolicy
 from streamq.testing.arrival import Item, count_contradictions, count_distinct, is_event
-from streamq.testing.late_policies import late_room_of
 from streamq.time import INFINITY, MINUS_INFINITY
+
+
+@dataclass(frozen=True)
+class LateRoom:
+    """The answers that the model of a source needs from its late policy.
+
+    ``adjusts``: an item before the promised CTI takes effect from the CTI on. ``fails``: the first late item fails the query.
+    ``weight``: how often the policy is drawn for a source with late items, ``weight_on_time`` for one without.
+    """
+
+    adjusts: bool = False
+    fails: bool = False
+    weight: int = 1
+    weight_on_time: int = 1
+
+
+ROOMS: Mapping[LatePolicy, LateRoom] = {
+    DROP: LateRoom(weight=2, weight_on_time=3),
+    ADJUST: LateRoom(adjusts=True, weight=3),
+    FAIL: LateRoom(fails=True),
+}
+"""The rooms of all policies."""
+
+WEIGHTS = {policy.name: room.weight for policy, room in ROOMS.items()}
+"""The weight of each policy for sources with late items."""
+
+
+def late_room_of(source: Source) -> LateRoom:
+    """Return the room of a source's late policy."""
+    return ROOMS[source.policy.late]
+
+
+def fails(word: str) -> bool:
+    """Return True if a word names a policy under which late items end the query."""
+    return any(room.fails for policy, room in ROOMS.items() if policy.name == word)
+
 
 S = TypeVar("S", bound=Source)
 
@@ -139,6 +175,3 @@ class SourceModel(ABC, Generic[S]):
             self.admitted.refused |= room.fails
             return room.adjusts
         return True
-
-
-__all__ = ["Admitted", "Reach", "SetAside", "SourceModel"]

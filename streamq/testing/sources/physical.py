@@ -16,8 +16,7 @@ from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import Item, end_or_none
-from streamq.testing.arrival_order import arranged, with_ctis
-from streamq.testing.drawn_duplicates import DuplicateFilter, copies
+from streamq.testing.drawn_arrival import DuplicateFilter, arranged, copies, with_ctis
 from streamq.testing.drawn_lifetimes import forbids_overlap, lifetimes
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run

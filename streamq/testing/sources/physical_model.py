@@ -199,6 +199,3 @@ class PhysicalModel(SourceModel[Physical]):
                     until = None if end == INFINITY else end
                     self.admitted.events.append(Item(INSERT, start, until, payload=event.payload))
         return self.admitted
-
-
-__all__ = ["PhysicalModel"]

@@ -182,20 +182,3 @@ def unmatched(source: Source, items: Sequence[Item]) -> int:
 def is_plain(source: Source, items: Sequence[Item]) -> bool:
     """True if the model of late items covers the items of a source."""
     return model_of(source).is_plain([item for item in items if item.kind != CTI and is_event(item)])
-
-
-__all__ = [
-    "Arriving",
-    "Draw",
-    "Payloads",
-    "SourceRoom",
-    "is_plain",
-    "model_of",
-    "repeated",
-    "room_of",
-    "room_of_shape",
-    "rooms",
-    "row",
-    "table",
-    "unmatched",
-]

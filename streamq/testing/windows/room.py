@@ -136,6 +136,3 @@ def rooms() -> dict[type[Window], WindowRoom[Any]]:
 def room_of(window: Window) -> WindowRoom[Any]:
     """Return the room of a window."""
     return rooms()[type(window)]
-
-
-__all__ = ["Argument", "Draw", "Members", "WindowRoom", "lengths_of_time", "one_of", "room_of", "rooms"]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from streamq.testing.watch import watch_kernels
+from tests.judges.kernels import watch_kernels
 
 import streamq as sq
 from streamq.choices import OutputForm

@@ -1,21 +1,52 @@
-"""Hypothesis strategies for the order in which items arrive and the CTIs between them, as an intent describes them.
-
-No item violates a CTI. Shrinking leads to items in order of their sync times.
-"""
+"""Draws of the order of arrival, CTIs among items, and repeated items."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import Item, bounds
-from streamq.testing.drawn_lifetimes import Draw
+from streamq.testing.drawn_lifetimes import Draw, forbids_overlap
 from streamq.testing.intent import Intent
+from streamq.testing.python_values import comparable
 from streamq.testing.scale import Scale
 from streamq.time import INFINITY
+
+
+def copies(intent: Intent) -> st.SearchStrategy[int]:
+    """Draw how many times an item is delivered: one to three times if the intent asks for duplicates, else mostly once.
+
+    It is always once if the intent forbids duplicates, or leaves them open and forbids overlap.
+    """
+    if intent.duplicates is None and forbids_overlap(intent):
+        return st.just(1)
+    match intent.duplicates:
+        case True:
+            return st.sampled_from([2, 1, 3])
+        case False:
+            return st.just(1)
+    return st.sampled_from([1, 1, 1, 2])
+
+
+class DuplicateFilter:
+    """Rejects repeated events if the intent forbids duplicates."""
+
+    def __init__(self, intent: Intent):
+        self.seen: set[Any] | None = set() if intent.duplicates is False else None
+
+    def is_new(self, item: Item) -> bool:
+        """True if duplicates are allowed, or no equal event has been passed to this method before."""
+        if self.seen is None:
+            return True
+        event = (item.start, item.end, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
+        new = event not in self.seen
+        self.seen.add(event)
+        return new
+
 
 SLIGHT, OUT_OF_ORDER, HIGHLY = 2, 5, 12
 """The greatest number of places by which an item is delayed."""
@@ -96,6 +127,3 @@ def with_ctis(draw: Draw, items: list[Item], intent: Intent, scale: Scale) -> li
             items_and_ctis.append(Item(CTI, progress))
         items_and_ctis += items[i : i + 1]
     return items_and_ctis
-
-
-__all__ = ["arranged", "with_ctis"]

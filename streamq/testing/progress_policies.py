@@ -1,0 +1,253 @@
+"""Progress policies for tests: their CTIs once more, after docs/concepts.md, their draws, and their text in a program."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+from hypothesis import strategies as st
+
+from streamq.operators import Source
+from streamq.plan.schema import has_equality
+from streamq.progress.clock import ClockCtis
+from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.follow import LeaderCtis
+from streamq.progress.generate import GeneratedCtis, PartitionCtis
+from streamq.runtime.event import CTI
+from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.testing.arrival import Item, brings_start, start_of
+from streamq.testing.program_text import Unwritable, duration
+from streamq.testing.python_values import comparable
+from streamq.time import MINUS_INFINITY, TIMESTAMP
+
+P = TypeVar("P", bound=ProgressPolicy)
+
+MINUTE = 60_000_000
+"""The microseconds that pass with each micro-batch of a case whose sources do not follow the clock."""
+
+
+class ProgressRoom(ABC, Generic[P]):
+    """The definition of a progress policy, after docs/concepts.md. Defining a subclass registers it."""
+
+    policy: ClassVar[type[ProgressPolicy]]
+
+    weight: ClassVar[int] = 1
+    """The relative weight with which its policies are drawn; failing cases shrink towards the most frequent ones."""
+
+    def leader(self, policy: P) -> str | None:
+        """Return the name of the source that makes progress for one with this policy; None if it makes its own."""
+        return None
+
+    @abstractmethod
+    def cti(self, policy: P, start: int | None, cti: int | None) -> int | None:
+        """Return the CTI that follows from the greatest start and the greatest CTI so far, each None if there was none."""
+
+    def cti_after(self, policy: P, micro_batches: Sequence[Sequence[Item]], times: Sequence[int]) -> int | None:
+        """Return the CTI that a source makes of what it has brought so far, items that are events or CTIs.
+
+        ``times`` are the times of day, in microseconds, in these micro-batches and perhaps in later ones. A CTI that it has made
+        before may be greater, and stays.
+        """
+        items = [item for items in micro_batches for item in items]
+        starts = [start_of(item) for item in items if brings_start(item)]
+        ctis = [start_of(item) for item in items if item.kind == CTI]
+        return self.cti(policy, max(starts, default=None), max(ctis, default=None))
+
+    def timeless(self, policy: P) -> P:
+        """Return the policy as it is while no time passes by the clock: nothing is ever idle."""
+        return policy
+
+    def cti_of_now(self, policy: P, now: int) -> int | None:
+        """Return the CTI that follows from the time of day in a micro-batch, in microseconds; None: none does."""
+        return None
+
+    def clock_delay(self, policy: P) -> int | None:
+        """Return by how many microseconds its CTIs stay behind the time of day; None: the time of day makes none."""
+        return None
+
+    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[P]]:
+        """Return strategies for its policies on a source whose CTIs stay ``delay`` ticks behind, in steps of ``every``.
+
+        They are as likely as each other; empty: the policy is not drawn for such a source.
+        """
+        return []
+
+    @abstractmethod
+    def written(self, policy: P, axis: str) -> str:
+        """Return the policy as Python text; raise Unwritable if that needs more than the policy."""
+
+
+@cache
+def rooms() -> dict[type[ProgressPolicy], ProgressRoom[Any]]:
+    """Return the rooms by the classes of policies."""
+    return {room.policy: room() for room in ProgressRoom.__subclasses__()}
+
+
+def room_of(source: Source) -> ProgressRoom[Any]:
+    """Return the room of a source's progress policy."""
+    return rooms()[type(source.policy.progress)]
+
+
+def policies_behind(source: Source, delay: int, every: int) -> st.SearchStrategy[ProgressPolicy]:
+    """Draw a policy for a source whose CTIs stay ``delay`` ticks behind, in steps of ``every``, by the weights of the rooms."""
+    by_weight = sorted(rooms().values(), key=lambda room: -room.weight)
+    choices = [
+        policies for room in by_weight for policies in room.behind(source, delay, every) for _ in range(room.weight)
+    ]
+    return st.sampled_from(choices).flatmap(lambda policies: policies)
+
+
+def leader_of(source: Source) -> str | None:
+    """Return the name of the source whose progress a source has; None if it has its own."""
+    return room_of(source).leader(source.policy.progress)
+
+
+class ClockRoom(ProgressRoom[ClockCtis]):
+    """The room of :class:`ClockCtis`."""
+
+    policy = ClockCtis
+    weight = 2
+
+    def cti(self, policy: ClockCtis, start: int | None, cti: int | None) -> int | None:
+        return None
+
+    def cti_of_now(self, policy: ClockCtis, now: int) -> int | None:
+        return (now - policy.delay) // policy.every * policy.every
+
+    def clock_delay(self, policy: ClockCtis) -> int | None:
+        return policy.delay
+
+    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[ClockCtis]]:
+        return [st.just(ClockCtis(delay, every))] if source.schema.axis == TIMESTAMP else []
+
+    def written(self, policy: ClockCtis, axis: str) -> str:
+        steps = [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
+        return f"sq.clock({', '.join([duration(policy.delay, axis) if policy.delay else '0', *steps])})"
+
+
+class ExplicitRoom(ProgressRoom[ExplicitCtis]):
+    """The room of :class:`ExplicitCtis`."""
+
+    policy = ExplicitCtis
+
+    def cti(self, policy: ExplicitCtis, start: int | None, cti: int | None) -> int | None:
+        return cti
+
+    def written(self, policy: ExplicitCtis, axis: str) -> str:
+        return "sq.explicit()"
+
+
+class FollowRoom(ProgressRoom[LeaderCtis]):
+    """The room of :class:`LeaderCtis`. A follower's own CTIs are its reach, but do not move its progress."""
+
+    policy = LeaderCtis
+
+    def leader(self, policy: LeaderCtis) -> str:
+        return policy.table
+
+    def cti(self, policy: LeaderCtis, start: int | None, cti: int | None) -> int | None:
+        return cti
+
+    def written(self, policy: LeaderCtis, axis: str) -> str:
+        raise Unwritable("a source that follows another")
+
+
+CLOCK = ClockRoom()
+"""The room of the clocks beside which CTIs are generated."""
+
+
+class GenerateRoom(ProgressRoom[GeneratedCtis]):
+    """The room of :class:`GeneratedCtis`."""
+
+    policy = GeneratedCtis
+    weight = 4
+
+    def cti(self, policy: GeneratedCtis, start: int | None, cti: int | None) -> int | None:
+        return None if start is None else (start - policy.delay) // policy.every * policy.every
+
+    def cti_of_now(self, policy: GeneratedCtis, now: int) -> int | None:
+        return None if policy.clock is None else CLOCK.cti_of_now(policy.clock, now)
+
+    def clock_delay(self, policy: GeneratedCtis) -> int | None:
+        return None if policy.clock is None else CLOCK.clock_delay(policy.clock)
+
+    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[GeneratedCtis]]:
+        clocks = [st.none(), *CLOCK.behind(source, delay, every)]
+        return [st.builds(GeneratedCtis, st.just(delay), st.just(every), clock=clock) for clock in clocks]
+
+    def written(self, policy: GeneratedCtis, axis: str) -> str:
+        return f"sq.generate({', '.join(self.arguments(policy, axis))})"
+
+    def arguments(self, policy: GeneratedCtis, axis: str) -> list[str]:
+        """Return the arguments of ``sq.generate`` that do not have their defaults, as text; ``per`` is left to the subclass."""
+        arguments = [duration(policy.delay, axis)] if policy.delay else []
+        arguments += [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
+        arguments += [] if policy.idle_after is None else [f"idle_after={duration(policy.idle_after, TIMESTAMP)}"]
+        arguments += [] if policy.max_ahead is None else [f"max_ahead={duration(policy.max_ahead, axis)}"]
+        arguments += [] if policy.clock is None else [f"clock={CLOCK.written(policy.clock, axis)}"]
+        return arguments
+
+
+MILLISECOND = 1_000
+"""Microseconds in a millisecond."""
+
+
+class PartitionRoom(ProgressRoom[PartitionCtis]):
+    """The room of :class:`PartitionCtis`; a partition is idle that has brought nothing for ``idle_after`` by the clock."""
+
+    policy = PartitionCtis
+
+    def cti(self, policy: PartitionCtis, start: int | None, cti: int | None) -> int | None:
+        return GenerateRoom().cti(policy, start, cti)
+
+    def cti_after(
+        self, policy: PartitionCtis, micro_batches: Sequence[Sequence[Item]], times: Sequence[int]
+    ) -> int | None:
+        """Return the CTI by the least of the greatest starts of partitions; if all are idle, by the greatest start of all.
+
+        ``times``: the times of day in the micro-batches, in microseconds. None without starts.
+        """
+        greatest: dict[Any, int] = {}
+        heard: dict[Any, int] = {}
+        clock, latest = MINUS_INFINITY, None
+        # whoever listens counts milliseconds
+        for items, now in zip(micro_batches, (time // MILLISECOND for time in times), strict=False):
+            for item in (item for item in items if brings_start(item)):
+                partition, start = tuple(comparable(item.columns[name]) for name in policy.per), start_of(item)
+                # a clock that has been set back stands still
+                heard[partition] = clock = max(clock, now)
+                greatest[partition] = max(start, greatest.get(partition, start))
+                latest = start if latest is None else max(start, latest)
+            for partition, last in list(heard.items()):
+                if policy.idle_after is not None and (now - last) * MILLISECOND >= policy.idle_after:
+                    del heard[partition], greatest[partition]
+        return self.cti(policy, min(greatest.values(), default=latest), None)
+
+    def cti_of_now(self, policy: PartitionCtis, now: int) -> int | None:
+        return GenerateRoom().cti_of_now(policy, now)
+
+    def clock_delay(self, policy: PartitionCtis) -> int | None:
+        return GenerateRoom().clock_delay(policy)
+
+    def timeless(self, policy: PartitionCtis) -> PartitionCtis:
+        return replace(policy, idle_after=None)
+
+    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[PartitionCtis]]:
+        """Return strategies for policies per one or two columns, without a clock and, on timestamps, with one.
+
+        Empty if no column can be compared.
+        """
+        columns = [f.name for f in source.columns if f.name not in source.roles and has_equality(f.type)]
+        if not columns:
+            return []
+        per = st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True).map(tuple)
+        idle_after = st.sampled_from([None, MINUTE, 2 * MINUTE, 3 * MINUTE])
+        clocks = [st.none(), *CLOCK.behind(source, delay, every)]
+        policies = partial(st.builds, PartitionCtis, st.just(delay), st.just(every), per=per, idle_after=idle_after)
+        return [policies(clock=clock) for clock in clocks]
+
+    def written(self, policy: PartitionCtis, axis: str) -> str:
+        return f"sq.generate({', '.join([*GenerateRoom().arguments(policy, axis), f'per={[*policy.per]!r}'])})"

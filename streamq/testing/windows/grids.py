@@ -1,0 +1,312 @@
+"""Windows on a grid: calendar, hopping and landmark windows, found by the starts that a range of instants can have."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from hypothesis import strategies as st
+
+from streamq.choices import ClipInput, Stamp
+from streamq.errors import sentence
+from streamq.grid import Grid
+from streamq.testing.arrival import DAY
+from streamq.testing.oracle.run import Run, TooMuch
+from streamq.testing.oracle.values import listed
+from streamq.testing.payload_values import EPOCH
+from streamq.testing.program_text import duration, instant, string
+from streamq.testing.scale import Bounds
+from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time, one_of
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.windows import Calendar, Hopping, Landmark
+
+MOST_WINDOWS = 1_000_000
+"""The greatest length of a lifetime, in hops; longer ones are refused."""
+
+
+def hopping_windows(grid: Grid, events: str, run: Run) -> str:
+    """Create the table of a grid's windows, with ``w_le`` and ``w_re``: for each event those it may overlap, and some more.
+
+    They are without repetitions, start before :func:`bound`, and are cut at the ends of the axis. Raises TooMuch for a lifetime,
+    up to that bound, of more than MOST_WINDOWS hops.
+    """
+    size, hop, offset = grid.size, grid.hop, grid.offset
+    until = bound(events, run)
+    last = f"least(re, {until})"
+    if (run.value(f"SELECT max({last}::HUGEINT - le) FROM {events}") or 0) > MOST_WINDOWS * hop:
+        hint = "Use lifetimes of the query's own lengths: leave the pattern out, or make it shorter."
+        raise TooMuch(sentence("oracle", "too many windows", f"a lifetime is longer than {MOST_WINDOWS} hops", hint))
+    low, high = f"(le::HUGEINT - {offset} - {size}) // {hop} - 2", f"({last}::HUGEINT - {offset}) // {hop} + 2"
+    start = f"{offset} + i * {hop}::HUGEINT"
+    return run.table(f"""
+        SELECT DISTINCT CAST(greatest({FIRST_INSTANT}, {start}) AS BIGINT) AS w_le,
+            CAST(greatest({FIRST_INSTANT}, least({INFINITY}, {start} + {size})) AS BIGINT) AS w_re
+        FROM (SELECT DISTINCT unnest(range(CAST({low} AS BIGINT), CAST({high} AS BIGINT))) AS i FROM {events})
+        WHERE {start} < {until}""")  # fmt: skip
+
+
+def bound(events: str, run: Run, always: bool = False) -> int:
+    """Return the instant before which windows and pieces must start.
+
+    This is the caller's ``until``. Without it, if a lifetime has no end, or if ``always``, it is the greatest instant of the
+    input or the CTI that its input has reached, whichever is later (``always``: one tick later); else infinity.
+    """
+    if run.until is not None:
+        return run.until
+    is_endless, finite = f"re = {INFINITY}", f"CASE WHEN re < {INFINITY} THEN re ELSE le END"
+    ((has_endless, latest),) = run.rows(f"SELECT bool_or({is_endless}), max({finite}) FROM {events}")
+    last = max((t for t in (latest, run.reach) if t is not None), default=0)
+    if always:
+        return last + 1
+    return last if has_endless else INFINITY
+
+
+EARLIEST, LATEST = -50_000_000_000_000_000, 200_000_000_000_000_000
+"""Instants in the years 385 and 8307; between them every window is within Python's calendar."""
+
+MOST = 10_000
+"""The greatest number of windows of a case; more are refused."""
+
+
+class CalendarRoom(WindowRoom[Calendar]):
+    """The room of :class:`Calendar`.
+
+    Random queries have no calendar windows: their data span a few ticks, or windows of a few ticks too many days.
+    """
+
+    kind = Calendar
+    weight = 0
+    arguments = {
+        ("calendar_window", "period"): one_of("1 day", "2 days", "1 week", "2 weeks", "1 month", "1 quarter"),
+        ("calendar_window", "zone"): one_of("UTC", "Europe/Berlin", "America/Havana", "Asia/Kolkata"),
+    }
+
+    def members(self, window: Calendar, source: Members, run: Run) -> str:
+        """Return a table of events, joined with the windows that overlap them.
+
+        Windows are enumerated by days or months in the zone's local time; raises TooMuch as :func:`_windows`.
+        """
+        least = run.value(f"SELECT min(le) FROM {source.events}")
+        last = run.value(f"SELECT max(least(re, {bound(source.events, run)})) FROM {source.events}")
+        windows = [] if least is None else list(_windows(window, least, last))
+        rows = ", ".join(f"({start}, {end})" for start, end in windows) or "(0, 0)"
+        table = run.table(f"SELECT w_le::BIGINT AS w_le, w_re::BIGINT AS w_re FROM (VALUES {rows}) t(w_le, w_re)")
+        return run.table(
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {table} ON le < w_re AND re > w_le"
+        )
+
+    def written(self, window: Calendar, axis: str) -> tuple[str, list[str]]:
+        plural = "" if window.n == 1 else "s"
+        return "calendar", [string(f"{window.n} {window.unit}{plural}"), f"zone={string(window.zone)}"]
+
+    def lengths(self, window: Calendar) -> Iterator[int]:
+        days = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}[window.unit]
+        yield window.n * days * DAY
+
+    def bounds(self, window: Calendar) -> Iterator[Bounds]:
+        yield CalendarBounds(window)
+
+    def recurrences(self, window: Calendar) -> Iterator[int]:
+        yield from self.lengths(window)
+
+
+@dataclass(frozen=True)
+class CalendarBounds:
+    """The midnights at which the windows of a calendar begin and end, by the clocks of its zone."""
+
+    window: Calendar
+
+    def around(self, near: int, many: int) -> Iterator[int]:
+        if EARLIEST < near < LATEST:
+            windows = (bounds for bounds in _windows(self.window, near, LATEST) if bounds[1] > near)
+            for start, end in itertools.islice(windows, many):
+                yield from (start, end)
+
+
+def _windows(window: Calendar, least: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield the windows, as start and end in ticks, from about two days before the instant ``least`` until ``last``.
+
+    Windows that a clock change leaves empty are left out. Raises TooMuch for more than MOST, or an instant beyond the calendar.
+    """
+    first = _date(least) - dt.timedelta(days=2)
+    begins = _begin(window, first)
+    for _ in range(MOST):
+        following = _after(window, begins)
+        start, end = _instant(begins, window.zone), _instant(following, window.zone)
+        if start >= last:
+            return
+        if start < end:
+            yield start, end
+        begins = following
+    raise TooMuch(sentence("oracle", "too many windows", f"more than {MOST}"))
+
+
+def _date(ticks: int) -> dt.date:
+    """Return the day of an instant in UTC; raise TooMuch for one beyond Python's calendar."""
+    try:
+        return (EPOCH + dt.timedelta(microseconds=ticks)).date()
+    except OverflowError as error:
+        raise TooMuch(sentence("oracle", "an instant beyond the calendar", f"found {ticks}")) from error
+
+
+def _begin(window: Calendar, day: dt.date) -> dt.date:
+    """Return the first day of the window that contains a day."""
+    match window.unit:
+        case "day":
+            return day - dt.timedelta(days=(day - EPOCH.date()).days % window.n)
+        case "week":
+            monday = dt.date(1969, 12, 29)
+            return day - dt.timedelta(days=(day - monday).days % (7 * window.n))
+    months = window.n * {"month": 1, "quarter": 3, "year": 12}[window.unit]
+    return _month((day.year * 12 + day.month - 1 - 1970 * 12) // months * months)
+
+
+def _after(window: Calendar, first: dt.date) -> dt.date:
+    """Return the first day of the next window."""
+    if window.unit in ("day", "week"):
+        return first + dt.timedelta(days=window.n * (7 if window.unit == "week" else 1))
+    months = window.n * {"month": 1, "quarter": 3, "year": 12}[window.unit]
+    return _month((first.year - 1970) * 12 + first.month - 1 + months)
+
+
+def _month(number: int) -> dt.date:
+    """Return the first day of a month; months are numbered from January 1970."""
+    return dt.date(1970 + number // 12, number % 12 + 1, 1)
+
+
+def _instant(day: dt.date, zone: str) -> int:
+    midnight = dt.datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone))
+    return (midnight - EPOCH) // dt.timedelta(microseconds=1)
+
+
+def hoppings() -> st.SearchStrategy[Hopping]:
+    """Draw tumbling, overlapping and gapped windows, whose hop divides the size or not, with offsets of either sign."""
+    length = st.integers(1, 9)
+    tumbling = length.map(lambda n: Hopping(n, n))
+    return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-9, 9)))
+
+
+class HoppingRoom(WindowRoom[Hopping]):
+    """The room of :class:`Hopping`."""
+
+    kind = Hopping
+    weight = 3
+
+    def members(self, window: Hopping, source: Members, run: Run) -> str:
+        """Return a table of events, joined with the grid's windows that overlap them and start before the oracle's bound."""
+        windows = hopping_windows(window.grid, source.events, run)
+        return run.table(
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} ON le < w_re AND re > w_le"
+        )
+
+    def drawn(
+        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
+    ) -> tuple[Hopping, ClipInput, Stamp]:
+        return draw(hoppings()), clip, draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.ALIGN, stamp]))
+
+    def written(self, window: Hopping, axis: str) -> tuple[str, list[str]]:
+        """Return ``tumbling`` with the size, or ``hopping`` with size and hop; then an offset that is not 0."""
+        size, hop, offset = window.size, window.hop, window.offset
+        arguments = [duration(n, axis) for n in ((size,) if size == hop else (size, hop))]
+        arguments += [f"offset={duration(offset, axis)}"] if offset else []
+        return ("tumbling" if size == hop else "hopping"), arguments
+
+    def lengths(self, window: Hopping) -> Iterator[int]:
+        yield from (window.size, window.hop)
+
+    def recurrences(self, window: Hopping) -> Iterator[int]:
+        yield window.hop
+
+    def grids(self, window: Hopping) -> Iterator[Grid]:
+        yield window.grid
+
+    def last_end(self, window: Hopping, c: int) -> int:
+        """Return the greatest end of a window that is not after a CTI."""
+        return c - (c - window.offset - window.size) % window.hop
+
+
+def first_landmarks(axis: str) -> st.SearchStrategy[Any]:
+    """Return a strategy for an instant near tick 0."""
+    at = st.integers(-5, 9)
+    return at.map(lambda n: EPOCH + dt.timedelta(microseconds=n)) if axis == TIMESTAMP else at
+
+
+class LandmarkRoom(WindowRoom[Landmark]):
+    """The room of :class:`Landmark`."""
+
+    kind = Landmark
+    usual_stamp = Stamp.POINT_AT_END
+    begins_with_its_last_member = True
+    arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
+
+    def last_end(self, window: Landmark, c: int) -> int:
+        """Return the greatest end of a window that is not after a CTI; minus infinity before the first one."""
+        mark = window.start
+        if window.period is not None:
+            mark = c - (c - window.start) % window.period
+        elif c < window.start + window.hop:
+            return MINUS_INFINITY
+        return c - (c - mark) % window.hop
+
+    def members(self, window: Landmark, source: Members, run: Run) -> str:
+        """Return a table of events, joined with the windows ``[l, l + jH)`` that overlap them.
+
+        The last window is cut at the next landmark; windows are reported while ``l + (j - 1)H`` is before the oracle's bound,
+        even if all events end.
+        """
+        hop, start, period = window.hop, window.start, window.period
+        until = bound(source.events, run, always=True)
+        if period is None:
+            marks, cut = f"(SELECT {start}::HUGEINT AS l)", str(INFINITY)
+            most = f"({until} - l) // {hop} + 2"
+        else:
+            low, high = (f"CAST(({t}::HUGEINT - {start}) // {period} AS BIGINT)" for t in ("le", f"least(re, {until})"))
+            number = f"unnest(range({low} - 1, {high} + 2))::HUGEINT"
+            marks = f"(SELECT DISTINCT {start} + {period} * {number} AS l FROM {source.events})"
+            cut, most = f"l + {period}", f"{period} // {hop} + 2"
+        end = f"least(l + j * {hop}, {cut}, {INFINITY})"
+        windows = run.table(f"""
+            SELECT DISTINCT CAST(l AS BIGINT) AS w_le, CAST({end} AS BIGINT) AS w_re
+            FROM (SELECT l, unnest(range(1, CAST({most} AS BIGINT) + 1)) AS j FROM {marks})
+            WHERE l >= {MINUS_INFINITY} AND l + (j - 1) * {hop} < least({until}, {cut})""")  # fmt: skip
+        return run.table(
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} ON le < w_re AND re > w_le"
+        )
+
+    def drawn(
+        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
+    ) -> tuple[Landmark, ClipInput, Stamp]:
+        period = draw(st.one_of(st.none(), st.integers(2, 15)))
+        return Landmark(draw(st.integers(1, 6)), draw(st.integers(-5, 5)), period), clip, stamp
+
+    def written(self, window: Landmark, axis: str) -> tuple[str, list[str]]:
+        arguments = [duration(window.hop, axis)]
+        arguments += [f"start={instant(window.start, axis)}"] if window.start or window.period is None else []
+        return "landmark", arguments + ([] if window.period is None else [f"period={duration(window.period, axis)}"])
+
+    def complete(self, draw: Draw, verb: str, arguments: dict[str, Any], open: Any) -> None:
+        """If the period is open, set it, or an open start, to None in some draws; a window without a period must have a start."""
+        if verb != "landmark_window" or arguments.get("period") is not open:
+            return
+        if draw(st.sampled_from([False, False, True])):
+            arguments["period"] = None
+            arguments["start"] = arguments.get("start") or open
+        elif arguments.get("start") is open and draw(st.booleans()):
+            arguments["start"] = None
+
+    def lengths(self, window: Landmark) -> Iterator[int]:
+        yield from (window.hop, window.period or window.hop)
+
+    def recurrences(self, window: Landmark) -> Iterator[int]:
+        yield window.hop
+
+    def grids(self, window: Landmark) -> Iterator[Grid]:
+        yield Grid(window.hop, window.period or window.hop, window.start)
+
+    def instants(self, window: Landmark, axis: str) -> Iterator[int]:
+        if window.period is None and axis == TIMESTAMP:
+            yield window.start
