@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.judges.kernels import watch_kernels
 
 import streamq as sq
 from streamq.choices import OutputForm
@@ -24,6 +23,7 @@ from streamq.runtime.release import Release
 from streamq.runtime.state.baskets import BinSizes
 from streamq.stream import Stream
 from streamq.time import INFINITY
+from tests.judges.kernels import watch_kernels
 from tests.programs import compiled
 
 
