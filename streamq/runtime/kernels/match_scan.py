@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.active_groups import ActiveGroups
-from streamq.runtime.candidate_counts import CandidateCounts
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.evaluators.match_scan import MatchScan, MatchScanEvaluator
 from streamq.runtime.event import LE, RE
@@ -23,7 +22,7 @@ from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.kernel import Arrival, Clock, Output
 from streamq.runtime.kernels.scan import StepwiseKernel
 from streamq.runtime.state.baskets import COUNTS, KernelBaskets
-from streamq.runtime.state.held_candidates import FACTOR, HeldCandidates
+from streamq.runtime.state.candidates import FACTOR, CandidateCounts, HeldCandidates
 from streamq.time import INFINITY
 
 

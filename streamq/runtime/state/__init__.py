@@ -4,5 +4,5 @@
 wait for: ``bins`` of cells of time, split by group where many rows lie in one; ``time_bins`` in the order of an instant, divided
 as they grow; ``group_bins`` by the hashes of groups, with an ``agenda`` of what these wait for. The others say what kernels keep
 in them: rows that wait (``waiting``), partial results and reported rows of windows (``window_bins``, ``blocks``), candidates of
-patterns (``held_candidates``).
+patterns (``candidates``).
 """

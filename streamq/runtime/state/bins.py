@@ -260,4 +260,4 @@ def _sort_by_hash(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.argsort(rows.column(HASH).to_numpy(), kind="stable")))
 
 
-__all__ = ["ENDLESS", "MOST", "Bins", "bin_reach", "bin_starts", "hashes_in", "in_bins", "is_part"]
+__all__ = ["ENDLESS", "MOST", "Bins", "bin_reach", "bin_starts", "class_of", "hashes_in", "in_bins", "is_part"]

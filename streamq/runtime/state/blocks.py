@@ -24,7 +24,7 @@ from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.range_partials import dyadic_nodes
 from streamq.runtime.state.baskets import KernelBaskets
-from streamq.runtime.state.bins import bin_starts, in_bins
+from streamq.runtime.state.bins import ENDLESS, Bins, bin_starts, class_of
 from streamq.runtime.state.window_bins import PARTIALS, PartialsBasket
 from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints
@@ -211,15 +211,13 @@ class BlocksBasket:
     def _basic(self, state: KernelBaskets) -> Iterator[tuple[str, int]]:
         """Yield the bins by starts while there are blocks, with the first basic window of each."""
         for bin in self.held.bins(state):
-            start, end = bin_starts(bin)
-            if self.rank is not None and end - start == 1 << self.rank:
-                yield bin, start
+            if bin != ENDLESS and class_of(bin) == self.rank:
+                yield bin, bin_starts(bin)[0]
 
     def _blocks(self, state: KernelBaskets) -> Iterator[tuple[str, int, int]]:
         """Yield the bin of each block that has rows, its first basic window and its size."""
-        for bin in state.bins(BLOCKS):
-            start, end = bin_starts(bin)
-            yield bin, start, (end - start).bit_length() - 1
+        for bin in self._bins(state):
+            yield bin, bin_starts(bin)[0], class_of(bin)
 
     def _parts(self, state: KernelBaskets, size: int, first: int, end: int) -> pa.Table | None:
         """Return the results that blocks of a size merge, of the basic windows ``first`` up to ``end``; None without any."""
@@ -234,15 +232,18 @@ class BlocksBasket:
         """Merge results into the blocks of a size that contain them."""
         rows = self._merged(with_column(parts, HI, self._starts(parts) >> size << size).drop_columns([LO]))
         first = ints(rows, HI)
-        for bin, is_in_it in in_bins(first, np.full(len(first), size)):
-            state.add(BLOCKS, bin, rows.filter(pa.array(is_in_it)), self._merged)
+        self._bins(state).place(rows, first, np.full(len(first), size))
 
     def _read(self, state: KernelBaskets, bin: str, size: int) -> pa.Table | None:
         """Return the rows of a block, with the first window that contains it as a whole; None if it has none."""
-        rows = state.read(BLOCKS, bin, self._merged)
+        rows = self._bins(state).read(bin)
         return (
             None if rows is None else with_column(rows, LO, saturating(ints(rows, HI), (1 << size) - self.held.grid.n))
         )
+
+    def _bins(self, state: KernelBaskets) -> Bins:
+        """Return the bins of blocks, one each."""
+        return Bins(state, BLOCKS, self._merged)
 
     def _merged(self, rows: pa.Table) -> pa.Table:
         """Return rows of blocks with one row for each group and block."""
