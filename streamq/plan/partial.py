@@ -77,6 +77,10 @@ class MergeableColumns(ABC):
         """Return the table with columns in place of its own that merge at less cost, and the form that has these."""
         return table, self
 
+    def shared(self, table: pa.Table) -> pa.Table:
+        """Return the table before its rows are merged with many others: what each merge would compute is computed once."""
+        return table
+
     def as_held(self, table: pa.Table) -> pa.Table:
         """Return the table with the columns that are held again; the reverse of :meth:`merging_form`."""
         return table

@@ -174,6 +174,8 @@ def merge_by_window(
         ranged = _merged_rows(ranged, [*by, LOW, HIGH], partials)
         low, high = ints(ranged, LOW), ints(ranged, HIGH)
         table = ranged.drop_columns([LOW, HIGH])
+        for partial in partials:
+            table = partial.shared(table)
     by = [*by, INDEX]
     if _copies(low, high) <= max(few, 4 * len(low)):
         which, index = expand_ranges(low, high)

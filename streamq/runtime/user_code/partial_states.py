@@ -1,7 +1,7 @@
 """States of a user's module as partial results: pickled in rows, and in this process's memory while it merges them.
 
-A row is a state, or an event that is not yet part of one. An event that several results share gets a state of its own, once;
-the other events of a result are added to a state at once.
+A row is a state, or an event that is not yet part of one. The events of a result are added to a state at once; before rows are
+copied into several windows, each event becomes a state.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, BooleanType, DataType
 
-from streamq.plan.partial import COUNT, Ints, MergeableColumns, Partial, RowWindow, Values, no_row_window
+from streamq.plan.partial import COUNT, Ints, Mask, MergeableColumns, Partial, RowWindow, Values, no_row_window
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column, with_columns
 from streamq.runtime.rendering import python_values
@@ -283,6 +283,7 @@ class HeldStates(MergeableColumns):
         self.partial = partial
         states, self.events = partial.read_rows(table)
         self.held: list[HeldState | None] = [*states]
+        self.is_event: Mask = np.array([state is None for state in states], bool)
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
@@ -318,8 +319,7 @@ class HeldStates(MergeableColumns):
         """Return the table with pickled states, and the values of those events that are not part of one."""
         numbers = ints(table, self.column)
         states = [self.held[number] for number in numbers.tolist()]
-        is_event = np.array([state is None for state in states], bool)
-        at = pa.array(numbers, mask=~is_event)
+        at = pa.array(numbers, mask=~self._are_events(numbers))
         events = {name: self.events.column(name).take(at) for name in self.events.column_names}
         pickles = [state.pickle if isinstance(state, PartState) else state for state in states]
         return with_columns(table.drop_columns([self.column]), self.partial.as_rows(pickles, events))
@@ -332,32 +332,36 @@ class HeldStates(MergeableColumns):
         of_module = pa.array(results, arrow_type(self.partial.type))
         return with_columns(table.drop_columns([self.column]), {self.name: of_module, **columns})
 
+    def shared(self, table: pa.Table) -> pa.Table:
+        """Return the table, each event of which is now a state in memory."""
+        numbers = ints(table, self.column)
+        events = numbers[self._are_events(numbers)]
+        for number, part in zip(events.tolist(), self._over_events(events, np.arange(len(events) + 1)), strict=True):
+            self.held[number] = NOTHING if part is None else part.held
+        self.is_event[events] = False
+        return table
+
+    def _are_events(self, numbers: Ints) -> Mask:
+        """Mark the numbers of events that are not part of a state."""
+        is_event = numbers < len(self.is_event)
+        is_event[is_event] = self.is_event[numbers[is_event]]
+        return is_event
+
     def _states(self, numbers: Ints, ends: Ints) -> Iterator[PartState | None]:
         """Yield the state over the rows between neighbours of ``ends``, of which ``numbers`` has the numbers; None of nothing.
 
-        A state that a merge may change is a copy, for this reader alone.
+        Events are added to a state at once, which is merged with the others. A state that a merge may change is a copy, for this
+        reader alone.
         """
-        is_event = np.array([self.held[number] is None for number in numbers.tolist()], bool)
-        shared, times = np.unique(numbers[is_event], return_counts=True)
-        shared = shared[times > 1]
-        for number, part in zip(shared.tolist(), self._over_events(shared, np.arange(len(shared) + 1)), strict=True):
-            self.held[number] = NOTHING if part is None else part.held
-        is_event &= ~np.isin(numbers, shared)
+        is_event = self._are_events(numbers)
         ends_of_events = np.concatenate([[0], np.cumsum(is_event)])[ends]
-        added = self._over_events(numbers[is_event], ends_of_events)
+        added = self._over_events(numbers[is_event], ends_of_events) if is_event.any() else repeat(None)
+        states = [self.held[number] for number in numbers.tolist()]
         merge = self.partial.calling.module.merge
         assert merge is not None
-        for (a, b), of_events in zip(pairwise(ends.tolist()), added, strict=True):
-            parts: list[PartState] = []
-            for number in numbers[a:b].tolist():
-                state = self.held[number]
-                if state is None and of_events is not None:
-                    # at the place of the first of its events
-                    parts.append(of_events)
-                    of_events = None
-                elif state:
-                    parts.append(state if isinstance(state, PartState) else unpickled(state))
-            yield merged_parts(parts, merge)
+        for (a, b), of_events in zip(pairwise(ends.tolist()), added, strict=False):
+            parts = [state if isinstance(state, PartState) else unpickled(state) for state in states[a:b] if state]
+            yield merged_parts(parts if of_events is None else [of_events, *parts], merge)
 
     def _over_events(self, numbers: Ints, ends: Ints) -> Iterator[PartState | None]:
         """Yield the state over the events of these numbers between neighbours of ``ends``."""
