@@ -56,7 +56,7 @@ def test_it_says_what_came_late_since_and_names_the_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instant", "said"),
+    ("instant", "message"),
     [
         (1_714_521_600, "in 1970 (up to 1970-01-01 00:28:34.521600): seconds read as microseconds?"),
         (1_714_521_600_000, "in 1970 (up to 1970-01-20 20:15:21.600000): milliseconds read as microseconds?"),
@@ -64,9 +64,9 @@ def test_it_says_what_came_late_since_and_names_the_policy() -> None:
         (1_714_521_600_000_000_000, "nanoseconds read as microseconds, or milliseconds read as seconds?"),
     ],
 )
-def test_units_that_were_mistaken(instant: int, said: str) -> None:
+def test_units_that_were_mistaken(instant: int, message: str) -> None:
     (found,) = oddities([source(instant, instant, instant)], TIMESTAMP)
-    assert found.kind == "unit" and said in found.text
+    assert found.kind == "unit" and message in found.text
 
 
 def test_units_in_which_sources_do_not_agree() -> None:
@@ -120,18 +120,18 @@ def test_max_ahead_is_advised_where_there_is_a_clock_to_go_by() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ticks", "said"),
+    ("ticks", "message"),
     [
         (1_714_521_600, "seconds read as microseconds"),
         (1_714_521_600_000, "milliseconds read as"),
         (10**18, "nanoseconds"),
     ],
 )
-def test_answers_warn_of_mistaken_units(ticks: int, said: str) -> None:
+def test_answers_warn_of_mistaken_units(ticks: int, message: str) -> None:
     """At the user's line; a few ticks after 1970, as tests have them, say nothing."""
     s = sq.points(pa.table({"at": pa.array([5, ticks], pa.timestamp("us"))}), time="at", name="cars")
     for ask in (s.show, s.to_arrow, s.to_pandas, lambda: s.tumbling_window("1 hour").select(n=sq.count()).to_arrow()):
-        with pytest.warns(StreamqWarning, match=f"cars: its starts lie in .*{said}") as caught:
+        with pytest.warns(StreamqWarning, match=f"cars: its starts lie in .*{message}") as caught:
             ask()
         assert len(caught) == 1
     with pytest.warns(StreamqWarning) as caught:

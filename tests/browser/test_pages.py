@@ -12,7 +12,7 @@ import pytest
 import streamq as sq
 from streamq import html
 from streamq import testing as t
-from streamq.errors import PlanError
+from streamq.errors import PlanError, StreamqWarning
 from streamq.run.rehearsal import Rehearsal
 from streamq.stream import Stream
 from tests.browser.chromium import opened
@@ -51,7 +51,8 @@ def per_booth() -> Stream:
     cars = tolls()
     windows = cars.where(sq.col("toll") > 1).group_by("booth").hopping_window(20, 10)
     spread = cars.group_by("booth").hopping_window(20, 10).select(middle=sq.median("toll"))
-    return windows.select(n=sq.count(), total=sq.sum("toll")).join(spread, on="booth", suffixes=("", "_m"))
+    with pytest.warns(StreamqWarning, match="each meets those of several neighbouring windows"):
+        return windows.select(n=sq.count(), total=sq.sum("toll")).join(spread, on="booth", suffixes=("", "_m"))
 
 
 def contrast(page: Page, selector: str) -> float:

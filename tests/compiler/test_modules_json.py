@@ -238,5 +238,5 @@ except sq.StreamqError as error:
 def test_a_node_that_holds_a_module_needs_nothing_of_its_own(tmp_path: Path) -> None:
     """In another process, for plans know a node's class from then on."""
     (tmp_path / "node_with_module.py").write_text(NODE, encoding="utf-8")
-    said = printed("import node_with_module", tmp_path)
-    assert said.startswith("from_json: thing of Apply does not fit; found {'module': 'wrong'")
+    message = printed("import node_with_module", tmp_path)
+    assert message.startswith("from_json: thing of Apply does not fit; found {'module': 'wrong'")

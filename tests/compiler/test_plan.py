@@ -120,19 +120,19 @@ def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None
     rows = lives.append_column("kind", pa.array(["insert"])).append_column("new_end", pa.array([2]))
     ids = [sq.points(times, "t", id="k"), sq.intervals(lives, "start", "end", id="k"), sq.physical(rows, id="k")]
     sources = [*ids, sq.physical(rows), sq.edges(edges, "t", edge="edge", key="k")]
-    kept = [cast(Source, s.plan).footprint for s in sources]
-    kept += [ctis_footprint(in_order=in_order, reads_ends=not in_order) for in_order in (True, False)]
-    kept += [settle_footprint(at_once=True), settle_footprint(at_once=False), HOLDING]
-    assert {one.opened for one in kept} == {OpenedPart.PARTS}
-    assert all(one.keeps and one.cost for one in kept)
+    footprints = [cast(Source, s.plan).footprint for s in sources]
+    footprints += [ctis_footprint(in_order=in_order, reads_ends=not in_order) for in_order in (True, False)]
+    footprints += [settle_footprint(at_once=True), settle_footprint(at_once=False), HOLDING]
+    assert {one.opened for one in footprints} == {OpenedPart.PARTS}
+    assert all(one.keeps and one.cost for one in footprints)
     without = [cast(Source, sq.points(times, "t").plan).footprint, ctis_footprint(in_order=False, reads_ends=False)]
     assert {one.opened for one in without} == {OpenedPart.NOTHING}
 
 
 def test_a_footprint_says_first_which_part_is_read() -> None:
     lines = Footprint(keeps="rows", opens="parts, and some", cost="much", for_good="a row").lines("c + 1")
-    said = ("keeps: rows", "reads: parts, and some", "cost: much", "kept for good: a row", "CTI: c + 1")
-    assert lines == (*said, "final: rows of final events")
+    texts = ("keeps: rows", "reads: parts, and some", "cost: much", "kept for good: a row", "CTI: c + 1")
+    assert lines == (*texts, "final: rows of final events")
     assert Footprint(cost="a").state_lines() == ("keeps: nothing", "cost: a")
     with pytest.raises(ValueError, match="opens begins with none of nothing, parts, whole groups: 'a bit'"):
         Footprint(opens="a bit", cost="")

@@ -48,6 +48,12 @@ def least() -> sq.Stream:
     return windows().select(least=sq.min("w"))
 
 
+def of_one_window(left: sq.Stream, right: sq.Stream) -> sq.Stream:
+    """The results of two queries over the same windows, side by side."""
+    left, right = (s.with_columns(window=sq.start()) for s in (left, right))
+    return left.join(right, on=["k", "window"], suffixes=("", "_r"))
+
+
 def held(program: StagedPlan) -> list[str]:
     """The partial results of each grid's kernel."""
     return [state.title.partition(": ")[2] for state in program.states if state.name.startswith("window")]
@@ -63,7 +69,7 @@ def held(program: StagedPlan) -> list[str]:
             ["count(*), count(v)"],
         ),
         ([windows().select(c=sq.covar("w", "v")), windows().select(c=sq.covar("v", "w"), n=sq.sum("w"))], None),
-        ([counted().join(summed(), on="k", suffixes=("", "_r"))], ["count(*), sum(v)"]),
+        ([of_one_window(counted(), summed())], ["count(*), sum(v)"]),
         ([counted(), windows(S.where(C("v") > 1)).select(n=sq.sum("v"))], ["count(*)", "count(*), sum(v)"]),
         ([counted(), windows(hop=10).select(n=sq.sum("v"))], ["count(*)", "count(*), sum(v)"]),
         ([counted(), windows(stamp="point_at_end").select(n=sq.sum("v"))], ["count(*)", "count(*), sum(v)"]),

@@ -154,10 +154,12 @@ def test_a_mistake_over_a_query_is_told_in_its_words(name: str) -> None:
     column = key_of(query.schema)
     if column is None:
         return
-    said = {mistake: message(lambda make=make: make(query, column)) for mistake, make in OVER.items()}
-    assert not {mistake: text for mistake, text in said.items() if OWN.search(text)}
-    assert all(said[mistake] for mistake in ("an unknown column", "rows beside an aggregate", "a mistake in a group"))
-    assert all("nope" in said[m] for m in OVER if "unknown" in m or "nothing" in m)
+    messages = {mistake: message(lambda make=make: make(query, column)) for mistake, make in OVER.items()}
+    assert not {mistake: text for mistake, text in messages.items() if OWN.search(text)}
+    assert all(
+        messages[mistake] for mistake in ("an unknown column", "rows beside an aggregate", "a mistake in a group")
+    )
+    assert all("nope" in messages[m] for m in OVER if "unknown" in m or "nothing" in m)
 
 
 @each(EVERY, PAYLOAD)
@@ -165,8 +167,8 @@ def test_a_query_over_other_columns_says_which(name: str, column: str) -> None:
     """Without a column, and with one of another type, it is an error that names it, or none."""
     without = message(lambda: built(name, {n: kind for n, kind in PAYLOAD.items() if n != column}))
     other = message(lambda: built(name, {**PAYLOAD, column: "string" if PAYLOAD[column] != "string" else "double"}))
-    for said in (without, other):
-        assert not OWN.search(said)
+    for text in (without, other):
+        assert not OWN.search(text)
     assert not without or f"{column}" in without
 
 

@@ -83,14 +83,16 @@ class Tree:
         """Return what verbs say: types are called by their first variables, and a type of which a verb is stands in ANY."""
         names = self.first_variables
 
-        def said(part: Part, *, is_receiver: bool = False) -> Part:
+        def by_type(part: Part, *, is_receiver: bool = False) -> Part:
             tree = part.pattern
             if isinstance(tree, Type):
                 event = replace(part, pattern=Type(names[tree.name]))
                 return Part(AnyOf((event,))) if is_receiver else event
-            return replace(part, pattern=tree.with_children(lambda one: said(one, is_receiver=one in receivers(tree))))
+            return replace(
+                part, pattern=tree.with_children(lambda one: by_type(one, is_receiver=one in receivers(tree)))
+            )
 
-        return text_of(said(self.whole, is_receiver=True), conditions)
+        return text_of(by_type(self.whole, is_receiver=True), conditions)
 
     @property
     def first_variables(self) -> dict[str, str]:
@@ -100,14 +102,14 @@ class Tree:
 
 @dataclass
 class Verbs:
-    """Say a tree verb by verb over streams; ``said`` are its conditions in the order in which the pattern then has them.
+    """Say a tree verb by verb over streams; ``ordered`` are its conditions in the order in which the pattern then has them.
 
     A condition belongs to the innermost pattern that has its variables.
     """
 
     streams: Mapping[str, sq.Stream]
     conditions: list[Condition]
-    said: list[Condition] = field(default_factory=list)
+    ordered: list[Condition] = field(default_factory=list)
 
     def pattern(self, part: Part, *, is_whole: bool = False) -> Pattern:
         """Return a part without a name as a pattern."""
@@ -147,7 +149,7 @@ class Verbs:
         named = {p.variable for p in parts_of(part) if p is not part}
         own = [c for c in self.conditions if is_whole or (c.variables and c.variables <= named)]
         self.conditions = [c for c in self.conditions if c not in own]
-        self.said += own
+        self.ordered += own
         for condition in own:
             pattern = pattern.where(condition.text)
         return pattern
@@ -230,7 +232,7 @@ def test_verbs_and_text_are_one_plan(tree: Tree) -> None:
     verbs = Verbs(SOME, list(tree.conditions))
     by_verbs = outcome(lambda: verbs.pattern(tree.whole, is_whole=True))
     types = {name: SOME[kind] for kind, name in tree.first_variables.items()}
-    assert outcome(lambda: sq.cedr(tree.verbs_text(verbs.said), **types)) == by_verbs
+    assert outcome(lambda: sq.cedr(tree.verbs_text(verbs.ordered), **types)) == by_verbs
 
 
 @pytest.mark.slow

@@ -135,8 +135,8 @@ def broken(failed: t.VerificationFailed) -> str:
     """The property that a failure says is broken."""
     if failed.difference is not None:
         return HISTORY
-    for kind, said, name in SAID:
-        if isinstance(failed.error, kind) and said in str(failed.error):
+    for kind, message, name in SAID:
+        if isinstance(failed.error, kind) and message in str(failed.error):
             return name
     return FAILS
 

@@ -189,12 +189,18 @@ def test_several_sources_are_released_together() -> None:
 
 
 def test_what_a_source_s_progress_counts_as() -> None:
-    said = {"a": (40, 60), "b": (10, 90)}
-    assert progress_at_level(MIDDLE, said, {}) == {"a": LevelProgress(40, 60, 40), "b": LevelProgress(10, 90, 10)}
-    assert progress_at_level(STRONG, said, {}) == {"a": LevelProgress(10, NEVER, 40), "b": LevelProgress(10, NEVER, 10)}
-    assert progress_at_level(Level(5), said, {}) == {"a": LevelProgress(10, 55, 40), "b": LevelProgress(10, 55, 10)}
-    assert progress_at_level(Level(0, 25), said, {}) == {"a": LevelProgress(40, 60, 40), "b": LevelProgress(35, 90, 10)}
-    assert progress_at_level(MIDDLE, said, {"b": "a"}) == {
+    promises = {"a": (40, 60), "b": (10, 90)}
+    assert progress_at_level(MIDDLE, promises, {}) == {"a": LevelProgress(40, 60, 40), "b": LevelProgress(10, 90, 10)}
+    assert progress_at_level(STRONG, promises, {}) == {
+        "a": LevelProgress(10, NEVER, 40),
+        "b": LevelProgress(10, NEVER, 10),
+    }
+    assert progress_at_level(Level(5), promises, {}) == {"a": LevelProgress(10, 55, 40), "b": LevelProgress(10, 55, 10)}
+    assert progress_at_level(Level(0, 25), promises, {}) == {
+        "a": LevelProgress(40, 60, 40),
+        "b": LevelProgress(35, 90, 10),
+    }
+    assert progress_at_level(MIDDLE, promises, {"b": "a"}) == {
         "a": LevelProgress(40, 60, 40),
         "b": LevelProgress(40, 90, 40),
     }
@@ -202,7 +208,7 @@ def test_what_a_source_s_progress_counts_as() -> None:
     assert progress_at_level(Level(5), {"a": (40, 60), "b": (70, NEVER)}, {})["a"] == LevelProgress(40, 55, 40)
     assert progress_at_level(Level(0, 25), {"a": (10, 60), "b": (INFINITY, 9)}, {})["a"] == LevelProgress(35, 60, 10)
     # of those that have no progress of their own nobody need wait
-    assert progress_at_level(Level(5), {**said, "b": (10, 3)}, {"b": "a"})["a"] == LevelProgress(40, 55, 40)
+    assert progress_at_level(Level(5), {**promises, "b": (10, 3)}, {"b": "a"})["a"] == LevelProgress(40, 55, 40)
 
 
 def deltas(*rows: tuple[int, int, int]) -> pa.Table:

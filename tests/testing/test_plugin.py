@@ -90,12 +90,12 @@ def test_a_failing_case_is_saved_and_can_be_run_again(tmp_path: Path) -> None:
     (tmp_path / "kept.streamq.json").write_text(kept)
     (tmp_path / "damaged.streamq.json").write_text(kept.replace('"bucket', '"pail'))
     ran = pytest_in(tmp_path, "-v", "--streamq-profile=fast", "--streamq-examples=3", "--streamq-seed=5")
-    said = ran.stdout + ran.stderr
-    assert "2 failed, 2 passed" in ran.stdout, said
-    assert "streamq: --streamq-seed=5" in ran.stdout, said
-    assert "streamq: 1 verifications over 3 cases, --streamq-seed=5" in ran.stdout, said
-    assert "replay: not a case" in ran.stdout, said
-    assert "in runtest" not in ran.stdout, said
+    output = ran.stdout + ran.stderr
+    assert "2 failed, 2 passed" in ran.stdout, output
+    assert "streamq: --streamq-seed=5" in ran.stdout, output
+    assert "streamq: 1 verifications over 3 cases, --streamq-seed=5" in ran.stdout, output
+    assert "replay: not a case" in ran.stdout, output
+    assert "in runtest" not in ran.stdout, output
     (saved,) = (tmp_path / ".streamq-failures").glob("*.streamq.json")
     assert saved.name == "test_mine.py-test_wrong.streamq.json"
     assert "ZeroDivisionError" in saved.read_text()
