@@ -1,9 +1,10 @@
-"""Adapt modules made by ``sq.uda`` and ``sq.udo`` to ``check_module``, which calls them as one window of a query would."""
+"""Functions of events, modules with states and decorated modules in the form whose laws check_module checks."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,19 +14,184 @@ from pyspark.sql import types as t
 from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Call, Col
 from streamq.plan.own_names import shown_name
 from streamq.plan.partial import ReducedColumn
-from streamq.plan.passes import types
+from streamq.plan.passes import expression_nodes, types
+from streamq.plan.schema import Field, Schema
+from streamq.plan.tree import show
+from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_code.calls import States
-from streamq.runtime.user_code.code_values import instants_of
+from streamq.runtime.user_code.calls import States, pickled
+from streamq.runtime.user_code.code_values import instant_of, instants_of, short_text
 from streamq.testing.module_forms import Checked, Rows, Select, with_copies
+from streamq.time import INTEGER
 from streamq.user_code.module import time_bound
+from streamq.user_code.udf import UserFunction
 from streamq.user_code.udo import UserOperator
+from streamq.user_code.udso import StatefulCall, StatefulOperator
 from streamq.user_code.window_module import WindowModule
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
+
+
+def event_function(subject: Any) -> UserFunction | Call | None:
+    """Return a function made by ``sq.udf``, as declared or as applied to columns; None for any other object."""
+    is_applied = isinstance(subject, Call) and isinstance(subject.function, UserFunction)
+    return subject if isinstance(subject, UserFunction) or is_applied else None
+
+
+def checked_function(
+    subject: UserFunction | Call,
+    kinds: Sequence[DataType],
+    reference: Callable[..., Any] | None,
+    *,
+    order_insensitive: bool,
+) -> Checked:
+    """Return the function in the form whose laws are checked, over events with a column of each type.
+
+    The columns of an applied function are taken in the order in which it names them. ``reference`` is a function of one event's
+    values. An event is a row of values without a lifetime; a column that is named twice counts once. Raises PlanError if the
+    number of types is not the number of columns, and if ``order_insensitive``.
+    """
+    function = subject if isinstance(subject, UserFunction) else subject.function
+    assert isinstance(function, UserFunction)
+    call = subject if isinstance(subject, Call) else subject(*(f"x{i}" for i in range(len(kinds))))
+    names = tuple(dict.fromkeys(part.name for part in expression_nodes(call) if isinstance(part, Col)))
+    if order_insensitive:
+        wrong = f"order_insensitive applies to aggregates only; {call.function.name} is called for one event"
+        raise PlanError(sentence("check_module", wrong))
+    if len(names) != len(kinds):
+        shown = f"{show(call)} reads {', '.join(names) or 'none'}"
+        raise PlanError(sentence("check_module", f"{len(kinds)} types for {len(names)} columns", shown))
+    schema = Schema(tuple(Field(name, kind) for name, kind in zip(names, kinds, strict=True)), INTEGER)
+
+    def events(rows: Rows) -> pa.Table:
+        columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
+        by_name = zip(names, columns, kinds, strict=True)
+        return pa.table({n: pa.array(list(column), arrow_type(kind), from_pandas=False) for n, column, kind in by_name})
+
+    def form_of(code: Any) -> Checked:
+        applied = Call(replace(function, code=code), call.args)
+
+        def result(table: pa.Table) -> list[Any]:
+            arrays = {name: table.column(name).combine_chunks() for name in names}
+            return list(evaluate(applied, schema, arrays, arrays.__getitem__, table.num_rows).to_pylist())
+
+        return Checked(
+            name=call.function.name,
+            initial=lambda: events(()),
+            add=lambda _, table: table,
+            result=result,
+            in_parts=False,
+            any_order=False,
+            by_event=True,
+            fields=names,
+            events=events,
+            reference=None if reference is None else lambda rows: [reference(*row) for row in rows],
+        )
+
+    return with_copies(function.code, function.name, form_of)
+
+
+LATER = "later"
+"""The field of an event with its start's distance in ticks from the previous start, if the code reads starts."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The progress of a walk over events: the module's state, the start of the last event, and the rows so far."""
+
+    state: Any
+    at: int
+    rows: tuple[dict[str, Any], ...]
+
+
+class Body:
+    """A copy of a module's state; two copies are equal if their pickles or their values are."""
+
+    def __init__(self, state: Any):
+        self.pickle = pickled(state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Body) and (self.pickle == other.pickle or self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(Body)
+
+    @property
+    def value(self) -> Any:
+        """The state, unpickled."""
+        return pickle.loads(self.pickle)
+
+    def __repr__(self) -> str:
+        return short_text(self.value)
+
+
+def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:
+    """Return a stateful operator and the number of its arguments (None: not applied, so unknown); None for other objects."""
+    if isinstance(subject, StatefulCall):
+        return subject.operator, len(subject.args)
+    return (subject, None) if isinstance(subject, StatefulOperator) else None
+
+
+def checked_stateful(
+    operator: StatefulOperator, count: int | None, kinds: Sequence[DataType], axis: DataType, *, aggregates: bool
+) -> Checked:
+    """Return the operator in the form whose laws are checked, over events of these types; its rows must have its columns' types.
+
+    ``count`` is the number of columns that it is applied to, None if it is not applied, so that any number of types is right.
+    ``aggregates``: the caller passed an argument for aggregates, for which PlanError is raised, as for a wrong number of types.
+    """
+    if aggregates:
+        what = f"{operator.name} is called from event to event"
+        raise PlanError(sentence("check_module", "reference and order_insensitive apply to aggregates only", what))
+    if count is not None and count != len(kinds):
+        found = f"found {len(kinds)} types, {count} columns"
+        raise PlanError(sentence("check_module", f"{operator.name} is applied to other columns", found))
+
+    def form_of(code: Any) -> Checked:
+        return _stateful_form(replace(operator, code=code), kinds, arrow_type(axis))
+
+    return with_copies(operator.code, operator.name, form_of)
+
+
+def _stateful_form(operator: StatefulOperator, kinds: Sequence[DataType], instants: pa.DataType) -> Checked:
+    """Return an operator in the form whose laws are checked, over events of these types; ``instants`` is the type of starts."""
+    calling, is_timed = operator.calling(len(kinds)), operator.time_sensitive
+
+    def events(rows: Rows) -> list[tuple[Any, ...]]:
+        """Return rows with their values as the operator reads them, after the distance of the start if it reads starts."""
+        columns = list(zip(*rows, strict=True)) or [()] * (len(kinds) + is_timed)
+        later = [columns[0]] if is_timed else []
+        values = zip(columns[is_timed:], kinds, strict=True)
+        arrays = [pa.array(list(column), arrow_type(kind), from_pandas=False).to_pylist() for column, kind in values]
+        return list(zip(*later, *arrays, strict=True)) if later or arrays else [()] * len(rows)
+
+    def add(walk: Walk, arrived: Sequence[tuple[Any, ...]]) -> Walk:
+        """Return the walk after some more events."""
+        state, at, rows = walk.state, walk.at, list(walk.rows)
+        for event in arrived:
+            if is_timed:
+                at += event[0]
+                event = (instant_of(at, instants), *event[1:])
+            state, own = calling.after(state, event)
+            rows += own
+        return Walk(state, at, tuple(rows))
+
+    return Checked(
+        name=operator.name,
+        initial=lambda: Walk(calling.initial(), 0, ()),
+        add=add,
+        # the state is part of the result, because later rows depend on it
+        result=lambda walk: {"rows": list(walk.rows), "state": Body(walk.state)},
+        sent=lambda result: result["rows"],
+        any_order=False,
+        fields=(*([LATER] if is_timed else []), *calling.names),
+        events=events,
+    )
+
 
 WINDOW = (-3, 7)
 """The window in which modules are checked; the lifetimes that time-sensitive modules read lie within it."""
@@ -44,29 +210,33 @@ def decorated(subject: Any) -> tuple[WindowModule, tuple[str, ...]] | None:
     return None
 
 
-def checked_decorated(
-    module: WindowModule,
-    names: tuple[str, ...],
-    kinds: Sequence[DataType],
-    axis: t.DataType,
-    reference: Callable[..., Any] | None,
-    *,
-    order_insensitive: bool,
-) -> Checked:
-    """Return the module in the form whose laws are checked, over events of these types in ``WINDOW``.
+@dataclass(frozen=True)
+class Decorated:
+    """A decorated module whose laws are to be checked, over events of some types in ``WINDOW``.
 
-    ``names`` and ``kinds`` are the names and types of the columns that it reads, ``axis`` is the type of instants. The module's
-    values must be of its declared type. ``reference`` is called like the module's own function: with Series, or with events and
-    window. ``order_insensitive``: the law of order applies even if the module does not promise it. Raises PlanError if the
-    argument names of a time-sensitive module are unknown or do not match the types, if ``filters_on`` names no argument, and
-    without types, unless the module reads lifetimes alone.
+    ``names`` and ``kinds`` are the names and types of the columns that it reads, ``axis`` is the type of instants. ``reference``
+    is called like the module's own function: with Series, or with events and window. ``order_insensitive``: the law of order
+    applies even if the module does not promise it.
     """
 
-    def form_of(code: Any) -> Checked:
-        own = replace(module, code=code)
-        return _form(own, names, kinds, axis, reference, order_insensitive=order_insensitive)
+    module: WindowModule
+    names: tuple[str, ...]
+    kinds: Sequence[DataType]
+    axis: t.DataType
+    reference: Callable[..., Any] | None
+    order_insensitive: bool
 
-    return with_copies(module.code, module.name, form_of)
+
+def checked_decorated(decorated: Decorated) -> Checked:
+    """Return a module in the form whose laws are checked; its values must be of its declared type.
+
+    Raises PlanError if the argument names of a time-sensitive module are unknown or do not match the types, if ``filters_on``
+    names no argument, and without types, unless the module reads lifetimes alone.
+    """
+    module = decorated.module
+    return with_copies(
+        module.code, module.name, lambda code: _form(replace(decorated, module=replace(module, code=code)))
+    )
 
 
 def checked_applied(
@@ -81,11 +251,11 @@ def checked_applied(
     """Return the module of an applied aggregate in the form whose laws are checked, with the options of the call.
 
     Its events have a lifetime and the columns of ``select``, over which the arguments are computed; the call's filter does not
-    count. The other arguments are those of :func:`checked_decorated`.
+    count. The other arguments are those of :class:`Decorated`.
     """
     kinds = [kind for arg in aggregate.args if (kind := types(arg, select.payload, "check_module")[arg.digest])]
     names = tuple(map(str, aggregate.options))
-    own = checked_decorated(module, names, kinds, axis, reference, order_insensitive=order_insensitive)
+    own = checked_decorated(Decorated(module, names, kinds, axis, reference, order_insensitive))
 
     def over_columns(form: Checked) -> Checked:
         since = 0 if module.time_sensitive else 2
@@ -107,16 +277,9 @@ def checked_applied(
     return replace(over_columns(own), fresh=lambda: over_columns(fresh()))
 
 
-def _form(
-    module: WindowModule,
-    names: tuple[str, ...],
-    kinds: Sequence[DataType],
-    axis: t.DataType,
-    reference: Callable[..., Any] | None,
-    *,
-    order_insensitive: bool,
-) -> Checked:
-    """Return a module in the form whose laws are checked; the arguments are those of :func:`checked_decorated`."""
+def _form(decorated: Decorated) -> Checked:
+    """Return a module in the form whose laws are checked, without copies of its code."""
+    module, names, kinds, reference = decorated.module, decorated.names, decorated.kinds, decorated.reference
     if not kinds:
         # raises the error of a call without a column, unless the module reads lifetimes alone
         module()
@@ -125,7 +288,7 @@ def _form(
         hint = f"Declare it with columns=[...], or check {module.name}('v'), applied to the columns it reads."
         hint += f" If it reads lifetimes alone, check {module.name}()." if not names else ""
         raise PlanError(sentence("check_module", f"the argument names of {module.name} are not known", found, hint))
-    called, instants = module.module, arrow_type(axis)
+    called, instants = module.module, arrow_type(decorated.axis)
     column = ReducedColumn("", tuple(f"x{i}" for i in range(len(kinds))), arrow_type(module.returns), axis=instants)
     calling = module.calling(column, _calling_names(module, names))
     names = calling.names
@@ -159,7 +322,7 @@ def _form(
         return reference(read, *asked) if module.time_sensitive else reference(*read)
 
     states = {f.name: getattr(called, f.name) for f in fields(States)}
-    states |= {"result": result, "any_order": called.any_order or order_insensitive}
+    states |= {"result": result, "any_order": called.any_order or decorated.order_insensitive}
     return Checked(
         **states,
         fields=(*(("start", "end") if module.time_sensitive else ()), *map(shown_name, names)),

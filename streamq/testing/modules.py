@@ -23,8 +23,17 @@ from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.spark_types import parse_type
-from streamq.testing.decorated_modules import WINDOW, checked_applied, checked_decorated, decorated
-from streamq.testing.event_functions import checked_function, event_function
+from streamq.testing.decorated_modules import (
+    WINDOW,
+    Decorated,
+    checked_applied,
+    checked_decorated,
+    checked_function,
+    checked_stateful,
+    decorated,
+    event_function,
+    stateful,
+)
 from streamq.testing.module_forms import (
     HOP,
     SIZE,
@@ -37,7 +46,6 @@ from streamq.testing.module_forms import (
 )
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
 from streamq.testing.module_values import values_of
-from streamq.testing.stateful_modules import checked_stateful, stateful
 from streamq.time import INTEGER, TIMESTAMP
 
 VERB = "check_module"
@@ -145,7 +153,7 @@ def check_module(
         searches = [(form, _Search(bags, tried, seed, tolerance))]
     elif window_module is not None:
         kinds = [] if isinstance(module, Aggregate) and not module.args else kinds
-        form = checked_decorated(*window_module, kinds, instants, reference, order_insensitive=order_insensitive)
+        form = checked_decorated(Decorated(*window_module, kinds, instants, reference, order_insensitive))
         searches = [
             (form, _Search(_Bags(kinds, values, timed=window_module[0].time_sensitive), tried, seed, tolerance))
         ]
