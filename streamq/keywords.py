@@ -1,15 +1,42 @@
-"""Calls of verbs and functions: an unknown keyword is an error that lists the known ones; errors are shown at the user's line."""
+"""Calls of verbs and functions: an unknown keyword is an error that lists the known ones; errors are shown at the user's line.
+
+What a call makes of streams remembers the call, so that the program that made it can be written.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from streamq.errors import PlanError, StreamqError, nearest, sentence, users_frames
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, eq=False)
+class MadeBy:
+    """The call that made an object: a verb of ``target``, or, if that is None, a function of streams."""
+
+    function: Callable[..., Any]
+    target: Any
+    args: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+
+class Made:
+    """A stream, or a step on the way to one, that remembers the call that made it.
+
+    ``made_by`` is None for sources, whose plan says all but the rows, and for plans that no call made. It is not pickled.
+    """
+
+    made_by: MadeBy | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "made_by"}
+
 
 _OF_OTHER_NAMES = {
     "ascending": ("desc",), "descending": ("desc",), "condition": ("where",), "predicate": ("where",), "filter": ("where",),
@@ -37,6 +64,9 @@ def check_keywords(function: F, advice: Callable[[str], str] = lambda name: "") 
     has_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
     arguments = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     names = tuple(name for name in arguments if name != "self")
+    is_verb = arguments[:1] == ("self",)
+    # what pipe returns was made by the calls in the user's function
+    is_recorded = function.__name__ != "pipe"
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
@@ -46,12 +76,26 @@ def check_keywords(function: F, advice: Callable[[str], str] = lambda name: "") 
                 hint = advice(name) or _nearest(name, names)
                 raise PlanError(sentence(function.__name__, f"no parameter {name!r}", there, hint))
         try:
-            return function(*args, **keywords)
+            result = function(*args, **keywords)
         except StreamqError as error:
             error.__traceback__ = users_frames(error.__traceback__)
             raise
+        if isinstance(result, Made) and is_recorded:
+            _remember(result, MadeBy(function, args[0] if is_verb else None, args[is_verb:], keywords))
+        return result
 
     return cast(F, call)
+
+
+def _remember(result: Made, call: MadeBy) -> None:
+    """Let the result of a call remember it, unless it is itself an argument, or no argument is one of the objects that remember.
+
+    The outermost call is the last to be remembered, and so the one that the user wrote.
+    """
+    values = (call.target, *call.args, *call.keywords.values())
+    if any(isinstance(value, Made) for value in values) and not any(value is result for value in values):
+        # some of these objects are frozen
+        object.__setattr__(result, "made_by", call)
 
 
 def _nearest(name: str, names: tuple[str, ...]) -> str:
@@ -60,4 +104,4 @@ def _nearest(name: str, names: tuple[str, ...]) -> str:
     return nearest(name, names) if same is None else f"Did you mean {same!r}?"
 
 
-__all__ = ["check_keywords"]
+__all__ = ["Made", "MadeBy", "check_keywords"]

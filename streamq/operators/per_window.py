@@ -17,7 +17,7 @@ from streamq.operators.windowed_stream import WindowedStream
 from streamq.plan.expr import Col, Lifetime
 from streamq.plan.node import Node
 from streamq.plan.resolve import ExprArgument
-from streamq.plan.verbs import Verbs
+from streamq.plan.verbs import Verbs, named_after
 from streamq.time import TIMESTAMP
 from streamq.windows import Snapshot
 
@@ -57,6 +57,9 @@ class PerWindow(WindowedStream[S]):
         keys = [key for key in self.keys if key not in BOUNDS]
         by = f" by {', '.join(keys)}" if keys else ""
         return f"{self._without_bounds(self.stream)!r} per window{by}"
+
+
+named_after(PerWindow, "window")
 
 
 def warn_of_neighbours(plan: Node, verb: str) -> None:

@@ -8,16 +8,17 @@ from typing import Any, NoReturn
 
 from streamq.choices import Consumption, Selection
 from streamq.errors import PlanError, UnknownVerb, nearest, sentence
+from streamq.keywords import Made
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Condition, Part
-from streamq.plan.verbs import Verbs
+from streamq.plan.verbs import Verbs, named_after
 
 Function = Callable[..., Any]
 """A condition as a function of variables, by their names: ``lambda x, y: x.machine == y.machine``."""
 
 
 @dataclass(frozen=True)
-class Contributor:
+class Contributor(Made):
     """A part of a pattern: what it is, the streams of its event types, and its conditions."""
 
     part: Part
@@ -26,7 +27,7 @@ class Contributor:
     functions: tuple[Function, ...] = ()
 
     def first(self) -> Contributor:
-        """Select the first of the events that fit: FIRST.
+        """Select the first of the events that fit: FIRST. Raises PlanError for a part that selects the last one.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -35,10 +36,10 @@ class Contributor:
           1    3     1      4   11
           1    4     1      6   11
         """
-        return self._with(selection=Selection.FIRST)
+        return self._selecting(Selection.FIRST)
 
     def last(self) -> Contributor:
-        """Select the last of the events that fit: LAST.
+        """Select the last of the events that fit: LAST. Raises PlanError for a part that selects the first one.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -47,7 +48,7 @@ class Contributor:
           2    3     2      4   12
           2    4     2      6   12
         """
-        return self._with(selection=Selection.LAST)
+        return self._selecting(Selection.LAST)
 
     def consume(self) -> Contributor:
         """Use up the events: after the matches that one event completes, those in them take part in no later match: CONSUME.
@@ -70,8 +71,17 @@ class Contributor:
             hint = hint or "It is for patterns, as in sq.sequence(...); a stream's verbs go before alias."
         raise UnknownVerb(sentence("alias", f"a part of a pattern has no {name!r}", "", hint))
 
+    def _selecting(self, selection: Selection) -> Contributor:
+        if self.part.selection not in (Selection.EACH, selection):
+            what = f"{self.part.selection.lower()}() and {selection.lower()}()"
+            raise PlanError(sentence("alias", f"a part with {what}", "it selects one event", "Leave one of them out."))
+        return self._with(selection=selection)
+
     def _with(self, **changes: Any) -> Contributor:
         return replace(self, part=replace(self.part, **changes))
+
+
+named_after(Contributor, "alias(...)")
 
 
 class AliasVerbs(Verbs):

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Self, TypeVar, cast
 
 from streamq.errors import PlanError, kind_of, sentence
-from streamq.keywords import check_keywords
+from streamq.keywords import Made, check_keywords
 from streamq.plan.node import Node
 
 
-class Verbs(ABC):
+class Verbs(Made, ABC):
     """A plan and its tables by source name; each verb derives another one."""
 
     plan: Node
@@ -42,11 +42,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 def accepts_placeholders(function: F) -> F:
     """Decorate a function of streams: a call with a placeholder as an argument returns a placeholder, and is made later."""
 
+    # so that what is made later remembers the call, too
+    later = check_keywords(function)
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
             if isinstance(value, Placeholder):
-                return value.call_later(call, args, kwargs)
+                return value.call_later(later, args, kwargs)
         return function(*args, **kwargs)
 
     return cast(F, call)

@@ -19,7 +19,7 @@ from streamq.stream import Stream
 from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, is_event
 from streamq.testing.history import side_by_side
 from streamq.testing.oracle import SumOverflow, oracle
-from streamq.testing.program import program
+from streamq.testing.program import whole_program
 from streamq.testing.program_text import instant
 from streamq.testing.progress_policies import MINUTE
 from streamq.testing.progress_policies import room_of as progress_room_of
@@ -29,7 +29,6 @@ from streamq.testing.timeline import shown as show_instant
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 Arrival = tuple[tuple[str, Item], ...]
-IMPORT = "import datetime as dt"
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,8 @@ class Case:
     The plan of several queries that run side by side is the root over theirs (:class:`streamq.compiler.results.Results`).
     ``static`` holds the tables that the query looks up, by name. ``until`` bounds the windows of lifetimes without an end, in
     ticks. ``clock`` holds, for each micro-batch in turn and then from its first entry again, how many ticks the time of day is
-    beyond the greatest start so far, if a source follows the clock.
+    beyond the greatest start so far, if a source follows the clock. ``calls`` are the calls of verbs that make the query, or
+    the queries, as statements of a program over the sources; it is empty if they are not known.
     ``tables`` holds all rows by source, ``batches`` the same by micro-batch, ``answer()`` returns the expected history.
     """
 
@@ -49,6 +49,7 @@ class Case:
     until: int | None = None
     static: Mapping[str, pa.Table] = field(default_factory=dict)
     clock: tuple[int, ...] = (0,)
+    calls: str = ""
 
     @property
     def axis(self) -> str:
@@ -213,29 +214,18 @@ class Case:
     def program(self) -> str:
         """Return the text of a Python program that builds the query over all its rows and prints its answer, in-process.
 
-        A comment lists the micro-batches: ``a a | b`` are two, the first with two rows of source a. To run a case again with
-        its micro-batches, use its file and :func:`streamq.testing.replay`.
+        Of several queries it prints the answer of each by itself, and names them as they run side by side. A comment lists the
+        micro-batches: ``a a | b`` are two, the first with two rows of source a. To run a case again with its micro-batches, use
+        its file and :func:`streamq.testing.replay`.
         """
+        several = len(self.plans) > 1
+        plans = {f"q{number}" if several else "q": plan for number, plan in enumerate(self.plans, start=1)}
         names = iter([name for name, _ in self.arrival])
         batches = " | ".join(" ".join(itertools.islice(names, n)) for n in self.cut)
         until = "" if self.until is None else f"until={instant(self.until, self.axis)}"
-        if len(self.plans) > 1:
-            return self._side_by_side(until) + f"# micro-batches: {batches}\n"
-        text = program(self.plan, self.tables).rstrip("\n")
-        if until and self.axis == TIMESTAMP:
-            text = text if IMPORT in text else f"{IMPORT}\n\n{text}"
-        return f"{text}\nprint(q.to_pandas({until}))\n# micro-batches: {batches}\n"
-
-    def _side_by_side(self, until: str) -> str:
-        """Return a program that prints the answer of each query by itself, and names them as they run side by side."""
-        parts = [
-            program(plan, self.tables, f"q{number}", f"print(q{number}.to_pandas({until}))\n")
-            for number, plan in enumerate(self.plans, start=1)
-        ]
-        text = "\n".join(parts)
-        names = ", ".join(f"q{number}" for number in range(1, len(parts) + 1))
-        text = f"{IMPORT}\n\n{text}" if until and self.axis == TIMESTAMP and IMPORT not in text else text
-        return f"{text}# side by side: t.verify([{names}])\n"
+        last = [f"print({name}.to_pandas({until}))" for name in plans]
+        last += [f"# side by side: t.verify([{', '.join(plans)}])"] if several else []
+        return whole_program(plans, self.tables, self.calls, [*last, f"# micro-batches: {batches}"])
 
     def drawn(self) -> str:
         """Return a picture of the items along the time axis as text, a line each below that of its micro-batch.

@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, sentence
 from streamq.keywords import check_keywords
-from streamq.operators import JoinTable, ToSignal
+from streamq.operators import JoinTable
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field
 from streamq.stream import Stream
@@ -27,6 +27,7 @@ from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.operators.joins import looked_up
 from streamq.testing.payload_values import key_types, value_types
 from streamq.testing.payloads import static
+from streamq.testing.program import statements
 from streamq.testing.queries import aggregated, paired, spans
 from streamq.testing.scenario import ANY, GROUP, STREAM, Scenario, stream
 from streamq.testing.table import fields_of
@@ -64,7 +65,8 @@ class Filled:
 def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent, *, may_fail: bool) -> Case:
     """Draw a scenario with nothing left out, then data for its sources, and return both as a case."""
     one = draw(filled(scenario))
-    return draw(cases_of(one.query.plan, intent, one.query.tables, one.intents, may_fail=may_fail))
+    calls = statements({"q": one.query})
+    return draw(cases_of(one.query.plan, intent, one.query.tables, one.intents, calls, may_fail=may_fail))
 
 
 @st.composite
@@ -208,9 +210,12 @@ class _Filler:
         fields = fields_of(ddl) if ddl else (Field("k", key), Field("v", value))
         plan: Node = self.draw(source_of(name, "points" if kind == "signal" else kind, fields, self.axis))
         self.intents[name] = Intent(**kwargs)
-        if kind == "signal":
-            plan = ToSignal(plan, (fields[0].name,))
-        return Stream(plan, {name: None})
+        source, *above = nodes(plan)
+        stream = Stream(source, {name: None})
+        if above:
+            # the id of an event is no column of the scenario
+            stream = stream.select(*(f.name for f in fields))
+        return stream.to_signal(fields[0].name) if kind == "signal" else stream
 
     def _operator(self, inputs: list[Stream]) -> Stream:
         """Draw an operator over the inputs: over both if there are two of equal columns, else over the first."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamq import html
 from streamq.errors import StreamqError
+from streamq.operators.scan import Scan
+from streamq.plan.node import Node, expanded, expressions, nodes
+from streamq.plan.passes import expression_nodes, infer
 from streamq.testing.case import Case
 from streamq.testing.difference import Difference
 from streamq.testing.execution import Execution
+from streamq.testing.program_text import string
+from streamq.user_code.module import UserModule
 from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:
@@ -64,7 +69,7 @@ class VerificationFailed(AssertionError):
     def suspects(self) -> str:
         """A line that names the user modules that the query calls and how to check them alone; empty if there are none."""
         names = [module.name for module in called_modules(self.case.plan) if not module.is_of_streamq]
-        checks = " and ".join(f"t.check_module({name})" for name in names)
+        checks = " and ".join(_check(self.case.plan, name) for name in names)
         if not names:
             return ""
         unsteady = "" if self.is_steady else "their results differ from call to call, in the oracle alone too; "
@@ -99,3 +104,16 @@ class VerificationFailed(AssertionError):
             more = "for a smaller one allow more time: profile=t.Profile(shrinking=...)"
             again.append(f"the smallest case found in {self.shrinking:g} s; {more}")
         return "\n\n".join([self.says, self.case.drawn(), self.case.program(), *again])
+
+
+def _check(plan: Node, module: str) -> str:
+    """Return the call that checks a module alone, over the types of columns with which a plan calls it first."""
+    for node in nodes(expanded(plan)):
+        schema = getattr(node, "both", node.children[0].schema if node.children else node.schema)
+        parts: list[Any] = [part for expr in expressions(node) for part in expression_nodes(expr)]
+        for part in [*parts, node] if isinstance(node, Scan) else parts:
+            called = getattr(part, "operator" if part is node else "function", None)
+            if isinstance(called, UserModule) and called.name == module:
+                types = ", ".join(infer(arg, schema, "verify").simpleString() for arg in part.args)
+                return f"t.check_module({module}{'' if types == 'double' else f', {string(types)}'})"
+    raise AssertionError(module)

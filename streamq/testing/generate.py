@@ -40,6 +40,7 @@ from streamq.testing.payload_values import (
     value_types,
 )
 from streamq.testing.payloads import NO_USES, Uses, near, palettes, static, uses
+from streamq.testing.program_tables import variables_of
 from streamq.testing.progress_policies import room_of as progress_room_of
 from streamq.testing.queries import queries
 from streamq.testing.query_scale import scale
@@ -183,13 +184,15 @@ def cases_of(
     intent: Intent = ANYTHING,
     tables: Mapping[str, Any] | None = None,
     intents: Mapping[str, Intent] | None = None,
+    calls: str = "",
     *,
     may_fail: bool = False,
 ) -> Case:
     """Draw a case of a given query, with input as an intent describes it; ``tables`` are those that it looks up.
 
-    ``intents`` are the intents of single sources; ``intent`` completes what they leave open. ``may_fail``: some cases have
-    values whose sums overflow. The plan may be the root over several queries.
+    ``intents`` are the intents of single sources; ``intent`` completes what they leave open. ``calls`` are the
+    statements that make the query, as of a :class:`Case`. ``may_fail``: some cases have values whose sums overflow. The plan may
+    be the root over several queries.
 
     The query's sources get policies, and an intent with speculation or duplicates adds operators above the sources; nothing
     else of the query changes.
@@ -225,6 +228,18 @@ def cases_of(
             above = speculative(above)
         return double_events(above) if double else above
 
+    if calls:
+        variables = variables_of([plan])
+        altered = [
+            f"{variables[name]} = t.{verb}({variables[name]})"
+            for name, (source, _) in arrivals.items()
+            for verb, holds in (
+                ("make_speculative", speculate and RETRACT not in room_of(source).items),
+                ("inject_duplicates", double),
+            )
+            if holds
+        ]
+        calls = "\n".join([*altered, calls])
     streams = {name: items for name, (_, items) in arrivals.items()}
     if len(streams) > 1 and draw(st.sampled_from([False] * 9 + [True])):
         # a source without items
@@ -232,7 +247,7 @@ def cases_of(
     arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
     finely = any(_delay(source) < delay_for(items) for source, items in arrivals.values())
-    case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up)
+    case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up, calls=calls)
     case = draw(_with_clock(case, query_scale))
     return replace(case, until=draw(untils(case, query_scale)))
 

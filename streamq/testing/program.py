@@ -1,31 +1,29 @@
-"""Write a plan as a program: the Python text that a user would write to build the query, ready to run."""
+"""Write a query as a program: the calls that made it, as a user would write them, over literal tables, ready to run."""
 
 from __future__ import annotations
 
-import builtins
-import datetime as dt
+import inspect
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import streamq as sq
 from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError, sentence
 from streamq.json_reading import table_readers
-from streamq.keywords import check_keywords
+from streamq.keywords import Made, MadeBy, check_keywords
 from streamq.operators import JoinTable, Source
-from streamq.plan.node import Node, nodes, number_sources
-from streamq.plan.schema import Field
-from streamq.plan.tree import fold
-from streamq.runtime.arrow_types import arrow_type
-from streamq.sources.intervals import Intervals
+from streamq.operators.grouped_stream import Group, GroupedStream
+from streamq.plan.expr import Col, Expr, as_expr
+from streamq.plan.node import Node, nodes, number_sources, rename_tables
+from streamq.plan.passes import expression_nodes
 from streamq.stream import Stream
-from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value
-from streamq.testing.program_verbs import Names, inputs, takes_all_by_name, verbs
-from streamq.testing.python_values import plain_values
-from streamq.testing.table import table
+from streamq.testing.module_text import module_name, module_text
+from streamq.testing.program_tables import RESERVED, free_name, source_text, table_text, variable, variables_of
+from streamq.testing.program_text import Unwritable, call, expression, is_name, listed, string, value
+from streamq.testing.progress_policies import leader_of
+from streamq.user_code.repository import called_modules
+from streamq.user_code.udso import StatefulCall
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,27 +35,27 @@ _IMPORTS = {
     "dt": "import datetime as dt", "zoneinfo": "import zoneinfo", "Decimal": "from decimal import Decimal",
 }  # fmt: skip
 _NAMES = ("col", "lit", "when")
-_RESERVED = frozenset({"sq", "t", "f", "l", "r", "text", "tables", *_IMPORTS, *_NAMES, *dir(builtins)})
 SHORT = 60
-"""The greatest length, in characters, of a chain of verbs that is written on one line."""
+"""The greatest length, in characters, of a chain of calls on one line, and of one within a call of another stream."""
 _LONGEST_CHAIN = 30
 """The greatest number of verbs in a chain; longer chains are split and their parts named."""
 
 
 @check_keywords
-def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last: str = "") -> str:
-    """Return the text of a program that builds a query with the public API, over literal tables, and names it ``result``.
+def program(query: Stream, tables: Mapping[str, pa.Table] | None = None) -> str:
+    """Return the text of a program that builds a query with the public API, over literal tables, and names it ``q``.
 
-    ``tables`` are the rows of the sources and of static tables by name, as :func:`streamq.testing.oracle.oracle` takes
-    them; others are ignored. ``last`` are statements to append. Streams used twice get a name; other verbs are chained. The query
-    that the program builds has the plan's digest (of :func:`number_sources` plans). Parts of it that no public verb builds are
-    read from JSON by ``sq.from_json``. Raises PlanError if a table is missing, and for a pyspark Column.
+    The program makes the calls that made the query. ``tables``: the rows of sources and static tables by name (None: those of the
+    query). Streams used twice get a name; other verbs are chained. The query that the program builds has the plan's digest (of
+    :func:`number_sources` plans). What no call made, or a call with an argument that has no text, is read from JSON by
+    ``sq.from_json``. Code of modules stands above, if it can be read alone; otherwise the module is looked up by its name. Raises
+    PlanError if a table is missing, and for a pyspark Column.
 
     >>> import streamq as sq
     >>> from streamq.testing.table import table
     >>> trips = table("at bigint, zone string, fare double", [(1, "a", 3), (4, None, 8.5)])
     >>> q = sq.points(trips, time="at", name="trips").where(sq.col("fare") > 5)
-    >>> print(program(q.group_by("zone").tumbling_window(5).select(n=sq.count()).plan, q.tables))
+    >>> print(program(q.group_by("zone").tumbling_window(5).select(n=sq.count())))
     import streamq as sq
     from streamq import col
     from streamq import testing as t
@@ -74,286 +72,310 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last:
         .select(n=sq.count())
     )
     """
-    numbered_plan, names = number_sources(plan)
-    tables_by_number = {names[name]: rows for name, rows in tables.items() if name in names}
-    readers = table_readers(numbered_plan)
-    for name in readers:
-        if name not in tables_by_number:
-            there = ", ".join(tables_by_number) or "none"
-            raise PlanError(sentence("program", f"no table {name!r}", f"there are: {there}"))
-    fields = {name: _fields(nodes_) for name, nodes_ in readers.items()}
-    steps = _steps(numbered_plan, readers, fields)
-    rows = {name: _table(fields[name], tables_by_number[name]) for name in readers}
-    body = "\n".join([_body(steps, rows, result), *([last] if last else [])])
-    return f"{_head(body)}\n\n{body}\n"
+    plan, names = number_sources(query.plan)
+    rows = {names[name]: rows for name, rows in (query.tables if tables is None else tables).items() if name in names}
+    return whole_program({"q": plan}, rows, statements({"q": query}))
 
 
-# tables
+def whole_program(
+    plans: Mapping[str, Node], tables: Mapping[str, pa.Table], calls: str, last: Sequence[str] = ()
+) -> str:
+    """Return a program: imports, modules, the sources of plans over their tables, then ``calls``, then the lines ``last``.
 
-
-def _fields(readers: Iterable[Source | JoinTable]) -> tuple[Field, ...]:
-    """Return the columns of a table that is read by all these nodes."""
-    return tuple({f.name: f for reader in readers for f in reader.columns}.values())
-
-
-def _table(fields: Sequence[Field], table: pa.Table | None = None) -> str:
-    """Return a table as the text ``t.table(...)``; without ``table``, a table without rows."""
-    shown = [f"{_quoted(f.name)} {f.type.simpleString()}" for f in fields]
-    rows = [] if table is None else _rows(fields, table)
-    return call("t.table", [string(", ".join(shown)), listed(rows)])
-
-
-def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
-
-
-def _rows(fields: Sequence[Field], table: pa.Table) -> list[str]:
-    """Return each row of a table as the text of a tuple of the ``fields`` in their order, on several lines if it is long."""
-    columns = [_values(table.column(f.name).cast(arrow_type(f.type))) for f in fields]
-    rows = []
-    for row in zip(*columns, strict=True):
-        line = value(tuple(row))
-        rows.append(line if len(line) <= WIDTH else listed([value(v) for v in row], "()"))
-    return rows
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return a column's values in Python.
-
-    Instants are all returned as ticks if each is within a second of the epoch, as generated ones are, or if one is beyond the
-    range of Python's datetime.
+    ``plans`` have numbered sources and are given by the names of the queries; without ``calls`` these are read from JSON.
     """
-    import pyarrow as pa
+    variables: dict[str, str] = {}
+    for plan in plans.values():
+        for name, readers in table_readers(plan).items():
+            if name not in tables:
+                there = ", ".join(tables) or "none"
+                raise PlanError(sentence("program", f"no table {name!r}", f"there are: {there}"))
+            variables.setdefault(name, variable(readers[0], name, set(variables.values())))
+    nodes_of = {
+        name: [node for plan in plans.values() for node in table_readers(plan).get(name, [])] for name in variables
+    }
+    texts = {name: table_text(readers, tables[name]) for name, readers in nodes_of.items()}
+    modules = {module.name: module for plan in plans.values() for module in called_modules(plan)}
+    above = [module_text(module) for module in modules.values()] if calls else []
+    body = [text for _, text in above]
+    if calls:
+        # a source that follows another comes after it
+        for name in sorted(
+            variables, key=lambda name: any(isinstance(n, Source) and leader_of(n) for n in nodes_of[name])
+        ):
+            node = nodes_of[name][0]
+            text = source_text(node, texts[name], variables) if isinstance(node, Source) else texts[name]
+            body.append(f"{variables[name]} = {text}")
+        body.append(calls)
+    else:
+        body += [
+            f"{query} = {_from_json(plan, {n: texts[n] for n in table_readers(plan)})}" for query, plan in plans.items()
+        ]
+    statements = "\n".join([*body, *last])
+    return f"{_head(statements, [line for lines, _ in above for line in lines])}\n\n{statements}\n"
 
-    if not pa.types.is_timestamp(column.type):
-        return plain_values(column)
-    ticks = column.cast(pa.int64()).to_pylist()
-    if all(n is None or abs(n) < 1_000_000 for n in ticks):
-        return ticks
-    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC if column.type.tz else None)
+
+def statements(queries: Mapping[str, Stream]) -> str:
+    """Return the statements that make the queries by their calls, over sources and tables under their :func:`variables`.
+
+    It is empty if that cannot be written: several sources, or a source and a static table, read one table.
+    """
+    readers: dict[str, list[Source | JoinTable]] = {}
+    for query in queries.values():
+        for name, there in table_readers(query.plan).items():
+            readers.setdefault(name, []).extend(there)
+    if any(
+        len({(type(n), n.digest if isinstance(n, Source) else "") for n in there}) > 1 for there in readers.values()
+    ):
+        return ""
+    variables = variables_of([query.plan for query in queries.values()])
+    writer = _Writer(variables, queries)
+    return "\n".join(writer.lines)
+
+
+# calls
+
+
+class _Writer:
+    """Writes the calls that made some queries as statements, in ``lines``.
+
+    ``variables`` are the names of sources and static tables by their names in plans, ``named`` those of other objects by id;
+    ``kept`` keeps the objects, so that no other one gets the id of one. A stream is named if it is used more than once or is the
+    origin of a column. Within the function of an ``apply``, ``depth`` is above 0 and nothing is named.
+    """
+
+    def __init__(self, variables: Mapping[str, str], queries: Mapping[str, Stream]):
+        self.variables, self.lines = variables, list[str]()
+        self.named: dict[int, str] = {}
+        self.kept: list[Any] = list(queries.values())
+        self.depth = 0
+        self.origins: dict[str, Stream] = {}
+        self.uses = Counter(id(query) for query in queries.values())
+        self._count(list(queries.values()))
+        for name, query in queries.items():
+            self._state(query, name)
+
+    def _count(self, waiting: list[Any]) -> None:
+        """Count how often each object below is used, and note the streams from which columns are taken."""
+        wanted, streams, seen = set[str](), list[Stream](), set[int]()
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, Expr):
+                wanted |= {
+                    col.origin for col in expression_nodes(part) if isinstance(col, Col) and col.origin is not None
+                }
+            if not isinstance(part, Made) or id(part) in seen:
+                continue
+            seen.add(id(part))
+            streams += [part] if isinstance(part, Stream) else []
+            if part.made_by is not None:
+                parts = [*_parts(part.made_by.target), *_parts(part.made_by.args), *_parts(part.made_by.keywords)]
+                self.uses.update(id(one) for one in parts if isinstance(one, Made))
+                waiting += parts
+        self.origins = {stream.plan.digest: stream for stream in streams if stream.plan.digest in wanted}
+
+    def _is_named(self, made: Made) -> bool:
+        is_origin = isinstance(made, Stream) and self.origins.get(made.plan.digest) is made
+        return not self.depth and made.made_by is not None and (self.uses[id(made)] > 1 or is_origin)
+
+    def _state(self, made: Made, name: str = "") -> str:
+        """Append the statement that makes an object, unless it has been, and return its name."""
+        if id(made) not in self.named:
+            chain = self._chain(made)
+            name = name or free_name("s", {*self.variables.values(), *self.named.values()} | RESERVED)
+            self.named[id(made)] = name
+            self.kept.append(made)
+            line = f"{name} = {''.join(chain)}"
+            if len(chain) > 2 or len(line) > SHORT or "\n" in line:
+                first, *rest = chain
+                parts = [first + "".join(rest[:1]), *rest[1:]]
+                broken = "\n".join("    " + part.replace("\n", "\n    ") for part in parts)
+                line = f"{name} = (\n{broken}\n)" if len(parts) > 1 and (len(line) > SHORT or "\n" in line) else line
+            self.lines.append(line)
+        return self.named[id(made)]
+
+    def _chain(self, made: Made) -> list[str]:
+        """Return the beginning of a chain and its calls; of a stream with a call that has no text, what reads it from JSON.
+
+        Raises Unwritable for an object that is no stream yet.
+        """
+        parts: list[str] = []
+        one: Made = made
+        try:
+            while True:
+                if id(one) in self.named:
+                    parts.append(self.named[id(one)])
+                    break
+                if parts and (self._is_named(one) or (len(parts) >= _LONGEST_CHAIN and not self.depth)):
+                    parts.append(self._state(one))
+                    break
+                by = one.made_by
+                if by is None:
+                    parts.append(self._unmade(one))
+                    break
+                arguments = self._arguments(one, by)
+                if by.target is None:
+                    room = "t" if by.function.__module__.startswith("streamq.testing") else "sq"
+                    parts.append(call(f"{room}.{by.function.__name__}", arguments))
+                    break
+                parts.append(call(f".{_verb(by)}", arguments))
+                one = by.target
+        except Unwritable:
+            if not isinstance(made, Stream) or self.depth:
+                raise
+            return [self._unmade(made)]
+        return parts[::-1]
+
+    def _unmade(self, made: Made) -> str:
+        """Return the variable of a source, or a call that reads another stream's plan from JSON, over sources and tables."""
+        if not isinstance(made, Stream) or (self.depth and not isinstance(made.plan, Source)):
+            raise Unwritable("what no call has made")
+        plan = made.plan
+        if isinstance(plan, Source):
+            return self.variables[plan.table]
+        is_source = {n.table: isinstance(n, Source) for n in nodes(plan) if isinstance(n, Source | JoinTable)}
+        names = {name: self.variables[name] if source else name for name, source in is_source.items()}
+        return _from_json(rename_tables(plan, names), {names[name]: self.variables[name] for name in is_source})
+
+    def _arguments(self, made: Made, by: MadeBy) -> list[str]:
+        """Return the arguments of a call as text; raise Unwritable for one that has none."""
+        args = list(by.args)
+        if by.function.__name__ == "apply":
+            sub_plan, *_ = (*args, *by.keywords.values())
+            return [self._sub_plan(by.target, sub_plan)]
+        keywords, shown = dict(by.keywords), list[str]()
+        if by.function.__name__ == "join_table":
+            keywords.pop("table", None)
+            table = next(n.table for n in reversed(nodes(made.plan)) if isinstance(n, JoinTable))  # type: ignore[attr-defined]
+            args, shown = args[1:], [self.variables[table]]
+        shown += [self._argument(arg) for arg in args]
+        if not all(map(is_name, keywords)):
+            raise Unwritable("a name that cannot be a keyword")
+        return [*shown, *(f"{name}={self._argument(one)}" for name, one in keywords.items())]
+
+    def _sub_plan(self, grouped: GroupedStream[Any], sub_plan: Callable[[Any], Any]) -> str:
+        """Return the function of an ``apply`` as a lambda: what it makes of a group's stream, which is called ``g``."""
+        group = grouped.stream._derive(Group(grouped.stream.plan, grouped.keys))
+        name = free_name("g", {*self.variables.values(), *self.named.values()})
+        self.named[id(group)] = name
+        self.kept.append(group)
+        self.depth += 1
+        try:
+            return f"lambda {name}: {''.join(self._chain(sub_plan(group)))}"
+        finally:
+            self.depth -= 1
+
+    def _argument(self, argument: Any) -> str:
+        """Return an argument of a call as text; raise Unwritable for one that has none, such as a class."""
+        match argument:
+            case Made():
+                text = "" if self._is_named(argument) else "".join(self._chain(argument))
+                return (
+                    text if self.depth or (text and len(text) <= SHORT and "\n" not in text) else self._state(argument)
+                )
+            case Expr():
+                return expression(argument, self._column)
+            case StatefulCall(operator=operator, args=args, where=where):
+                arguments = [expression(arg, self._column) for arg in args]
+                arguments += [f"{name}={value(option)}" for name, option in operator.options.items()]
+                arguments += [] if where is None else [f"where={expression(where, self._column)}"]
+                return call(module_name(operator), arguments)
+            case list() | tuple() if type(argument) in (list, tuple):
+                shown = listed([self._argument(one) for one in argument], "[]" if isinstance(argument, list) else "()")
+                return shown if len(argument) != 1 or isinstance(argument, list) else f"{shown[:-1]},)"
+            case dict():
+                return "{" + ", ".join(f"{value(k)}: {self._argument(v)}" for k, v in argument.items()) + "}"
+            case str() | int() | float() | None:
+                return value(argument)
+        if inspect.isfunction(argument):
+            return _function(argument)
+        if hasattr(argument, "item"):
+            # of NumPy
+            return self._argument(argument.item())
+        text = value(argument)
+        if not text.startswith(("dt.", "Decimal(")):
+            raise Unwritable(type(argument).__name__)
+        return text
+
+    def _column(self, column: Col) -> str:
+        """Return a column as text, of a stream ``s`` as ``s["v"]``."""
+        stream = self.origins.get(column.origin or "")
+        if stream is None:
+            return f"col({string(column.name)})"
+        name = self.variables[stream.plan.table] if isinstance(stream.plan, Source) else self._state(stream)
+        return f"{name}[{string(column.name)}]"
+
+
+def _verb(by: MadeBy) -> str:
+    """Return the name of a call's verb; a function may have two, of which another class may define one."""
+    names = (by.function.__name__, *dir(type(by.target)))
+    return next(name for name in names if inspect.unwrap(getattr(type(by.target), name, None)) is by.function)  # type: ignore[arg-type]
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield the objects in an argument, those in lists and mappings one by one."""
+    match value:
+        case Mapping():
+            for part in value.values():
+                yield from _parts(part)
+        case list() | tuple():
+            for part in value:
+                yield from _parts(part)
+        case _:
+            yield value
+
+
+class _Event:
+    """A parameter of a user's function; its columns are written as ``parameter.column``."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Expr:
+        return Col(f"{self._name}.{name}" if is_name(name) else f"{self._name}[{string(name)}]")
+
+
+def _function(function: Callable[..., Any]) -> str:
+    """Return a function of events as a lambda of the expression that it returns; raise Unwritable if it fails."""
+    names = list(inspect.signature(function).parameters)
     try:
-        return [None if n is None else epoch + dt.timedelta(microseconds=n) for n in ticks]
-    except OverflowError:
-        # beyond the range of Python's datetime
-        return ticks
+        result = as_expr(function(*map(_Event, names)))
+    except Exception as error:
+        # a function that fails for these parameters cannot be written
+        raise Unwritable("a function") from error
+    return f"lambda {', '.join(names)}: {expression(result, lambda column: column.name)}"
 
 
-# steps
-
-
-@dataclass(frozen=True)
-class Step:
-    """A node of the plan that the program builds from other steps.
-
-    ``by``: VERBS: by calling verbs; STREAM: from the node's JSON, over the streams of its inputs; TABLES: from the JSON of the
-    node and all nodes below it, over tables.
-    """
-
-    node: Node
-    inputs: tuple[Node, ...]
-    by: str
-
-    @property
-    def is_call(self) -> bool:
-        """True if the step is written as a function call that names all its inputs, and not as a chain on the first."""
-        return self.by == STREAM or takes_all_by_name(self.node)
-
-
-VERBS, STREAM, TABLES = "verbs", "stream", "tables"
-
-
-def _steps(plan: Node, readers: Mapping[str, Sequence[Node]], fields: Mapping[str, tuple[Field, ...]]) -> list[Step]:
-    """Return the steps of the program, inputs first; the last one builds the plan.
-
-    It is the only step, from JSON, where tables without names make it impossible to build parts apart. ``readers`` are the nodes
-    that read each table, ``fields`` its columns.
-    """
-    # a table without a name gets a new number wherever it is passed, so two nodes would no longer read one source
-    if any(name.startswith("#") and len(steps) > 1 for name, steps in readers.items()):
-        return [Step(plan, (), TABLES)]
-    empty = {name: _table(steps) for name, steps in fields.items()}
-    steps: dict[str, Step] = {}
-    stack = [plan]
-    while stack:
-        node = stack.pop()
-        if node.digest not in steps:
-            streams = inputs(node)
-            by = next((by for by in (VERBS, STREAM) if _builds(by, node, streams, empty)), TABLES)
-            steps[node.digest] = Step(node, () if by == TABLES else streams, by)
-            stack.extend(steps[node.digest].inputs)
-    if any(name.startswith("#") for name in readers) and any(step.by == TABLES for step in steps.values()):
-        return [Step(plan, (), TABLES)]
-    return [steps[n.digest] for n in nodes(plan) if n.digest in steps]
-
-
-def _builds(by: str, node: Node, streams: Sequence[Node], tables: Names) -> bool:
-    """True if a step that is written the way ``by`` builds the node; its text is evaluated over streams without rows."""
-    names = {s.digest: f"x{i}" for i, s in enumerate(streams)}
-    try:
-        text = _over(Step(node, tuple(streams), by), names, tables)
-        plan = eval(text, _namespace() | {names[s.digest]: Stream(s, {}) for s in streams}).plan
-    except Exception:
-        # any error means that this way does not build the node
-        return False
-    if isinstance(node, Source | JoinTable) and node.table.startswith("#"):
-        plan = replace(plan, table=node.table)
-    return plan.digest == node.digest
-
-
-def _over(step: Step, names: Names, tables: Names) -> str:
-    """Return the text of one step over the names of its inputs."""
-    if step.by == VERBS:
-        text = "".join(verbs(step.node, names, tables))
-        return f"{names[step.inputs[0].digest]}{text}" if step.inputs and not step.is_call else text
-    if step.by == TABLES:
-        return _from_json(step.node, {name: tables[name] for name in table_readers(step.node)})
-    streams = {_stub(names[s.digest], step.node): names[s.digest] for s in step.inputs}
-    stubs = {s.digest: _stub_source(_stub(names[s.digest], step.node), s) for s in step.inputs}
-
-    def visit(part: Node, below: list[Node]) -> Node:
-        return stubs.get(part.digest) or (part.with_children(below) if below else part)
-
-    whole = fold(step.node, visit)
-    return _from_json(whole, streams | {name: tables[name] for name in table_readers(whole) if name not in streams})
-
-
-def _stub(name: str, node: Node) -> str:
-    """Return the name of a stream in the JSON of a node over it: the stream's own, unless the node's table has that name."""
-    return f"{name}_" if isinstance(node, JoinTable) and node.table == name else name
-
-
-def _stub_source(name: str, node: Node) -> Node:
-    """Return a source with the payload and the time axis of a stream."""
-    time = node.schema.axis_type
-    return Intervals(name, (Field("start", time), Field("end", time), *node.schema.fields), "start", "end")
-
-
-def _from_json(node: Node, bindings: Mapping[str, str]) -> str:
-    """Return a call of ``sq.from_json`` that reads the node over streams and tables, by their names in ``bindings``."""
-    text = f'r"""\n{to_text(plan_to_json(node))}"""'
+def _from_json(plan: Node, bindings: Mapping[str, str]) -> str:
+    """Return a call of ``sq.from_json`` that reads a plan over streams and tables, by their names in ``bindings``."""
+    text = f'r"""\n{to_text(plan_to_json(plan))}"""'
     if all(is_name(name) and name not in ("text", "tables") for name in bindings):
         return call("sq.from_json", [text, *(f"{name}={shown}" for name, shown in bindings.items())])
     return call("sq.from_json", [text, "{" + ", ".join(f"{string(n)}: {shown}" for n, shown in bindings.items()) + "}"])
 
 
-def _namespace() -> dict[str, Any]:
-    """Return all names that a program may import."""
-    import zoneinfo
-    from decimal import Decimal
-    from types import SimpleNamespace
-
-    from pyspark.sql import types
-
-    imported = {"sq": sq, "f": sq.functions, "t": SimpleNamespace(table=table), **{n: getattr(sq, n) for n in _NAMES}}
-    return {**vars(types), **imported, "dt": dt, "zoneinfo": zoneinfo, "Decimal": Decimal}
-
-
-# text
-
-
-def _body(steps: Sequence[Step], rows: Mapping[str, str], result: str) -> str:
-    """Return the statements of the program: tables that are read twice, then each step that has a name.
-
-    ``rows`` are the texts of the tables by name; ``result`` is the name of the last step.
-    """
-    used = Counter(name for step in steps for name in _tables_of(step))
-    named_steps = _named(steps)
-    names: dict[str, str] = {}
-    used_names = {result, *_RESERVED}
-    for step in steps:
-        if step.node.digest in named_steps:
-            names[step.node.digest] = result if step is steps[-1] else _name(step, used_names)
-    lines: list[str] = []
-    texts: dict[str, str] = {}
-    for name, count in used.items():
-        if count > 1:
-            texts[name] = _free(f"{name if is_name(name) else 'table'}_rows", used_names)
-            lines.append(f"{texts[name]} = {rows[name]}")
-        else:
-            texts[name] = rows[name]
-    by_digest = {step.node.digest: step for step in steps}
-    for step in steps:
-        if step.node.digest in names:
-            lines.append(_statement(step, by_digest, names, texts))
-    return "\n".join(lines)
-
-
-def _tables_of(step: Step) -> list[str]:
-    """Return the names of the tables that the text of a step passes."""
-    if step.by == TABLES:
-        return list(table_readers(step.node))
-    return [step.node.table] if isinstance(step.node, Source | JoinTable) else []
-
-
-def _named(steps: Sequence[Step]) -> set[str]:
-    """Return the digests of the steps that get a name.
-
-    These are sources, steps used twice or as the second input of another, function calls and their inputs, the ends of long
-    chains, and the last step.
-    """
-    uses = Counter(s.digest for step in steps for s in step.inputs)
-    digests = {step.node.digest for step in steps if not step.inputs or uses[step.node.digest] > 1}
-    digests |= {s.digest for step in steps for s in step.inputs[0 if step.is_call else 1 :]}
-    digests |= {step.node.digest for step in steps if step.is_call} | {steps[-1].node.digest}
-    length: dict[str, int] = {}
-    for step in steps:
-        before = 0 if not step.inputs or step.inputs[0].digest in digests else length[step.inputs[0].digest]
-        length[step.node.digest] = before + 1
-        if before + 1 >= _LONGEST_CHAIN:
-            digests.add(step.node.digest)
-    return digests
-
-
-def _name(step: Step, used_names: set[str]) -> str:
-    """Return an unused name for a step: a source's table or kind, else ``s``; add it to ``used_names``."""
-    own = step.node.table if isinstance(step.node, Source) else ""
-    return _free(
-        own if is_name(own) else step.node.title.split()[-1] if isinstance(step.node, Source) else "s", used_names
-    )
-
-
-def _free(name: str, used_names: set[str]) -> str:
-    """Return a name that is not used, with the least number from 2 on appended if necessary, and add it to ``used_names``."""
-    free_name, n = name, 1
-    while free_name in used_names:
-        n += 1
-        free_name = f"{name}{n}"
-    used_names.add(free_name)
-    return free_name
-
-
-def _statement(step: Step, steps: Mapping[str, Step], names: Names, tables: Names) -> str:
-    """Return the assignment that builds a named step, with the unnamed steps before it as one chain of verbs."""
-    name = names[step.node.digest]
-    if step.by != VERBS or not step.inputs or step.is_call:
-        return f"{name} = {_over(step, names, tables)}"
-    chain = verbs(step.node, names, tables)
-    while (first := step.inputs[0].digest) not in names:
-        step = steps[first]
-        chain = verbs(step.node, names, tables) + chain
-    chain[0] = names[first] + chain[0]
-    line = f"{name} = {''.join(chain)}"
-    if len(chain) == 1 or (len(line) <= SHORT and "\n" not in line):
-        return line
-    return f"{name} = (\n" + "\n".join("    " + part.replace("\n", "\n    ") for part in chain) + "\n)"
-
-
-def _head(body: str) -> str:
-    """Return the import of streamq, and those of the names that the statements use."""
-    code = re.sub(r'r"""\n.*?\n"""', "", body, flags=re.DOTALL)
+def _head(body: str, more: Sequence[str]) -> str:
+    """Return the import of streamq, those of the names that the statements use, and ``more``."""
+    code = re.sub(r'r"""\n.*?\n?"""', "", body, flags=re.DOTALL)
     code = re.sub(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'", '""', code)
 
     def uses(name: str) -> bool:
         return re.search(rf"(?<![\w.]){name}\b(?!=[^=])", code) is not None
 
-    lines = [line for name, line in _IMPORTS.items() if uses(name)]
+    lines = {*(line for name, line in _IMPORTS.items() if uses(name)), *more}
+    first = sorted(lines, key=lambda line: (line.startswith("from"), line))
     types = sorted(n for n in set(re.findall(r"(?<![\w.])([A-Z]\w*Type|StructField)\(", code)))
     third = [f"from pyspark.sql.types import {', '.join(types)}"] if types else []
     ours = [n for n in _NAMES if uses(n)] + (["functions as f"] if uses("f") else [])
     own = ["import streamq as sq", *([f"from streamq import {', '.join(ours)}"] if ours else [])]
     return "\n".join(
-        ["\n".join(part) + "\n" for part in (lines, third) if part] + own + ([TESTING] if uses("t") else [])
+        ["\n".join(part) + "\n" for part in (first, third) if part] + own + ([TESTING] if uses("t") else [])
     )
 
 
-__all__ = ["TESTING", "program"]
+__all__ = ["TESTING", "program", "statements", "whole_program"]

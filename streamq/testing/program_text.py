@@ -16,11 +16,14 @@ from streamq.aggregates import built_in
 from streamq.errors import TypeMismatch
 from streamq.functions.catalogue import function_of
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, WindowBound
 from streamq.plan.function import Infix, Method, Prefix, Subscript
 from streamq.plan.spark_types import parse_type
 from streamq.plan.tree import fold
+from streamq.testing.module_text import module_name
 from streamq.time import INTEGER, show_duration
+from streamq.user_code.module import UserModule
+from streamq.user_code.window_module import WindowModule
 
 WIDTH = 100
 """The greatest length of a call that is written on one line."""
@@ -127,16 +130,16 @@ Text = tuple[str, int]
 """A text and the precedence of its outermost operator."""
 
 
-def expression(root: Expr, column: Callable[[str], str] | None = None, in_window: bool = False) -> str:
-    """Return an expression as Python text over ``col``, ``lit``, ``when``, ``f`` and ``sq``.
+def expression(root: Expr, column: Callable[[Col], str] = lambda column: f"col({string(column.name)})") -> str:
+    """Return an expression as Python text over ``col``, ``lit``, ``when``, ``f`` and ``sq``, and names of users' modules.
 
-    ``column`` writes a column (None: ``col("v")``); ``in_window``: start and end outside of aggregates are the window's.
-    Raises Unwritable for an expression that no operator, method or function builds, and for a text longer than LONGEST.
+    ``column`` writes a column. Raises Unwritable for an expression that no operator, method or function builds, and for a text
+    longer than LONGEST.
     """
 
     def visit(expr: Expr, parts: list[Text]) -> Text:
         """Return the text of an expression over those of its parts; raise Unwritable if it is too long."""
-        text, rank = _text(expr, parts, column, in_window)
+        text, rank = _text(expr, parts, column)
         if len(text) > LONGEST:
             raise Unwritable("an expression that is too long")
         return text, rank
@@ -151,25 +154,20 @@ def argument(expr: Expr) -> str:
     return expression(expr)
 
 
-def named(expr: Expr) -> str:
-    """Return an expression for an argument that may also be a column's name; columns are written as strings."""
-    return string(expr.name) if isinstance(expr, Col) else expression(expr)
-
-
 def _is_plain(expr: Any) -> bool:
     return isinstance(expr, Lit) and expr.type is None
 
 
-def _text(expr: Expr, parts: list[Text], column: Callable[[str], str] | None, in_window: bool) -> Text:
+def _text(expr: Expr, parts: list[Text], column: Callable[[Col], str]) -> Text:
     """Return the text of an expression over the texts of its parts; arguments and errors as of :func:`expression`."""
     match expr:
-        case Col(name=name, origin=None):
-            return (column(name) if column else f"col({string(name)})"), _POSTFIX
+        case Col():
+            return column(expr), _POSTFIX
         case Lit(value=constant, type=None):
             return f"lit({value(constant)})", _POSTFIX
-        case Lifetime(part="start" | "end" as part) if in_window:
+        case WindowBound(part=part):
             return f"sq.window_{part}()", _POSTFIX
-        case Lifetime(part=part) if type(expr) is Lifetime:
+        case Lifetime(part=part):
             return f"sq.{part}()", _POSTFIX
         case Cast(type=to):
             return f"{_receiver(parts[0])}.cast({type_name(to)})", _POSTFIX
@@ -177,9 +175,6 @@ def _text(expr: Expr, parts: list[Text], column: Callable[[str], str] | None, in
             return f"{_receiver(parts[0])}.alias({string(name)})", _POSTFIX
         case Case(parts=constant) if len(constant) >= 3:
             return _case(constant, parts), _POSTFIX
-        case Aggregate() if in_window:
-            # within the aggregate, start and end are those of the window's members
-            return expression(expr), _POSTFIX
         case Aggregate():
             return _aggregate(expr, parts), _POSTFIX
         case Call():
@@ -211,6 +206,8 @@ def _call(function_call: Call, parts: list[Text]) -> Text:
     Raises Unwritable for a function that ``f`` does not have under its name.
     """
     args, function = function_call.args, function_call.function
+    if isinstance(function, UserModule):
+        return f"{module_name(function)}({', '.join([*(text for text, _ in parts), *_options(function)])})", _POSTFIX
     if function_of(function.name) != function:
         raise Unwritable(function.name)
     notation = function.notation if all(isinstance(a, Expr) for a in args) else None
@@ -254,12 +251,28 @@ def _infix(notation: Infix, args: Sequence[Any], parts: list[Text]) -> Text:
 
 def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
     """Return the call that builds an aggregate, ``sq.sum("v", where=...)``; raise Unwritable if it is not a built-in one."""
-    if built_in().get(aggregate.name) is not aggregate.function:
-        raise Unwritable(aggregate.name)
-    shown = [string(a.name) if isinstance(a, Col) else p[0] for a, p in zip(aggregate.args, parts, strict=False)]
-    name, options = aggregate.function.builder(aggregate.options)
+    function, args = aggregate.function, aggregate.args
     where = [] if aggregate.where is None else [f"where={parts[-1][0]}"]
+    # a column that is no parameter of a function is given by its name
+    shown = [
+        re.sub(r"^col\((.*)\)$", r"\1", p[0]) if isinstance(a, Col) else p[0] for a, p in zip(args, parts, strict=False)
+    ]
+    if isinstance(function, WindowModule):
+        names = aggregate.options[len(function.leading_options) :]
+        for place, name in enumerate(() if function.columns else names):
+            arg = args[place]
+            if not (isinstance(arg, Col) and arg.name == name):
+                shown[place] = f"{_receiver(parts[place])}.alias({string(str(name))})"
+        return f"{module_name(function)}({', '.join([*shown, *where, *_options(function)])})"
+    if built_in().get(aggregate.name) is not function:
+        raise Unwritable(aggregate.name)
+    name, options = function.builder(aggregate.options)
     return f"sq.{name}({', '.join([*shown, *map(value, options), *where])})"
+
+
+def _options(module: UserModule) -> list[str]:
+    """Return the options that a module is called with as keyword arguments."""
+    return [f"{name}={value(option)}" for name, option in module.options.items()]
 
 
 def column_lists(**lists: Sequence[str]) -> list[str]:

@@ -72,6 +72,8 @@ def case_to_json(case: Case, how: Execution, says: str = "", *, may_fail: bool =
         parts.append('"may_fail": false')
     if case.follows_clock:
         parts.append(f'"clock": {json.dumps(case.clock)}')
+    if case.calls:
+        parts.append(f'"calls": {json.dumps(case.calls.splitlines(), ensure_ascii=False)}')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
@@ -94,7 +96,7 @@ def _read(text: str, file: str) -> tuple[Case, _Document]:
         where = f"not a case in {file!r}" if file else "not a case"
         raise PlanError(sentence("replay", where, str(error), AGAIN)) from error.__cause__
     cut, until, clock = document.cut, document.until, document.clock
-    return Case(plan, arrival, cut, until, static, clock), document
+    return Case(plan, arrival, cut, until, static, clock, "\n".join(document.calls)), document
 
 
 @check_keywords
@@ -155,7 +157,7 @@ class _WrittenTable:
 
 @dataclass(frozen=True)
 class _Document:
-    """The parts of a file, which older files need not have where they have a default; ``says`` is for a reader."""
+    """The parts of a file, which older files need not have where they have a default; ``says`` and ``calls`` are for a reader."""
 
     format: int
     how: Execution
@@ -166,6 +168,7 @@ class _Document:
     plan: Any
     says: list[str] = field(default_factory=list)
     clock: tuple[int, ...] = Case.clock
+    calls: list[str] = field(default_factory=list)
     may_fail: bool = True
 
 

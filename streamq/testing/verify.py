@@ -30,6 +30,7 @@ from streamq.testing.intent import ANYTHING, MOSTLY, Intent
 from streamq.testing.lateness import ON_TIME
 from streamq.testing.on_spark import session_of
 from streamq.testing.profiles import REPORTS, Profile, Verified, loaded_profile, profile
+from streamq.testing.program import statements
 from streamq.testing.replay import save
 from streamq.testing.scenario import Scenario
 from streamq.testing.search import Search
@@ -106,7 +107,11 @@ def verify(
     else:
         plan, names = _numbered(queries)
         tables = {names[n]: _arrow(t) for q in queries for n, t in q.tables.items() if _static(plan, names.get(n, n))}
-        cases, nulls, crowded = (cases_of(plan, one, tables, may_fail=may_fail) for one in (intent, empty, many))
+        named = {"q": queries[0]} if len(queries) == 1 else {f"q{i}": one for i, one in enumerate(queries, start=1)}
+        calls = statements(named)
+        cases, nulls, crowded = (
+            cases_of(plan, one, tables, calls=calls, may_fail=may_fail) for one in (intent, empty, many)
+        )
     several = len(queries) > 1
     ways_in_turn = in_process(several=several)
     # every eighth case has columns of NULLs, the second one first

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from streamq.choices import ClipInput, Stamp
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import listed, order_of, same
-from streamq.testing.program_text import duration, one_or_more, string
 from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time, one_of
 from streamq.time import INFINITY
 from streamq.windows import Count, Rows, Session, Snapshot
@@ -19,7 +18,6 @@ class CountRoom(WindowRoom[Count]):
     """The room of :class:`Count`."""
 
     kind = Count
-    usual_stamp = Stamp.POINT_AT_END
     begins_with_its_last_member = True
     arguments = {("count_window", "by"): one_of("start", "end")}
 
@@ -47,19 +45,12 @@ class CountRoom(WindowRoom[Count]):
         clip = draw(st.sampled_from([ClipInput.NONE, ClipInput.RIGHT])) if by == "end" else clip
         return Count(draw(st.integers(1, 3)), by), clip, stamp
 
-    def written(self, window: Count, axis: str) -> tuple[str, list[str]]:
-        return "count", [str(window.n), *([] if window.by == "start" else [f"by={string(window.by)}"])]
-
-    def usual_clip(self, window: Count) -> ClipInput:
-        return ClipInput.RIGHT if window.by == "end" else ClipInput.FULL
-
 
 class RowsRoom(WindowRoom[Rows]):
     """The room of :class:`Rows`."""
 
     kind = Rows
     needs_exact_columns = True
-    usual_stamp = Stamp.POINT_AT_END
     begins_with_its_last_member = True
 
     def members(self, window: Rows, source: Members, run: Run) -> str:
@@ -84,10 +75,6 @@ class RowsRoom(WindowRoom[Rows]):
     def drawn(self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]) -> tuple[Rows, ClipInput, Stamp]:
         order = draw(st.lists(st.sampled_from(ordered), max_size=1)) if ordered else []
         return Rows(draw(st.integers(1, 3)), draw(st.integers(1, 4)), tuple(order)), clip, stamp
-
-    def written(self, window: Rows, axis: str) -> tuple[str, list[str]]:
-        arguments = [str(window.n), *([] if window.step == 1 else [str(window.step)])]
-        return "rows", arguments + ([f"order_by={one_or_more(window.order_by)}"] if window.order_by else [])
 
 
 class SessionRoom(WindowRoom[Session]):
@@ -118,9 +105,6 @@ class SessionRoom(WindowRoom[Session]):
     ) -> tuple[Session, ClipInput, Stamp]:
         return Session(draw(st.integers(2, 6))), clip, stamp
 
-    def written(self, window: Session, axis: str) -> tuple[str, list[str]]:
-        return "session", [duration(window.gap, axis)]
-
     def lengths(self, window: Session) -> Iterator[int]:
         yield window.gap
 
@@ -146,6 +130,3 @@ class SnapshotRoom(WindowRoom[Snapshot]):
         self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
     ) -> tuple[Snapshot, ClipInput, Stamp]:
         return Snapshot(), clip, stamp
-
-    def written(self, window: Snapshot, axis: str) -> tuple[str, list[str]]:
-        return "snapshot", []

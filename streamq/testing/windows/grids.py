@@ -18,7 +18,6 @@ from streamq.testing.arrival import DAY
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.testing.oracle.values import listed
 from streamq.testing.payload_values import EPOCH
-from streamq.testing.program_text import duration, instant, string
 from streamq.testing.scale import Bounds
 from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time, one_of
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP
@@ -98,10 +97,6 @@ class CalendarRoom(WindowRoom[Calendar]):
         return run.table(
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {table} ON le < w_re AND re > w_le"
         )
-
-    def written(self, window: Calendar, axis: str) -> tuple[str, list[str]]:
-        plural = "" if window.n == 1 else "s"
-        return "calendar", [string(f"{window.n} {window.unit}{plural}"), f"zone={string(window.zone)}"]
 
     def lengths(self, window: Calendar) -> Iterator[int]:
         days = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}[window.unit]
@@ -208,13 +203,6 @@ class HoppingRoom(WindowRoom[Hopping]):
     ) -> tuple[Hopping, ClipInput, Stamp]:
         return draw(hoppings()), clip, draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.ALIGN, stamp]))
 
-    def written(self, window: Hopping, axis: str) -> tuple[str, list[str]]:
-        """Return ``tumbling`` with the size, or ``hopping`` with size and hop; then an offset that is not 0."""
-        size, hop, offset = window.size, window.hop, window.offset
-        arguments = [duration(n, axis) for n in ((size,) if size == hop else (size, hop))]
-        arguments += [f"offset={duration(offset, axis)}"] if offset else []
-        return ("tumbling" if size == hop else "hopping"), arguments
-
     def lengths(self, window: Hopping) -> Iterator[int]:
         yield from (window.size, window.hop)
 
@@ -239,7 +227,6 @@ class LandmarkRoom(WindowRoom[Landmark]):
     """The room of :class:`Landmark`."""
 
     kind = Landmark
-    usual_stamp = Stamp.POINT_AT_END
     begins_with_its_last_member = True
     arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
 
@@ -282,11 +269,6 @@ class LandmarkRoom(WindowRoom[Landmark]):
     ) -> tuple[Landmark, ClipInput, Stamp]:
         period = draw(st.one_of(st.none(), st.integers(2, 15)))
         return Landmark(draw(st.integers(1, 6)), draw(st.integers(-5, 5)), period), clip, stamp
-
-    def written(self, window: Landmark, axis: str) -> tuple[str, list[str]]:
-        arguments = [duration(window.hop, axis)]
-        arguments += [f"start={instant(window.start, axis)}"] if window.start or window.period is None else []
-        return "landmark", arguments + ([] if window.period is None else [f"period={duration(window.period, axis)}"])
 
     def complete(self, draw: Draw, verb: str, arguments: dict[str, Any], open: Any) -> None:
         """If the period is open, set it, or an open start, to None in some draws; a window without a period must have a start."""

@@ -67,9 +67,6 @@ class WindowRoom(ABC, Generic[W]):
     needs_exact_columns: ClassVar[bool] = False
     """True if windows depend on the order of whole events, so that all columns must be exact."""
 
-    usual_stamp: ClassVar[Stamp] = Stamp.ALIGN
-    """The default stamp, after the language's own pages."""
-
     begins_with_its_last_member: ClassVar[bool] = False
     """True if a window is not known before its last members, so that it has no result before its last instant."""
 
@@ -87,19 +84,11 @@ class WindowRoom(ABC, Generic[W]):
         """
         raise AssertionError(f"{self.kind.__name__} has weight {self.weight} but no generator")
 
-    @abstractmethod
-    def written(self, window: W, axis: str) -> tuple[str, list[str]]:
-        """Return the verb that makes the window, without ``_window``, and the verb's arguments as text."""
-
     def complete(self, draw: Draw, verb: str, arguments: dict[str, Any], open: Any) -> None:
         """Draw arguments that depend on each other, if the verb makes such windows, and set them in ``arguments``.
 
         ``open`` is the value of an argument that is left open; one that keeps it is drawn by itself later.
         """
-
-    def usual_clip(self, window: W) -> ClipInput:
-        """Return the default of ``clip_input``."""
-        return ClipInput.FULL
 
     def lengths(self, window: W) -> Iterator[int]:
         """Yield the window's lengths of time, in ticks."""
