@@ -59,7 +59,7 @@ EVERY_STATE = Mutant(
     "",
     edits=(Edit(f"{KERNELS}/scan.py", "bins.read(STATES)", "bins.state.read_all(STATES)"),),
 )
-CANDIDATES = "streamq/runtime/state/candidates.py"
+CANDIDATES = "streamq/runtime/state/held_candidates.py"
 EVERY_CANDIDATE = Mutant(
     "every candidate",
     "a match reads the candidates of all groups",

@@ -175,12 +175,12 @@ FAULTS = {
     ),
     "candidates go a tick too early": (
         "a candidate just a scope before",
-        Edit("streamq/runtime/state/candidates.py", "<= c - self.step.within:", "<= c - self.step.within + 1:"),
+        Edit("streamq/runtime/state/held_candidates.py", "<= c - self.step.within:", "<= c - self.step.within + 1:"),
     ),
     "candidates at the end of the scope are not read": (
         "a candidate just a scope before",
         Edit(
-            "streamq/runtime/state/candidates.py",
+            "streamq/runtime/state/held_candidates.py",
             "(starts := bin_starts(bin))[1] > since",
             "bin_starts(bin)[1] > since + 1",
         ),

@@ -22,7 +22,7 @@ from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.kernel import Arrival, Clock, Output
 from streamq.runtime.kernels.scan import StepwiseKernel
 from streamq.runtime.state.baskets import COUNTS, KernelBaskets
-from streamq.runtime.state.candidates import FACTOR, CandidateCounts, HeldCandidates
+from streamq.runtime.state.held_candidates import FACTOR, CandidateCounts, HeldCandidates
 from streamq.time import INFINITY
 
 
