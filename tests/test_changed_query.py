@@ -391,7 +391,7 @@ def test_rows_held_back_with_other_columns_do_not_go_on() -> None:
         (counted(S, 20), r"hopping size=20, .* has no state there: hopping size=10, .*, now hopping size=20"),
         (counted(S.where(sq.col("v") > 1)), "has no state there: nothing more, now behind where v > 1"),
         (counted(S.with_columns(v=sq.col("v") * 2)), r"has no state there: .*, now .*behind select"),
-        (counted(S.with_columns(k=sq.col("w"))), "reads k string, .*, now reads k bigint"),
+        (counted(S.with_columns(k=sq.col("w"))), "reads k string, now reads k bigint"),
         (S.group_by("k").count_window(2).select(n=sq.count()), "count .* has no state there: it is new"),
         (counted(source("other")), r"Spark reads the sources s there, now other"),
         (counted(S).snapshot_window().select(n=sq.count()), r"Spark has fixed 1 stage\(s\), and snapshot.* would need 2"),

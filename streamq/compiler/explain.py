@@ -275,7 +275,7 @@ def _rules_part(done: RewriteResult, shared: SharedPlan) -> Section:
     lines: list[str] = []
     for rule in dict.fromkeys(f.rule for f in done.firings):
         lines += _fired(rule, [f for f in done.firings if f.rule == rule])
-    sharing = [window.shown() for window in shared.windows if window.saves]
+    sharing = [window.shown() for window in shared.windows]
     lines += [f"{share_windows.__name__}: {SHARING_LAW}"] * bool(sharing)
     lines += [f"      {SIZES_LAW}"] * any(window.has_sizes for window in shared.windows)
     lines += [f"      {line}" for line in sharing]

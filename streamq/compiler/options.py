@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress
 from streamq.errors import PlanError, sentence
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.identity import StoredPartials
 
 BUCKETS = 32
 """The default number of buckets of a stage."""
@@ -20,13 +19,16 @@ class Placement:
     """The places of a checkpoint's operators: an operator stays in the stage that has its state.
 
     ``by_name``: the stages' numbers by the names of operators. ``stages``: the number of stages. ``sources``: the tables of the
-    sources, in the order in which Spark knows them. ``windows``: the partial results of its grids.
+    sources, in the order in which Spark knows them. ``partials``: the names of the partial
+    results in the state of each operator, by its name. ``apart``: windows share only what the state of one operator has, and no
+    rule changes what an operator keeps by what stands above it.
     """
 
     by_name: Mapping[str, int]
     stages: int
     sources: tuple[str, ...]
-    windows: tuple[StoredPartials, ...] = ()
+    partials: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    apart: bool = False
 
 
 NOWHERE = Placement(by_name={}, stages=0, sources=())

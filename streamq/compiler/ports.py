@@ -42,7 +42,7 @@ class Port:
     checkpoint that a run goes on from. ``state``: the parts and modules of its name. ``bucket_columns``: the columns of its
     output that choose a row's bucket, None if no columns do. ``hears_endpoints``: each bucket hears the endpoints of all input.
     ``sharings``: for each path, the answer if it may run in the stage where the path begins; (): it may not.
-    ``form``, ``held``: see ``OperatorState``.
+    ``form``, ``held``, ``partials``: see ``OperatorState``.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Port:
     hears_endpoints: bool = False
     sharings: Sequence[Sharing] = ()
     form: str = OPEN
+    partials: tuple[tuple[str, str], ...] = ()
     held: str = ""
 
     @property
@@ -73,6 +74,7 @@ class Port:
             parts=self.state.parts,
             modules=self.state.modules,
             held=self.held,
+            partials=self.partials,
         )
 
     @property

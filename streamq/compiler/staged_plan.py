@@ -14,7 +14,6 @@ from functools import cached_property
 from streamq.choices import CountReason, OutputForm
 from streamq.compiler.options import Options
 from streamq.compiler.results import Result, Results
-from streamq.compiler.shared_windows import GridPartials
 from streamq.compiler.strategy import Strategy, choose
 from streamq.operators.evaluation import PortColumns
 from streamq.operators.operator import set_aside
@@ -169,8 +168,8 @@ class StagedPlan:
 
     ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
     ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``states``: the
-    states of the kernels, in their order. ``patterns``: the patterns in the plans before they were rewritten. ``windows``: the
-    partial results of its grids. ``queries``: a text for each result that is equal for results of one query.
+    states of the kernels, in their order. ``patterns``: the patterns in the plans before they were rewritten. ``queries``: a
+    text for each result that is equal for results of one query.
     """
 
     plan: Results
@@ -182,7 +181,6 @@ class StagedPlan:
     nodes: dict[int, Node] = field(default_factory=dict)
     states: list[OperatorState] = field(default_factory=list)
     patterns: tuple[WrittenPattern, ...] = ()
-    windows: tuple[GridPartials, ...] = ()
     queries: tuple[str, ...] = ()
     strategy: Strategy = field(init=False)
 

@@ -6,7 +6,7 @@ extends paths, and a stateful operator ends them in a kernel, from whose output 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from streamq.choices import OutputForm
@@ -163,10 +163,12 @@ class _Compiler:
         final = factory.always_holds and node.digest not in self.unsettled
         site = kernel_site(node, evaluation, ports[0].paths, self.options, final=final)
         kernel = factory.make(evaluation, site)
+        partials = factory.partials_of_state()
         holds = factory.can_hold and not factory.always_holds
-        state = state_name(self.program, factory.state(node, evaluation, kernel), node.line, ports, [node])
+        named = [replace(port, columns=factory.columns_of_state(port.columns)) for port in ports]
+        state = state_name(self.program, factory.state(node, evaluation, kernel), node.line, named, [node])
         port = Port(
-            name=self._name(factory.kind or node.title.replace(" ", "_"), state),
+            name=self._name(factory.kind or node.title.replace(" ", "_"), state, dict(partials)),
             kernel=kernel,
             final_kernel=factory.make(evaluation, replace(site, final=True)) if holds else None,
             inputs=ports,
@@ -175,6 +177,7 @@ class _Compiler:
             aligns=factory.aligns,
             node=node,
             state=state,
+            partials=partials,
             bucket_columns=evaluation.bucket_columns,
             hears_endpoints=node.hears_endpoints,
             form=FINAL if final else EARLY if self.options.early and factory.corrects else OPEN,
@@ -196,9 +199,9 @@ class _Compiler:
         self.program.relations[port.name] = Relation(port.name, port.stage + 1, port.schema)
         return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves)
 
-    def _name(self, kind: str, state: StateName) -> str:
-        """Return the name of a kernel: its kind and the digest that names its state."""
-        return free_name(self.program, f"{kind}:{state.digest}")
+    def _name(self, kind: str, state: StateName, partials: Iterable[str] = ()) -> str:
+        """Return the name of a kernel: its kind and the digest that names its state, which has ``partials``."""
+        return free_name(self.program, f"{kind}:{state.digest}", partials)
 
     def _settling(self, node: Node, rows: str) -> str:
         """Return the name of the settle kernel between ``rows`` and a node: they wait if only final rows of the node are read."""
@@ -326,11 +329,10 @@ def compile_stages(plan: Results, options: Options, written: Node | None = None)
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
     bare, policies = without_policies(plan)
-    shared = share_windows(bare, options)
+    shared = share_windows(bare, options).plan
     of_queries = [] if written is None else [node for node in nodes(written) if isinstance(node, Source)]
     unread = {source.table: source for source in of_queries if source.table not in policies}
-    program = _Compiler(shared.plan, policies, options, tuple(unread.values())).compile()
-    program.windows = shared.windows
+    program = _Compiler(shared, policies, options, tuple(unread.values())).compile()
     program.queries = tuple(map(query_text, (plan if written is None else as_results(written)).inputs))
     if written is not None:
         program.patterns = tuple(pattern for node in nodes(written) for pattern in node.patterns)

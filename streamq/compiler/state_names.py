@@ -12,12 +12,13 @@ from itertools import chain, count
 from typing import Any
 
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, StagedPlan
-from streamq.compiler.state_texts import leaves_out_columns, modules_called, short_hash, state_text, text_of_source
+from streamq.compiler.state_texts import leaves_out_columns, modules_called, text_of_source
 from streamq.operators.source import Source
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node, expressions
 from streamq.plan.passes import expression_nodes, types
 from streamq.plan.schema import Schema
+from streamq.plan.state_text import short_hash, state_text
 from streamq.runtime.identity import ModuleCode
 
 
@@ -60,10 +61,21 @@ def state_name(
     return StateName(digest=short_hash(values), parts=tuple(parts), modules=modules_called(called, exprs))
 
 
-def free_name(program: StagedPlan, name: str) -> str:
-    """Return a name for a kernel, numbered if others have it: their operators differ only in the code of modules."""
-    names = chain([name], (f"{name}~{number}" for number in count(2)))
-    return next(one for one in names if one not in program.relations)
+def free_name(program: StagedPlan, name: str, partials: Iterable[str] = ()) -> str:
+    """Return a name for a kernel, numbered if others have it: their operators differ only in code of modules, or in partials.
+
+    It is that of a state which has the partial results ``partials``; or, where windows are apart, that of a new one.
+    """
+    placement, asked = program.options.placement, frozenset(partials)
+    numbered = chain([name], (f"{name}~{number}" for number in count(2)))
+    free = (one for one in numbered if one not in program.relations)
+    first = next(free)
+    for one in chain([first], free):
+        if one not in placement.partials:
+            return one if placement.apart else first
+        if asked <= placement.partials[one]:
+            return one
+    return first
 
 
 def path_text(program: StagedPlan, path: Path) -> Any:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
 from streamq.operators.kernel_factory import KernelFactory, KernelSite
+from streamq.operators.split_aggregates import show_partial
 from streamq.plan.expr import Expr
 from streamq.plan.footprint import Expected, ExpectedRates
+from streamq.plan.function import VersionedCode
 from streamq.plan.node import Node
-from streamq.plan.partial import Partial, Reduction, are_exact
-from streamq.plan.passes import columns, reads_end
+from streamq.plan.partial import COUNT, Partial, Reduction, are_exact
+from streamq.plan.passes import columns, functions, reads_end
 from streamq.plan.schema import POINT, Field
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.counted_values import value_columns
@@ -25,7 +27,7 @@ from streamq.runtime.state.blocks import block_sizes
 from streamq.windows import Window
 
 if TYPE_CHECKING:
-    from streamq.operators.evaluation import Evaluation
+    from streamq.operators.evaluation import Evaluation, PortColumns
     from streamq.operators.operator import Operator
 
 
@@ -171,8 +173,34 @@ class GridFactory(KernelFactory):
 
     def state(self, node: Node, evaluation: Evaluation, kernel: Kernel) -> Any:
         assert isinstance(kernel, WindowAggregateKernel)
-        held = (*self.partials, *self.reductions, *filter(None, [self.ranking]), *self.order)
-        return [self.window, self.keys, held, kernel.merges, kernel.infinite, kernel.reads_end]
+        held: Any = (*self.reductions, *filter(None, [self.ranking]), *self.order)
+        if self._has_columns:
+            held = [kernel.may_have_blocks, *sorted(module.name for module in self._modules)]
+        else:
+            held = (*self.partials, *held)
+        return [self.window, self.keys, self.stamp, held, kernel.merges, kernel.infinite, kernel.reads_end]
+
+    def columns_of_state(self, columns: PortColumns) -> PortColumns:
+        if not self._has_columns:
+            return columns
+        return replace(columns, columns=tuple((name, expr) for name, expr in columns.columns if name in self.keys))
+
+    def partials_of_state(self) -> tuple[tuple[str, str], ...]:
+        if not self._has_columns:
+            return ()
+        shown = ((partial.name, show_partial(self.arguments, partial)) for partial in self.partials)
+        return (COUNT, "count(*)"), *shown
+
+    @property
+    def _has_columns(self) -> bool:
+        """True if its state is partial results alone, each a column, so that a query that has fewer of them goes on."""
+        return self.merges and self.ranking is None
+
+    @property
+    def _modules(self) -> set[VersionedCode]:
+        """The modules of the user's own that its partial results and arguments call."""
+        called = [function for _, expr in self.arguments for function in functions(expr)]
+        return {m for m in (*called, *(m for p in self.partials for m in p.modules)) if isinstance(m, VersionedCode)}
 
     def lines(self, node: Operator, kernel: Kernel) -> tuple[str, ...]:
         assert isinstance(kernel, WindowAggregateKernel)

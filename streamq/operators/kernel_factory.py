@@ -16,7 +16,7 @@ from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 
 if TYPE_CHECKING:
-    from streamq.operators.evaluation import Evaluation
+    from streamq.operators.evaluation import Evaluation, PortColumns
     from streamq.operators.operator import Operator
 
 
@@ -77,6 +77,14 @@ class KernelFactory(ABC):
     def state(self, node: Node, evaluation: Evaluation, kernel: Kernel) -> Any:
         """Return, as values that plans hold, what makes the kernel's state beside its input, for the state's name."""
         return [node, evaluation.waits]
+
+    def columns_of_state(self, columns: PortColumns) -> PortColumns:
+        """Return the columns of an input by which the state is named."""
+        return columns
+
+    def partials_of_state(self) -> tuple[tuple[str, str], ...]:
+        """Return the columns of the state of which a query may have fewer to go on, each with its text for people."""
+        return ()
 
     def lines(self, node: Operator, kernel: Kernel) -> tuple[str, ...]:
         """Return explain's lines on the kernel: the operator, what runs it, its state and its cost, and when rows are final."""

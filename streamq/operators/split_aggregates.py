@@ -94,9 +94,14 @@ def partial_fields(partials: Iterable[Partial]) -> list[Field]:
 
 def show_partials(arguments: Iterable[tuple[str, Expr]], partials: Iterable[Partial]) -> str:
     """Return the partial results as explain shows them: ``count(*), sum(fare)``."""
+    named = tuple(arguments)
+    return ", ".join(["count(*)", *(show_partial(named, partial) for partial in partials)])
+
+
+def show_partial(arguments: Iterable[tuple[str, Expr]], partial: Partial) -> str:
+    """Return a partial result as explain shows it: ``sum(fare)``."""
     shown = {name: show(expr) for name, expr in arguments}
-    calls = (f"{partial.title}({', '.join(shown[arg] for arg in partial.shown_args)})" for partial in partials)
-    return ", ".join(["count(*)", *calls])
+    return f"{partial.title}({', '.join(shown[arg] for arg in partial.shown_args)})"
 
 
 def partial_columns(
@@ -112,6 +117,7 @@ __all__ = [
     "SplitAggregates",
     "partial_columns",
     "partial_fields",
+    "show_partial",
     "show_partials",
     "split_aggregates",
 ]

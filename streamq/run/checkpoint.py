@@ -69,7 +69,6 @@ def identity_of(program: StagedPlan) -> Identity:
         late_sink=options.late_output,
         early=options.early,
         blocks=options.counted_level.block != 0,
-        windows=tuple(one for window in program.windows if (one := window.stored()) is not None),
         clock=bool(program.clock_policies),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from streamq.run.checkpoint import identity_of
@@ -15,16 +14,13 @@ if TYPE_CHECKING:
     from streamq.compiler.results import Results
     from streamq.compiler.staged_plan import StagedPlan
 
-BELOW_STATE = ("push_where_below_window", "push_where_below_udo", "prune_aggregates")
-"""The rules that change what an operator with state keeps, by what stands above it."""
-
 
 def compile_to_fit(plan: Results, options: Options, stored: Identity) -> tuple[StagedPlan, Identity]:
     """Compile queries so that they go on from a stored state; return the program and its identity.
 
-    ``plan`` holds them as they were written, with their sources numbered. Operators stay in the stages that have their state. A
-    rule that moves work below an operator with state changes what that keeps, so some of these rules are left out if the queries
-    fit only without them. If they fit in no way, all rules are applied.
+    ``plan`` holds them as they were written, with their sources numbered. Operators stay in the stages that have their state. If
+    they do not fit, they are compiled once more: windows then share only what they share in the state, so that others may begin
+    beside them, and no rule changes what an operator keeps by what stands above it. If they fit in neither way, it is the first.
     """
     from streamq.compiler.options import Placement
     from streamq.compiler.results import rewritten
@@ -32,11 +28,13 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity) -> tuple[S
     from streamq.compiler.stages import compile_stages
 
     by_name = {operator.name: operator.stage for operator in stored.operators}
-    placement = Placement(by_name=by_name, stages=stored.stages, sources=stored.sources, windows=stored.windows)
+    partials = {operator.name: frozenset(dict(operator.partials)) for operator in stored.operators if operator.partials}
+    placement = Placement(by_name=by_name, stages=stored.stages, sources=stored.sources, partials=partials)
     programs = []
-    for left_out in (subset for n in range(len(BELOW_STATE) + 1) for subset in combinations(BELOW_STATE, n)):
-        rules = [rule for rule in RULES if rule.name not in left_out]
-        program = compile_stages(rewritten(plan, rules), replace(options, placement=placement), plan)
+    for apart in (False, True):
+        rules = [rule for rule in RULES if not (apart and rule.crosses_state)]
+        placed = replace(options, placement=replace(placement, apart=apart))
+        program = compile_stages(rewritten(plan, rules), placed, plan)
         programs.append((program, identity_of(program)))
         if not fit_to_state(stored, programs[-1][1]).misfits:
             return programs[-1]

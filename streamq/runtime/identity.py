@@ -46,7 +46,8 @@ class OperatorState:
 
     stage: the number of its stage; title: its name in explain; form: the form in which it sends rows; parts: texts on what it
     reads, for messages; modules: those that it calls, itself or on the way of its rows to it; held: a text that differs if the
-    rows that a level of consistency holds back before it have other columns.
+    rows that a level of consistency holds back before it have other columns; partials: the partial results that are columns of
+    the state, by names that begin with those of the columns, each with its text for people.
     """
 
     name: str
@@ -56,6 +57,7 @@ class OperatorState:
     parts: tuple[str, ...] = ()
     modules: tuple[ModuleCode, ...] = ()
     held: str = ""
+    partials: tuple[tuple[str, str], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -87,25 +89,11 @@ class ResultState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredPartials:
-    """The partial results in a state that windows of one grid may read.
-
-    key: a hash of their stream, group, grid and stamp; is_final: only final rows were read of them; partials: the partial
-    results and the expressions over events that they are computed from, as JSON; windows: hashes of the windows that read them.
-    """
-
-    key: str
-    is_final: bool
-    partials: str
-    windows: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Identity:
     """The facts about a run by which another run decides if it can go on from its state.
 
     ``query`` is the digest of the rewritten plans; ``operators`` are those with state, ``results`` has an entry a result.
-    ``windows``: the partial results that windows of each grid read. ``stages`` and ``sources``, in their order, are what Spark
+    ``stages`` and ``sources``, in their order, are what Spark
     keeps of them. ``blocks``: a level of consistency holds rows back. ``folders``, those that rows are written into, each with
     the form of its rows, and ``clock``, whether there is one among the sources that Spark reads, are in the identity of a
     checkpoint, not in the mark of a state.
@@ -121,7 +109,6 @@ class Identity:
     late_sink: bool
     early: bool
     blocks: bool = False
-    windows: tuple[StoredPartials, ...] = ()
     folders: tuple[tuple[str, str], ...] = ()
     clock: bool = False
 
@@ -163,12 +150,12 @@ def identity_from(fields: dict[str, Any]) -> Identity | OtherLayout:
     operators = tuple(_operator_from(one) for one in fields["operators"])
     folders = tuple((name, form) for name, form in fields["folders"])
     results = tuple(ResultState(**{**one, "operators": tuple(one["operators"])}) for one in fields["results"])
-    windows = tuple(StoredPartials(**{**one, "windows": tuple(one["windows"])}) for one in fields["windows"])
-    read = {"operators": operators, "results": results, "windows": windows, "folders": folders}
+    read = {"operators": operators, "results": results, "folders": folders}
     return Identity(**{**fields, **listed, **read})
 
 
 def _operator_from(fields: dict[str, Any]) -> OperatorState:
     """Return the state of an operator from its fields in JSON."""
     modules = tuple(ModuleCode(**one) for one in fields["modules"])
-    return OperatorState(**{**fields, "parts": tuple(fields["parts"]), "modules": modules})
+    partials = tuple((name, text) for name, text in fields["partials"])
+    return OperatorState(**{**fields, "parts": tuple(fields["parts"]), "modules": modules, "partials": partials})

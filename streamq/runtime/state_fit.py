@@ -80,6 +80,10 @@ def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
         of_relations = baskets.values.get(part, {})
         for name in [name for name in of_relations if name not in common and not name.startswith(SOURCE)]:
             del of_relations[name]
+    partials = {operator.name: operator.partials for operator in stored.operators}
+    for operator in own.operators:
+        if gone := [name for name, _ in partials.get(operator.name, ()) if name not in dict(operator.partials)]:
+            baskets.drop_columns(operator.name, tuple(gone))
     changed = {operator.name for operator in own.operators if before.get(operator.name, operator.form) != operator.form}
     for scope in baskets.scopes:
         if scope in changed:
@@ -224,6 +228,9 @@ def _only(parts: Sequence[str], others: Sequence[str]) -> str:
 def _changes(old: OperatorState, now: OperatorState, blocks: bool) -> list[str]:
     """Return the reasons why an operator cannot go on from its own state; ``blocks``: rows may be held back in it."""
     reasons = [_module_change(now, module, old.modules) for module in _changed(old.modules, now.modules)]
+    there = {name for name, _ in old.partials}
+    if lacking := [text for name, text in now.partials if name not in there]:
+        reasons.append(f"{now.title} has no {' and no '.join(lacking)} there: it has not kept that of the rows so far")
     if blocks and old.held != now.held:
         reasons.append(f"{now.title} holds rows back, with other columns than now")
     if old.stage != now.stage:

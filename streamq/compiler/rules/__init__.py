@@ -32,12 +32,14 @@ class Rule:
     ``why_not`` returns the reason why the law does not fire at a node where a user might expect it, or None; ``explain()`` shows
     it. ``phase``: rules of phase 0 are applied until none fires, then those of phases 0 and 1 together. ``recomputes``: the rule
     changes a window below the node, so it is skipped if other nodes read that window, which would then be computed twice.
+    ``crosses_state``: it changes what an operator with state keeps, by what stands above it.
     """
 
     function: Callable[[Node], Node | None]
     why_not: Callable[[Node], str | None] | None = None
     phase: int = 0
     recomputes: bool = False
+    crosses_state: bool = False
 
     @property
     def name(self) -> str:
@@ -58,11 +60,16 @@ RULES: tuple[Rule, ...] = (
     Rule(push_where_below_union.push_where_below_union, push_where_below_union.why_not),
     Rule(push_where_below_alter_lifetime.push_where_below_alter_lifetime, push_where_below_alter_lifetime.why_not),
     Rule(push_where_below_explode.push_where_below_explode, push_where_below_explode.why_not),
-    Rule(push_where_below_window.push_where_below_window, push_where_below_window.why_not, recomputes=True),
-    Rule(push_where_below_udo.push_where_below_udo, push_where_below_udo.why_not, recomputes=True),
+    Rule(
+        push_where_below_window.push_where_below_window,
+        push_where_below_window.why_not,
+        recomputes=True,
+        crosses_state=True,
+    ),
+    Rule(push_where_below_udo.push_where_below_udo, push_where_below_udo.why_not, recomputes=True, crosses_state=True),
     Rule(push_select_below_union.push_select_below_union, push_select_below_union.why_not),
     Rule(prune_columns.prune_columns, prune_columns.why_not),
-    Rule(prune_aggregates.prune_aggregates, recomputes=True),
+    Rule(prune_aggregates.prune_aggregates, recomputes=True, crosses_state=True),
     Rule(pair_basic_windows.pair_basic_windows, pair_basic_windows.why_not, phase=1),
     Rule(restate_aggregates.restate_aggregates, phase=1),
     Rule(split_basic_windows.split_basic_windows, split_basic_windows.why_not, phase=1),

@@ -192,6 +192,15 @@ class KernelBaskets:
         prefix = f"{self.prefix}."
         return [name.removeprefix(prefix) for name in self.baskets.counts if name.startswith(prefix)]
 
+    def drop_columns(self, prefix: str, names: tuple[str, ...]) -> None:
+        """Remove the columns whose names begin with one of ``names`` from all rows of a scope."""
+        for basket in [name for name in self._bins if name.startswith(f"{prefix}.")]:
+            for bin in self.bins(basket):
+                table = self.read(basket, bin)
+                gone = [] if table is None else [name for name in table.column_names if name.startswith(names)]
+                if table is not None and gone:
+                    self.replace(basket, bin, table.drop_columns(gone), self.filled(basket, bin).rows)
+
     def bins(self, basket: str) -> list[str]:
         """Return the bins of a basket that are not empty, oldest first."""
         return list(self.baskets.counts.get(f"{self.prefix}.{basket}", ()))

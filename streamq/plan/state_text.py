@@ -1,0 +1,85 @@
+"""Texts of what plans hold, for the names of states and of their columns: without the code of modules."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql.types import DataType
+
+from streamq.plan.expr import Expr
+from streamq.plan.function import NamedObject
+from streamq.plan.node import Node, identity_values
+from streamq.plan.partial import Partial
+from streamq.plan.tree import PLAIN_JSON, Tree, fold
+
+
+def state_text(value: Any) -> Any:
+    """Return a value that a plan holds as JSON, for names of states: without the code of modules, and the inputs of nodes."""
+    if type(value) in PLAIN_JSON:
+        return value
+    match value:
+        case tuple() | list():
+            return [state_text(one) for one in value]
+        case Node():
+            fields = {n: v for n, v in identity_values(value).items() if not _holds_nodes(v)}
+            return [type(value).__name__, {n: state_text(v) for n, v in fields.items()}]
+        case Tree():
+            return fold(value, _tree_text)
+        case NamedObject():
+            return value.state_identity
+        case DataType():
+            return value.json()
+        case None | bool() | int() | str():
+            return value
+    if dataclasses.is_dataclass(value):
+        return [type(value).__name__, {n: state_text(v) for n, v in identity_values(value).items()}]
+    return [type(value).__name__, repr(value)]
+
+
+def short_hash(value: Any) -> str:
+    """Return a hash of JSON in 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _tree_text(tree: Tree, operands: list[str]) -> str:
+    """Return a hash of a part of an expression, from those of its operands."""
+    fields = [f.name for f in dataclasses.fields(tree) if f.name not in ("digest", "shown", "origin")]
+    return short_hash([type(tree).__name__, [_without_operands(getattr(tree, name)) for name in fields], operands])
+
+
+def _holds_nodes(value: Any) -> bool:
+    """True for a node, and for a tuple of which one is a node."""
+    return isinstance(value, Node) or (isinstance(value, tuple) and any(isinstance(v, Node) for v in value))
+
+
+def _without_operands(value: Any) -> Any:
+    """Return a field of an expression as JSON, with a word in the place of each operand."""
+    if isinstance(value, tuple):
+        return [_without_operands(one) for one in value]
+    return "operand" if isinstance(value, Tree) else state_text(value)
+
+
+def named_by_content(partials: Iterable[Partial], arguments: Iterable[tuple[str, Expr]]) -> dict[str, Partial]:
+    """Return partial results, by their names, with names that are equal if they are, and if their arguments are."""
+    texts = {name: state_text(expr) for name, expr in arguments}
+
+    def named(partial: Partial) -> Partial:
+        values = {f.name: getattr(partial, f.name) for f in dataclasses.fields(partial) if f.name != "name"}
+        text = short_hash([type(partial).__name__, {name: _over(value, texts) for name, value in values.items()}])
+        return dataclasses.replace(partial, name=f"__{partial.title}_{text[:8]}")
+
+    return {partial.name: named(partial) for partial in partials}
+
+
+def _over(value: Any, texts: Mapping[str, Any]) -> Any:
+    """Return a field of a partial result as JSON, with the text of an argument in the place of its name."""
+    if isinstance(value, tuple):
+        return [_over(one, texts) for one in value]
+    return texts[value] if isinstance(value, str) and value in texts else state_text(value)
+
+
+__all__ = ["named_by_content", "short_hash", "state_text"]
