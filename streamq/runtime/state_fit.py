@@ -82,8 +82,9 @@ def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
             del of_relations[name]
     partials = {operator.name: operator.partials for operator in stored.operators}
     for operator in own.operators:
-        if gone := [name for name, _ in partials.get(operator.name, ()) if name not in dict(operator.partials)]:
-            baskets.drop_columns(operator.name, tuple(gone))
+        gone = [name for name, _ in partials.get(operator.name, ()) if name not in dict(operator.partials)]
+        if gone and operator.name in baskets.scopes:
+            baskets.scoped(operator.name).drop_columns(tuple(gone))
     changed = {operator.name for operator in own.operators if before.get(operator.name, operator.form) != operator.form}
     for scope in baskets.scopes:
         if scope in changed:

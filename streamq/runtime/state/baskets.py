@@ -192,15 +192,6 @@ class KernelBaskets:
         prefix = f"{self.prefix}."
         return [name.removeprefix(prefix) for name in self.baskets.counts if name.startswith(prefix)]
 
-    def drop_columns(self, prefix: str, names: tuple[str, ...]) -> None:
-        """Remove the columns whose names begin with one of ``names`` from all rows of a scope."""
-        for basket in [name for name in self._bins if name.startswith(f"{prefix}.")]:
-            for bin in self.bins(basket):
-                table = self.read(basket, bin)
-                gone = [] if table is None else [name for name in table.column_names if name.startswith(names)]
-                if table is not None and gone:
-                    self.replace(basket, bin, table.drop_columns(gone), self.filled(basket, bin).rows)
-
     def bins(self, basket: str) -> list[str]:
         """Return the bins of a basket that are not empty, oldest first."""
         return list(self.baskets.counts.get(f"{self.prefix}.{basket}", ()))
@@ -218,6 +209,15 @@ class KernelBaskets:
         bins = [(name, self.filled(name, bin)) for name in names for bin in self.bins(name)]
         notes = () if basket else (AGENDA, COUNTS, ENDS)
         return sum(bin.rows for name, bin in bins if not name.startswith(notes)), sum(bin.bytes for _, bin in bins)
+
+    def drop_columns(self, names: tuple[str, ...]) -> None:
+        """Remove the columns whose names begin with one of ``names`` from all rows."""
+        bins = [(basket, bin) for basket in self.names() for bin in self.bins(basket)]
+        for basket, bin in bins:
+            table = self.read(basket, bin)
+            gone = [] if table is None else [name for name in table.column_names if name.startswith(names)]
+            if table is not None and gone:
+                self.replace(basket, bin, table.drop_columns(gone), self.filled(basket, bin).rows)
 
     # reading
 
