@@ -225,7 +225,7 @@ def rendered(doc: str) -> str:
     return linked("\n".join([*lines, "```"] if inside == "text" else lines))
 
 
-CITATION = re.compile(r'docs/(\w+\.md)(?:,\s+"([^"]+)")?')
+CITATION = re.compile(r'docs/([\w/]+\.md)(?:,\s+"([^"]+)")?')
 """How docstrings cite a page, and a heading on it."""
 
 
@@ -234,7 +234,8 @@ def linked(text: str) -> str:
 
     def link(found: re.Match[str]) -> str:
         page, heading = found[1], " ".join((found[2] or "").split())
-        return f"[{heading}]({page}#{anchor(heading)})" if heading else f"[{page.removesuffix('.md')}]({page})"
+        title = page.removesuffix(".md").rpartition("/")[2].replace("_", " ")
+        return f"[{heading}]({page}#{anchor(heading)})" if heading else f"[{title}]({page})"
 
     return CITATION.sub(link, text)
 

@@ -24,7 +24,7 @@ from streamq.stream import Stream
 from tests.parsed import python_files
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = ("streamq", "tests", "benchmarks", "scripts")
 
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -25,7 +25,7 @@ from streamq.run.running import Run
 from streamq.stream import Stream
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LONG = {"README.md", "testing.md", "verify.py"}
 """The pages and modules whose examples take seconds."""
 MODULES = [p for p in sorted((ROOT / "streamq").rglob("*.py")) if ">>> " in p.read_text(encoding="utf-8")]

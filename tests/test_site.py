@@ -25,8 +25,8 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(
     with caplog.at_level(logging.WARNING, "mkdocs"):
         build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
     assert [record.getMessage() for record in caplog.records if record.name.startswith("mkdocs")] == []
-    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
-    assert {path.name for path in tmp_path.iterdir() if (path / "index.html").exists()} >= pages
+    pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
+    assert [page for page in sorted(pages) if not (tmp_path / page / "index.html").exists()] == []
     notebooks = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
     assert {path.name for path in (tmp_path / "notebooks").iterdir() if (path / "index.html").exists()} == notebooks
     texts = {path: path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.html")}

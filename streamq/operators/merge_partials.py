@@ -1,4 +1,7 @@
-"""MergePartials: windows on a grid, merged from partial results of ranges of windows (docs/architecture.md)."""
+"""MergePartials: windows on a grid, merged from partial results of ranges of windows.
+
+The forms of a batch stand in docs/decisions/forms_of_windows_in_batch.md.
+"""
 
 from __future__ import annotations
 
