@@ -28,7 +28,7 @@ from streamq.plan.partial import ReducedColumn
 from streamq.plan.schema import Field, Schema
 from streamq.plan.spark_types import function_names
 from streamq.progress import verbs
-from streamq.runtime.late_policies import LATE_POLICIES
+from streamq.runtime.kernel import LATE_POLICIES
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.sources.changes import Changes
 from streamq.testing.case import Case

@@ -20,8 +20,8 @@ from streamq.runtime.columnar import concat, decode, with_column
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, NOW, RE, WEIGHT
+from streamq.runtime.hosted_kernel import normalize_keys
 from streamq.runtime.identity import Identity
-from streamq.runtime.inner_path import normalize_keys
 from streamq.runtime.packer import Packer
 from streamq.runtime.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings

@@ -28,7 +28,7 @@ from streamq.plan.expr import Expr, Opaque
 from streamq.plan.function import Function
 from streamq.plan.node import NODES, Node, identity_values, nodes
 from streamq.plan.passes import expression_nodes as parts
-from streamq.runtime.late_policies import LATE_POLICIES, LatePolicy
+from streamq.runtime.kernel import LATE_POLICIES, LatePolicy
 from streamq.user_code.module import UserModule
 
 VERSION = 1

@@ -23,9 +23,8 @@ from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.hosted_kernel import Channel, HostedKernel
+from streamq.runtime.hosted_kernel import Channel, HostedKernel, InnerPath
 from streamq.runtime.identity import FINAL, OF_CTIS, OPEN, OperatorState
-from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.stage import Stage

@@ -17,7 +17,7 @@ from streamq.plan.own_names import shown_name
 from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import LE
-from streamq.runtime.inner_path import InnerPath
+from streamq.runtime.hosted_kernel import InnerPath
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 from streamq.runtime.event import LE, RE
 from streamq.runtime.expr_progress_map import ExprProgressMap
-from streamq.runtime.inner_path import TableStep
+from streamq.runtime.hosted_kernel import TableStep
 from streamq.runtime.progress_map import ProgressMap, ProgressShift
 from streamq.time import FIRST_INSTANT, INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch_events import SQL, TickSql, sql_of

@@ -18,9 +18,9 @@ from streamq.plan.node import Node
 from streamq.plan.passes import infer
 from streamq.plan.schema import quote
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.batch_evaluation import ASIDE, ASIDE_TYPE, BUCKET, PORT, UNTIL, BatchEvaluation, port_column
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
+from streamq.runtime.lateness import ASIDE, ASIDE_TYPE, BUCKET, PORT, UNTIL, BatchEvaluation, port_column
 from streamq.runtime.shipping import packed
 from streamq.time import INFINITY
 

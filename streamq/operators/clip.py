@@ -24,7 +24,7 @@ from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.runtime.evaluators.joins import ClipEvaluator
 from streamq.runtime.evaluators.spans import SignalEvaluator
 from streamq.runtime.event import LE, RE
-from streamq.runtime.kernels.clip import ClipKernel
+from streamq.runtime.kernels.left_join import ClipKernel
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:

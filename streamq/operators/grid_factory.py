@@ -17,12 +17,11 @@ from streamq.plan.partial import COUNT, Partial, Reduction, are_exact
 from streamq.plan.passes import columns, functions, reads_end
 from streamq.plan.schema import POINT, Field
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.counted_values import value_columns
 from streamq.runtime.evaluators.top_k_evaluator import Ranking
+from streamq.runtime.evaluators.window_evaluator import value_columns
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.ranked_windows import RankedWindowsKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
+from streamq.runtime.kernels.windows_of_sizes import RankedWindowsKernel, WindowsOfSizesKernel
 from streamq.runtime.state.blocks import block_sizes
 from streamq.windows import Window
 

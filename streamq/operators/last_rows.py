@@ -16,7 +16,7 @@ from streamq.plan.node import ImpliedWindows, Node, Traits, node
 from streamq.plan.own_names import shown_name
 from streamq.plan.schema import INTERVAL, Schema, check_key, quote
 from streamq.plan.verbs import Verbs
-from streamq.runtime.evaluators.last_rows import LastRowsEvaluator
+from streamq.runtime.evaluators.spans import LastRowsEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
 from streamq.windows import Rows

@@ -18,8 +18,7 @@ from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.condensing import CondensingKernel
-from streamq.runtime.kernels.windows import WindowsKernel
+from streamq.runtime.kernels.condensing import CondensingKernel, WindowsKernel
 from streamq.windows import Window
 
 TOUCHED = "parts of a group that rows touch or with a window due"

@@ -15,7 +15,7 @@ from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
-from streamq.runtime.batch_evaluation import ASIDE
+from streamq.runtime.lateness import ASIDE
 from streamq.windows import Window
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.candidates import JointCondition, MatchStep, PatternStep, ScannedPart
-from streamq.runtime.evaluators.match_scan import MatchScanEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
-from streamq.runtime.kernels.match_scan import MatchScanKernel
+from streamq.runtime.evaluators.scan import MatchScanEvaluator
+from streamq.runtime.kernels.scan import MatchScanKernel
 from streamq.user_code.udso import EventOperator
 
 

@@ -31,10 +31,10 @@ from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 from streamq.runtime.arrow_expr import check_in_process
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.evaluators.attempt import AttemptEvaluator
+from streamq.runtime.evaluators.spans import AttemptEvaluator
 from streamq.runtime.event import LE
-from streamq.runtime.inner_path import TableStep
-from streamq.runtime.kernels.attempt import AttemptKernel
+from streamq.runtime.hosted_kernel import TableStep
+from streamq.runtime.kernels.settle import AttemptKernel
 
 
 @node

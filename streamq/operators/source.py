@@ -20,8 +20,8 @@ from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, qu
 from streamq.plan.tree import lazy
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, NOW, RE, beside_column
-from streamq.runtime.items import Items
 from streamq.runtime.kernel import MEND_THE_SOURCE, Kernel
+from streamq.runtime.packer import Items
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 if TYPE_CHECKING:

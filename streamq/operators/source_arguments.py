@@ -30,7 +30,7 @@ from streamq.progress.explicit import explicit
 from streamq.progress.generate import GeneratedCtis, generate
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.event import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EARLY, TOO_LATE
-from streamq.runtime.late_policies import DROP, LATE_POLICIES, LatePolicy
+from streamq.runtime.kernel import DROP, LATE_POLICIES, LatePolicy
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
 

@@ -13,7 +13,7 @@ from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import LE, RE
-from streamq.runtime.inner_path import TableStep
+from streamq.runtime.hosted_kernel import TableStep
 from streamq.runtime.progress_map import ProgressMap
 
 if TYPE_CHECKING:

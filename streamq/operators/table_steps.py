@@ -21,7 +21,7 @@ from streamq.runtime.arrow_expr import check_in_process, evaluate, lifetime_part
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE
-from streamq.runtime.inner_path import TECHNICAL, RenamedColumns, TableStep
+from streamq.runtime.hosted_kernel import TECHNICAL, RenamedColumns, TableStep
 
 
 @dataclass(frozen=True)

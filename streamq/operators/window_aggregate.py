@@ -34,7 +34,7 @@ from streamq.plan.tree import show
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.call_modules import CallModulesKernel
+from streamq.runtime.kernels.condensing import CallModulesKernel
 from streamq.time import INFINITY
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule

@@ -28,8 +28,7 @@ from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 from streamq.runtime.endpoints import Bound
-from streamq.runtime.evaluators.joins import JoinEvaluator
-from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
+from streamq.runtime.evaluators.joins import JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.windowed_join import WindowedJoinKernel
 from streamq.time import INFINITY, Duration

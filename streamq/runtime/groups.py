@@ -1,4 +1,9 @@
-"""Groups of events: their numbers in an evaluation, their hashes, and the instants by which they hold back a CTI."""
+"""Groups of events: their buckets, numbers in an evaluation, hashes, and the instants by which they hold back a CTI.
+
+A bucket is ``hash(keys) mod B``, the part of a stage in which a row's state lies. Spark and the in-process host share it. A
+hash depends on the value alone, not on other columns, Arrow's layout, the process or the machine. State lies in the bucket
+that it gives, so another hash needs another version of checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,131 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.bucket import Hashes, combine_hashes, hashes
 from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.event import LE
 from streamq.runtime.state.baskets import KernelBaskets, grain
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.values import Ints, Mask, list_members, plain_array, sortable
+
+Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+
+NOTHING = np.uint64(0x9E3779B97F4A7C15)
+"""The hash of NULL, and the factor that distinguishes a list's places."""
+
+
+def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> Ints:
+    """Return the bucket of each row; equal values of the columns ``hashed`` (NULL, NaN and both zeros too) share one.
+
+    Without columns every row is in bucket 0.
+    """
+    if not hashed or buckets == 1:
+        return np.zeros(table.num_rows, np.int64)
+    row_hashes = combine_hashes([hashes(table.column(name)) for name in hashed])
+    return (row_hashes % np.uint64(buckets)).astype(np.int64)
+
+
+def hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
+    """Return a number for each value, equal for equal values (:mod:`streamq.runtime.values`); not yet mixed."""
+    array = plain_array(column)
+    value_hashes = _hashes(array)
+    if array.null_count:
+        value_hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NOTHING, value_hashes)
+    return value_hashes
+
+
+def _hashes(array: pa.Array) -> Hashes:
+    """Return the hashes of an array; those of NULLs are arbitrary."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return combine_hashes([np.ones(len(array), np.uint64), *(hashes(part) for part in array.flatten())])
+    if pa.types.is_map(kind):
+        offsets, keys, items = list_members(array)
+        # a sum, whatever the order of the entries
+        return _summed(combine_hashes([hashes(keys), hashes(items)]), offsets)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets, items = list_members(array)
+        return _in_places(hashes(items), offsets)
+    if pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
+        width = kind.bit_width // 8
+        body = array.buffers()[1][array.offset * width :]
+        return _bytes_hashes(body, np.arange(len(array) + 1, dtype=np.int64) * width)
+    if kind in _OFFSETS:
+        # keys occur often: each is hashed once
+        encoded = array.dictionary_encode(null_encoding="encode")
+        distinct = encoded.dictionary
+        offsets = np.frombuffer(distinct.buffers()[1], _OFFSETS[kind])[distinct.offset :][: len(distinct) + 1]
+        distinct_hashes = _bytes_hashes(distinct.buffers()[2], offsets.astype(np.int64))
+        return distinct_hashes[encoded.indices.to_numpy(zero_copy_only=False)]
+    if pa.types.is_floating(kind):
+        array = sortable(array, zeros_equal=True)
+    elif pa.types.is_temporal(kind):
+        array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    values = array.fill_null(0) if array.null_count else array
+    return values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False).view(np.uint64)
+
+
+_OFFSETS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
+
+
+def _bytes_hashes(body: Any, offsets: Ints) -> Hashes:
+    """Return the hashes of runs of bytes, read eight at a time in little-endian order on every machine.
+
+    Run ``i`` is the bytes from ``offsets[i]`` to ``offsets[i + 1]`` of ``body``.
+    """
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+    if first == last:
+        return np.zeros(max(len(offsets) - 1, 0), np.uint64)
+    padded = np.frombuffer(body, np.uint8)[first:last].tobytes() + bytes(8)
+    start, length = offsets[:-1] - first, np.diff(offsets)
+    words = np.ndarray(last - first, "<u8", padded, strides=(1,))
+    count = (length + 7) >> 3
+    place, owner = _places(count)
+    start = start[owner] + 8 * place
+    # the last eight bytes may reach into the next run: mask those off
+    beyond = np.maximum(8 - (length[owner] - 8 * place), 0).astype(np.uint64) * np.uint64(8)
+    low = np.uint64(0xFFFFFFFFFFFFFFFF) >> beyond
+    return _summed(_placed(words[start] & low, place), np.concatenate([[0], np.cumsum(count)])) + length.view(np.uint64)
+
+
+def _in_places(items: Hashes, offsets: Ints) -> Hashes:
+    """Return the hashes of lists, from the hashes of their items and the offset of each list; the order of items counts."""
+    place, _ = _places(np.diff(offsets))
+    return _summed(_placed(items, place), offsets)
+
+
+def _places(count: Ints) -> tuple[Ints, Ints]:
+    """Return, for each member of runs of these lengths, its place in its run and the run's number."""
+    owner = np.repeat(np.arange(len(count)), count)
+    return np.arange(len(owner)) - (np.cumsum(count) - count)[owner], owner
+
+
+def _placed(items: Hashes, place: Ints) -> Hashes:
+    """Return the hashes of items mixed with their places, so that the order of items counts."""
+    return _mixed(items + (place + 1).view(np.uint64) * NOTHING)
+
+
+def _summed(items: Hashes, offsets: Ints) -> Hashes:
+    """Return, for each run of items, the sum of their hashes plus their number, modulo 2^64.
+
+    Run ``i`` is the items from ``offsets[i]`` to ``offsets[i + 1]``.
+    """
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items)])
+    return total[offsets[1:]] - total[offsets[:-1]] + np.diff(offsets).view(np.uint64)
+
+
+def combine_hashes(parts: Sequence[Hashes]) -> Hashes:
+    """Return the hashes of tuples of values from the hashes of their parts, an array a place of the tuple."""
+    combined = np.zeros(len(parts[0]), np.uint64)
+    for part in parts:
+        combined = _mixed(combined * np.uint64(31) + part)
+    return combined
+
+
+def _mixed(x: Hashes) -> Hashes:
+    """Return hashes whose every bit depends on every bit of the input, by MurmurHash3's finalizer."""
+    for by in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ (x >> np.uint64(33))) * np.uint64(by)
+    return x ^ (x >> np.uint64(33))
+
 
 GROUP_NUMBER = "__group"
 """The column of group numbers, from 0 on: the same for equal groups of all inputs; rows of a result have it, too."""
@@ -134,22 +259,3 @@ def least_by_group(groups: int, *parts: tuple[Ints, Ints], otherwise: int) -> In
     for group, value in parts:
         np.minimum.at(least, group, value)
     return least
-
-
-__all__ = [
-    "BITS",
-    "GROUP_NUMBER",
-    "HASH",
-    "GroupHashes",
-    "Holds",
-    "ToCome",
-    "distinct_hashes",
-    "group_hashes",
-    "is_among",
-    "least_by_group",
-    "matching_groups",
-    "no_holds",
-    "number_groups",
-    "with_hashes",
-    "with_timed_hashes",
-]

@@ -1,4 +1,8 @@
-"""Lateness: how each item behind the CTI is treated, and the late output, the rows that were left out or changed."""
+"""Lateness: how each item behind the CTI is treated, and the late output, the rows that were left out or changed.
+
+The batch form of an evaluator, for Spark's ``applyInArrow``, is the whole result over the whole histories of one bucket, with
+the rows that it sets aside.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ from streamq.plan.partial import COUNT
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, beside_names
+from streamq.runtime.groups import number_groups
 from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask
@@ -266,3 +271,56 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dt.timedelta):
         return value // dt.timedelta(microseconds=1)
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+BUCKET, PORT, UNTIL = "__bucket", "__port", "__until"
+"""Columns of an event: its bucket, its input's number, and the bound on endless windows, the same in every row."""
+
+ASIDE = "__aside"
+"""The column of the rows that modules have set aside, as in the late output; NULL in rows of the result."""
+
+ASIDE_TYPE = pa.struct(list(LATE_SCHEMA))
+
+
+def port_column(number: int) -> str:
+    """Return the name of the struct that holds an input's columns."""
+    return f"__port{number}"
+
+
+@dataclass(frozen=True)
+class BatchEvaluation:
+    """An ``evaluator`` over the events of a bucket, with the columns of its ``inputs`` and of its ``result``.
+
+    sets_aside: events for which modules fail follow the result, in ``__aside``.
+    """
+
+    evaluator: Any
+    inputs: tuple[pa.Schema, ...]
+    result: pa.Schema
+    sets_aside: bool = False
+
+    def rows(self, events: pa.Table) -> pa.Table:
+        """Return the result over the events, at least one, of a bucket, which have ``__port`` and ``__until``.
+
+        Events set aside follow as rows in which only ``__aside`` is not NULL.
+        """
+        histories = [self._history(events, number) for number in range(len(self.inputs))]
+        histories = number_groups(histories, self.evaluator.group_columns)
+        until = events.column(UNTIL)[0].as_py()
+        if not self.sets_aside:
+            rows = self.evaluator.rows(histories, MINUS_INFINITY, until)
+            return rows.select(self.result.names).cast(self.result)
+        aside = QuarantineRows()
+        rows = self.evaluator.rows(histories, MINUS_INFINITY, until, aside=aside)
+        rows = rows.select(self.result.names).cast(self.result)
+        rows = rows.append_column(ASIDE, pa.nulls(rows.num_rows, ASIDE_TYPE))
+        structs = pa.table({ASIDE: aside.rows.to_struct_array().cast(ASIDE_TYPE)})
+        return pa.concat_tables([rows, structs], promote_options="default")
+
+    def _history(self, events: pa.Table, number: int) -> pa.Table:
+        """Return the events of an input as its evaluator reads them: lifetimes, and the columns of the input's struct."""
+        alone = len(self.inputs) == 1
+        mine = events if alone else events.filter(pc.equal(events.column(PORT), number))
+        columns = mine.column(port_column(number)).combine_chunks()
+        payload = {field.name: pc.struct_field(columns, field.name).cast(field.type) for field in self.inputs[number]}
+        return pa.table({LE: mine.column(LE), RE: mine.column(RE), **payload})

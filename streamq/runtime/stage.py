@@ -10,19 +10,18 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.bucket_run import BucketRun
 from streamq.runtime.columnar import concat, decode, encode, ints, net_deltas
 from streamq.runtime.consistency import HeldRows, progress_at_level
 from streamq.runtime.deltas import unit_weights, with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.hosted_kernel import Channel, HostedKernel
+from streamq.runtime.hosted_kernel import UNWATCHED, Channel, HostedKernel, StageWatcher
 from streamq.runtime.identity import FORM_CHANGED
-from streamq.runtime.inner_path import UNWATCHED, StageWatcher
 from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.progress import (
@@ -40,6 +39,46 @@ from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.state.baskets import Baskets, KernelBaskets, Work
 from streamq.time import INFINITY
+
+
+@dataclass(eq=False, repr=False)
+class BucketRun:
+    """One micro-batch of one bucket, while its stage runs it."""
+
+    bucket: int
+    baskets: Baskets
+
+    tables: dict[int, list[pa.Table]]
+    """The deltas that came, by channel number."""
+
+    messages: list[Message]
+
+    clocks: dict[str, RelationClock]
+    """The CTI and watermark that each relation has sent."""
+
+    before: dict[str, LevelProgress]
+    """The progress of each relation before this micro-batch; that of a source as it counts at the level of consistency."""
+
+    now: dict[str, LevelProgress]
+    """The same, after the messages of this micro-batch."""
+
+    totals: dict[str, int]
+    """Running counts of late, invalid and repeated items, by ``source|reason``."""
+
+    notes: dict[int, list[Any]] = field(default_factory=dict)
+    """The endpoints that the map side announced, by channel number."""
+
+    outputs: list[tuple[HostedKernel, list[Arrival], Output, Work]] = field(default_factory=list)
+    """The kernels that have advanced, each with what came, what it sent, and what it read of its state."""
+
+    late: list[pa.Table] = field(default_factory=list)
+    """Rows for the late output."""
+
+    def count(self, totals: Totals) -> None:
+        """Add the counts of late, invalid and repeated items, and their rows for the late output."""
+        for key, n in totals.counts.items():
+            self.totals[key] = self.totals.get(key, 0) + n
+        self.late += totals.rows
 
 
 @dataclass(frozen=True)

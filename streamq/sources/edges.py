@@ -46,8 +46,8 @@ from streamq.plan.spark_types import comparable
 from streamq.progress.argument import ProgressArgument
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, OPENS, RE
-from streamq.runtime.items import Items, Mark
 from streamq.runtime.kernels.edges import EdgesKernel
+from streamq.runtime.packer import Items, Mark
 from streamq.stream import Stream
 from streamq.time import INFINITY
 

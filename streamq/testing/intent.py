@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from streamq.errors import PlanError, nearest, sentence
-from streamq.runtime.late_policies import LATE_POLICIES
+from streamq.runtime.kernel import LATE_POLICIES
 from streamq.time import Duration
 
 if TYPE_CHECKING:

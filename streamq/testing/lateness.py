@@ -16,7 +16,7 @@ from streamq.operators import Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT
-from streamq.runtime.late_policies import LATE_POLICIES
+from streamq.runtime.kernel import LATE_POLICIES
 from streamq.testing.arrival import CLOSE, Item, delay_for, end_ticks, is_event
 from streamq.testing.drawn_lifetimes import forbids_overlap
 from streamq.testing.intent import Intent

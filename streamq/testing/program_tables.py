@@ -13,7 +13,7 @@ from streamq.operators import JoinTable, Source
 from streamq.plan.node import Node, number_sources
 from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.late_policies import DROP
+from streamq.runtime.kernel import DROP
 from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value
 from streamq.testing.progress_policies import leader_of
 from streamq.testing.progress_policies import room_of as room_of_progress

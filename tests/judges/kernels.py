@@ -17,7 +17,7 @@ from streamq.grid import WindowEnds
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
-from streamq.runtime.kernels.call_modules import CallModulesKernel
+from streamq.runtime.kernels.condensing import CallModulesKernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel

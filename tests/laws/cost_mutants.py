@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.runtime.joined_events import JoinedEvents, Sides
 from streamq.runtime.kernels.condensing import CondensingKernel
+from streamq.runtime.kernels.inner_join import JoinedEvents, Sides
 from streamq.runtime.state.agenda import Agenda, Leaf
 from streamq.runtime.state.bins import Bins
 from streamq.runtime.state.group_bins import GroupBins

@@ -119,11 +119,11 @@ FAULTS = {
     ),
     "rows of the latest window alone are kept": (
         "the last rows after those of a window are settled",
-        Edit("streamq/runtime/evaluators/last_rows.py", "latest - (self.n - 1) // self.step, 0)", "latest + 1, 0)"),
+        Edit("streamq/runtime/evaluators/spans.py", "latest - (self.n - 1) // self.step, 0)", "latest + 1, 0)"),
     ),
     "rows are dropped from within a step": (
         "the last rows after those of a window are settled",
-        Edit("streamq/runtime/evaluators/last_rows.py", ">= first * self.step", ">= first * self.step + 1"),
+        Edit("streamq/runtime/evaluators/spans.py", ">= first * self.step", ">= first * self.step + 1"),
     ),
     "an end at midnight is in the next day": (
         "an event that ends at midnight",

@@ -12,12 +12,10 @@ import pytest
 from streamq.choices import JoinKind, Stamp
 from streamq.runtime.columnar import codes, concat, ints
 from streamq.runtime.evaluator import Evaluator
-from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator
-from streamq.runtime.evaluators.last_rows import LastRowsEvaluator
-from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
+from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
+from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, LastRowsEvaluator, SignalEvaluator
 from streamq.runtime.evaluators.top_k_evaluator import Ranking, TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
-from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import number_groups
 from streamq.time import INFINITY, MINUS_INFINITY

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.runtime.repetitions import repetitions
+from streamq.runtime.kernels.insert_ingress import repetitions
 
 NAN = float("nan")
 

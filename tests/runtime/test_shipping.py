@@ -34,12 +34,11 @@ from streamq.plan.schema import Field, Schema
 from streamq.run.sinks import sink_of
 from streamq.run.sinks.sink import SplitWriter
 from streamq.runtime.arrow_expr import evaluate
-from streamq.runtime.evaluators import joins, last_rows, pair_condition, spans, top_k_evaluator, window_evaluator
+from streamq.runtime.evaluators import joins, pair_condition, spans, top_k_evaluator, window_evaluator
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.expr_progress_map import ExprProgressMap
-from streamq.runtime.hosted_kernel import Channel
-from streamq.runtime.inner_path import InnerPath, RenamedColumns
+from streamq.runtime.hosted_kernel import Channel, InnerPath, RenamedColumns
 from streamq.runtime.kernels import condensing, inner_join, recompute, settle, window_aggregate
 from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
@@ -92,7 +91,7 @@ def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) ->
 @pytest.mark.slow
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
-    evaluators = (pair_condition, joins, last_rows, spans, top_k_evaluator, window_evaluator)
+    evaluators = (pair_condition, joins, spans, top_k_evaluator, window_evaluator)
     modules = (*evaluators, condensing, inner_join, recompute, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
@@ -183,11 +182,9 @@ def test_a_condition_takes_along_the_functions_it_calls_and_no_others() -> None:
     schema = Schema((Field("a", LongType()), Field("b", LongType())), "integer")
     shipped = cloudpickle.dumps(PairCondition(Col("a") == Col("b"), schema))
     rooms = [m.name for m in pkgutil.iter_modules(functions.__path__, "streamq.functions.")]
-    assert {"streamq.functions.logic", "streamq.functions.dates"} <= set(rooms)
+    assert {"streamq.functions.text", "streamq.functions.dates"} <= set(rooms)
     rooms_along = {room for room in rooms if room.encode() in shipped}
-    assert rooms_along == {
-        f"streamq.functions.{n}" for n in ("built_in", "comparison", "infix", "operands", "result_types")
-    }
+    assert rooms_along == {f"streamq.functions.{n}" for n in ("built_in", "logic")}
 
 
 def test_code_travels_without_what_only_its_readers_use(tmp_path: Path) -> None:

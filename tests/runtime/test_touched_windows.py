@@ -9,8 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamq.runtime.range_partials import INDEX
-from streamq.runtime.touched_windows import TouchedWindows
+from streamq.runtime.range_partials import INDEX, TouchedWindows
 
 RANGES = st.lists(st.tuples(st.integers(0, 3), st.integers(-9, 9), st.integers(-2, 5)), min_size=1, max_size=8)
 

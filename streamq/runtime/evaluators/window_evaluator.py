@@ -1,8 +1,12 @@
-"""The evaluator of aggregates over windows of every kind: partial results merged over ranges of windows."""
+"""The evaluator of aggregates over windows of every kind: partial results merged over ranges of windows.
+
+Aggregates that have no partial results are reduced, in Arrow, from the values of members, held with numbers of events: over
+ranges of windows on a grid, or over copies of members.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,23 +14,108 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType
 
-from streamq.plan.partial import COUNT, Partial, RangedMembers, Reduction
+from streamq.choices import ClipInput
+from streamq.grid import Grid
+from streamq.plan.partial import (
+    COUNT,
+    CopiedMembers,
+    MemberReduction,
+    Partial,
+    RangedMembers,
+    RangeReduction,
+    Reduction,
+)
 from streamq.runtime.built_in_partials import PartialMax, PartialMin
-from streamq.runtime.columnar import codes, ints, with_column, with_columns
-from streamq.runtime.counted_values import reduced, value_columns
+from streamq.runtime.columnar import codes, expand_ranges, ints, with_column, with_columns
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.numbering import event_order, find_places
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.grid_ranges import LAST_END
+from streamq.runtime.grid_ranges import LAST_END, grid_lifetimes
 from streamq.runtime.groups import GROUP_NUMBER, HASH
-from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, row_windows
+from streamq.runtime.range_partials import INDEX, TouchedWindows, merge_by_window, merge_partial_rows, row_windows
 from streamq.runtime.values import Ints, Mask
 
 if TYPE_CHECKING:
     from streamq.runtime.lateness import QuarantineRows
     from streamq.runtime.progress_rule import ProgressRule
     from streamq.runtime.user_code.member_changes import CallMemory
+
+
+def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str, pa.Array]:
+    """Return the result columns, a value per window; members are copied into their windows only for reductions that need it.
+
+    Raises TypeError for a reduction of neither kind.
+    """
+    columns: dict[str, pa.Array] = {}
+    copies: CopiedMembers | None = None
+    for reduction in reductions:
+        if isinstance(reduction, RangeReduction):
+            columns[reduction.column.name] = reduction.over_ranges(members)
+        elif isinstance(reduction, MemberReduction):
+            copies = copies or _copied(members)
+            columns[reduction.column.name] = reduction.over_members(copies)
+        else:
+            raise TypeError(f"{type(reduction).__name__} is neither a RangeReduction nor a MemberReduction")
+    return columns
+
+
+def _copied(members: RangedMembers) -> CopiedMembers:
+    """Return the members copied into their windows, with their order."""
+    row, number = expand_ranges(members.first, members.last)
+    if (members.number > 1).any():
+        row, number = np.repeat(row, members.number[row]), np.repeat(number, members.number[row])
+    order = np.arange(len(row)) if members.place is None else np.argsort(members.place[row], kind="stable")
+    rows = members.rows.take(pa.array(row))
+    return CopiedMembers(rows, number, members.n, order, members.lasts(row, number), members.window)
+
+
+def value_columns(reductions: Sequence[Reduction]) -> tuple[str, ...]:
+    """Return the columns that reductions read, each once."""
+    names = (name for r in reductions for name in (*r.column.args, *filter(None, [r.column.where])))
+    return tuple(dict.fromkeys(names))
+
+
+def reduced_windows(
+    windows: TouchedWindows,
+    values: pa.Table,
+    first: Ints,
+    last: Ints,
+    reductions: Sequence[Reduction],
+    grid: Grid,
+    clip: ClipInput,
+    order: Sequence[str],
+) -> dict[str, Any]:
+    """Return the result columns of ``reductions``, a value for each of ``windows``.
+
+    ``first..last`` are the places of the windows of each row of ``values``, which is empty for some; rows have numbers of events,
+    and lifetimes, cut as ``clip`` says, if a reduction reads these. ``order``: the columns by which members of one start are
+    ordered, if one reads that.
+    """
+    number = ints(values, COUNT)
+    row = np.flatnonzero((first <= last) & (number > 0))
+    chosen = values.take(pa.array(row))
+    start = end = np.zeros(len(row), np.int64)
+    if LE in chosen.column_names:
+        start, end = ints(chosen, LE), ints(chosen, RE)
+    place = None
+    if order:
+        place = np.empty(len(row), np.int64)
+        place[event_order(chosen, np.zeros(len(row), np.int64), order)[0]] = np.arange(len(row))
+    members = RangedMembers(
+        rows=chosen.select(list(value_columns(reductions))),
+        first=first[row],
+        last=last[row],
+        number=number[row],
+        n=len(windows.index),
+        place=place,
+        lifetime=(start, end),
+        clip=clip,
+        window=grid_lifetimes(grid, windows.index),
+        groups=windows.rows.select(windows.keys),
+    )
+    return reduced(members, reductions)
+
 
 OWNER = "__owner"
 """The column of a window for the owner of its number."""
@@ -229,6 +318,3 @@ class WindowEvaluator(MemberEvaluator):
 def _overall_order(table: pa.Table, names: Sequence[str]) -> Ints:
     """Return row numbers in the order of start, the columns ``names`` and end, whatever their groups."""
     return event_order(table, np.zeros(table.num_rows, np.int64), names)[0]
-
-
-__all__ = ["WindowEvaluator"]

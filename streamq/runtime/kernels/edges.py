@@ -27,8 +27,8 @@ from streamq.runtime.deltas import weighted
 from streamq.runtime.event import LE, OPENS, RE, beside_names, without_beside
 from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel, remembered_judge
+from streamq.runtime.kernels.insert_ingress import repeats
 from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
-from streamq.runtime.repetitions import repeats
 from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins

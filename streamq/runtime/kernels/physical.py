@@ -27,12 +27,14 @@ from streamq.runtime.deltas import weighted
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT
 from streamq.runtime.groups import HASH
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge
+from streamq.runtime.kernels.insert_ingress import repetitions
 from streamq.runtime.lateness import (
     count_duplicates,
     count_invalid,
 )
 from streamq.runtime.physical_matching import (
     BEHIND,
+    CHANGED,
     DROPPED,
     FIRST,
     MOST,
@@ -42,6 +44,7 @@ from streamq.runtime.physical_matching import (
     Lifetimes,
     Matching,
     Moves,
+    PhysicalState,
     SourceBatch,
     is_cut_off,
     lifetimes_without,
@@ -49,8 +52,6 @@ from streamq.runtime.physical_matching import (
     with_lateness,
     without_cycles,
 )
-from streamq.runtime.physical_state import CHANGED, PhysicalState
-from streamq.runtime.repetitions import repetitions
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY

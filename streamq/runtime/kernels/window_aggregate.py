@@ -20,9 +20,9 @@ from streamq.choices import ClipInput, CountReason
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, Reduction, RowWindow, are_exact
 from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column, with_columns
-from streamq.runtime.counted_values import reduced_windows, value_columns
 from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_ends, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
+from streamq.runtime.evaluators.window_evaluator import reduced_windows, value_columns
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import (
     HI,
@@ -37,12 +37,18 @@ from streamq.runtime.grid_ranges import (
 )
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.lateness import judgement
-from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, MergedWindows, merge_by_window, row_windows
+from streamq.runtime.range_partials import (
+    EXPLODE_ROWS,
+    INDEX,
+    MergedWindows,
+    TouchedWindows,
+    merge_by_window,
+    row_windows,
+)
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
 from streamq.runtime.state.blocks import BlocksBasket, block_sizes
 from streamq.runtime.state.window_bins import BinSpans, PartialsBasket, ReportedBasket
 from streamq.runtime.tick_arithmetic import ARRAYS
-from streamq.runtime.touched_windows import TouchedWindows
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 

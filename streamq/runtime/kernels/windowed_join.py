@@ -20,11 +20,10 @@ import pyarrow as pa
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.deltas import cancelling_deltas, net_retractions
 from streamq.runtime.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
-from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
+from streamq.runtime.evaluators.joins import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.joined_events import JoinedEvents, side_basket
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
-from streamq.runtime.kernels.inner_join import new_side
+from streamq.runtime.kernels.inner_join import JoinedEvents, new_side, side_basket
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
 from streamq.runtime.state.time_bins import TimeBins
 from streamq.time import INFINITY, MINUS_INFINITY

@@ -27,7 +27,7 @@ from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.evaluators.match_scan import MatchScanEvaluator
+    from streamq.runtime.evaluators.scan import MatchScanEvaluator
     from streamq.runtime.state.baskets import BinSizes
 
 CANDIDATES = "candidates"

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from streamq.choices import CountReason
 from streamq.operators import Source
-from streamq.runtime.late_policies import ADJUST, DROP, FAIL, LatePolicy
+from streamq.runtime.kernel import ADJUST, DROP, FAIL, LatePolicy
 from streamq.testing.arrival import Item, count_contradictions, count_distinct, is_event
 from streamq.time import INFINITY, MINUS_INFINITY
 

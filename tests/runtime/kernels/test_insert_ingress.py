@@ -15,9 +15,8 @@ from streamq.operators.input_table import table_fields
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.policies import Level
 from streamq.progress.generate import GeneratedCtis
-from streamq.runtime.kernel import Arrival, Clock, Judge
+from streamq.runtime.kernel import ADJUST, Arrival, Clock, Judge
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
-from streamq.runtime.late_policies import ADJUST
 from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.sources.intervals import Intervals
 from streamq.sources.points import Points
