@@ -1,10 +1,11 @@
-"""The control folder of a run, which holds CTIs from outside the sources, and the clock, which ticks beside it."""
+"""The control folder of a run, which holds CTIs and commands from outside the sources, and the clock, which ticks beside it."""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from streamq.errors import PlanError, TimeError, sentence
@@ -37,8 +38,8 @@ def ticking_clock(spark: SparkSession) -> DataFrame:
     return rows.select((F.unix_micros("timestamp") + TICK).alias("now"))
 
 
-CONTROL_DDL = "source string, cti bigint, until bigint, idle_before bigint"
-"""The columns of the folder's rows on progress; a NULL source stands for every source."""
+CONTROL_DDL = "source string, cti bigint, until bigint, idle_before bigint, tap string"
+"""The columns of the folder's rows; a NULL source stands for every source. A row with a ``tap``, as JSON, says nothing else."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,38 @@ class OutsideCti:
     until: int | None = None
     idle_before: int = 0
 
+    @property
+    def row(self) -> tuple[object, ...]:
+        """The values of its row, in the order of CONTROL_DDL."""
+        return self.table, self.cti, self.until, self.idle_before, None
+
 
 END_OF_INPUT = OutsideCti(None, INFINITY)
 """The CTI that ends the input of all sources."""
 
 
 @dataclass(frozen=True)
+class TapCommand:
+    """A command to every bucket: report the rows of an operator in the next ``micro_batches`` of them; 0 ends the tap.
+
+    ``tap`` identifies the tap, ``operator`` is the name of the kernel's state. At most ``rows`` rows are reported of each input,
+    and of the output, by each bucket in each micro-batch.
+    """
+
+    tap: str
+    operator: str
+    rows: int
+    micro_batches: int
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """The values of its row, in the order of CONTROL_DDL."""
+        return None, None, None, None, json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
 class ControlFolder:
-    """The folder into which CTIs from outside are written, and from which a query reads them as a stream."""
+    """The folder into which messages from outside are written, and from which a query reads them as a stream."""
 
     path: str
 
@@ -74,8 +99,8 @@ class ControlFolder:
         """Return the folder's rows as a streaming DataFrame."""
         return spark.readStream.schema(CONTROL_DDL).parquet(self.path)
 
-    def send(self, spark: SparkSession, message: OutsideCti) -> None:
-        """Write a CTI; the query reads it in its next micro-batch."""
+    def send(self, spark: SparkSession, message: OutsideCti | TapCommand) -> None:
+        """Write a message; the query reads it in its next micro-batch."""
         _rows(spark, message).write.mode("append").parquet(self.path)
 
     def has_end(self, spark: SparkSession) -> bool:
@@ -84,14 +109,13 @@ class ControlFolder:
         return bool(ends.limit(1).collect())
 
 
-def _rows(spark: SparkSession, message: OutsideCti) -> DataFrame:
+def _rows(spark: SparkSession, message: OutsideCti | TapCommand) -> DataFrame:
     """Return a message as the only row of the folder's columns, made by Spark, because rows of Python take a job more."""
     from pyspark.sql import functions as F
 
-    values = (message.table, message.cti, message.until, message.idle_before)
     columns = [column.split() for column in CONTROL_DDL.split(", ")]
     return spark.range(0, 1, 1, 1).select(
-        *(F.lit(value).cast(kind).alias(name) for value, (name, kind) in zip(values, columns, strict=True))
+        *(F.lit(value).cast(kind).alias(name) for value, (name, kind) in zip(message.row, columns, strict=True))
     )
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamq.html import Readout
-from streamq.runtime.envelope import READINGS, TOTALS
+from streamq.runtime.envelope import READINGS, TAPPED, TOTALS
 from streamq.runtime.readings import NO_READINGS, Readings, combine_readings
 
 RESULTS = "streamq"
 """The name under which Spark's reports hold the counts of results, and the reports of buckets."""
 
-REPORTS = {"readings": READINGS, "late": TOTALS}
+REPORTS = {"readings": READINGS, "late": TOTALS, "tapped": TAPPED}
 """The names of reports of buckets beside those counts, each a list of JSON texts, and the channels that they come from."""
 
 
@@ -113,7 +113,7 @@ def from_spark(report: Mapping[str, Any]) -> MicroBatch:
 
     Its rows are those that the sources' readings count, without readings those that Spark counts.
     """
-    observed = _observed(report)
+    observed = observed_values(report)
     readings = combine_readings(map(json.loads, observed.get("readings", ())))
     late: Counter[str] = Counter()
     for totals in map(json.loads, observed.get("late", ())):
@@ -132,7 +132,7 @@ def from_spark(report: Mapping[str, Any]) -> MicroBatch:
     )
 
 
-def _observed(report: Mapping[str, Any]) -> dict[str, Any]:
+def observed_values(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values, other than NULL, that a report observed under RESULTS."""
     columns = (report.get("observedMetrics") or {}).get(RESULTS) or {}
     if "schema" in columns:

@@ -60,9 +60,14 @@ def small_tables(tables: Mapping[str, DataFrame], rows: int) -> dict[str, pa.Tab
 
 def check_limits(rows: object, seconds: object) -> None:
     """Raise PlanError unless the limits of a recording are a positive number of rows, and of seconds."""
-    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-        raise PlanError(sentence("sample", "rows is a whole number of at least 1", f"found {rows!r}"))
+    check_rows("sample", "rows", rows)
     check_seconds("sample", "seconds", seconds)
+
+
+def check_rows(verb: str, argument: str, rows: object) -> None:
+    """Raise PlanError, worded for an argument of ``verb``, unless it is a positive number of rows."""
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+        raise PlanError(sentence(verb, f"{argument} is a whole number of at least 1", f"found {rows!r}"))
 
 
 def check_seconds(verb: str, argument: str, seconds: object) -> None:

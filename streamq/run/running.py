@@ -17,12 +17,12 @@ from streamq.errors import PlanError, sentence, users_line
 from streamq.plan.verbs import named_after
 from streamq.run.backlog import Backlog
 from streamq.run.checkpoint import Claim, EarlierRuns
-from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
+from streamq.run.control import END_OF_INPUT, OutsideCti, TapCommand, outside_cti
 from streamq.run.diagnosis import START_AGAIN, why
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared_stream import Launch
-from streamq.run.recording import LOOK_EVERY, check_limits, check_seconds, record, small_tables
+from streamq.run.recording import LOOK_EVERY, check_limits, check_rows, check_seconds, record, small_tables
 from streamq.run.run_status import RunStatus
 from streamq.run.source_status import allowed_silence
 from streamq.run.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamq.run.recording import Recorded
+    from streamq.run.tap import Tap
 
 T = TypeVar("T")
 
@@ -205,8 +206,8 @@ class Run:
             time.sleep(LOOK_EVERY)
         return False
 
-    def _send(self, message: OutsideCti) -> None:
-        """Write a CTI into the control folder; a query without stages does not read CTIs."""
+    def _send(self, message: OutsideCti | TapCommand) -> None:
+        """Write a message into the control folder; a query without stages does not read any."""
         if self._program.stages:
             self._launch.checkpoint.control.send(self._spark, message)
 
@@ -274,6 +275,32 @@ class Run:
         before = [state_section(status.state, status.reason)]
         plans, options = self._launch.prepared.written, self._program.options
         return explain(plans, mode, format, options, before, measured=measured)
+
+    @spark_errors("tap")
+    def tap(self, operator: str, rows: int = 1_000) -> Tap:
+        """Follow one operator while the query runs: its newest rows, in and out, with the numbers of their micro-batches.
+
+        ``operator`` is the title of an operator with state in ``explain``, or its beginning, or the name of its state. The tap
+        begins in the next micro-batch, without a restart, and does not change the output of the query. ``with`` ends it, and so
+        do a thousand micro-batches, so that a tap whose program dies does not go on for ever. ``rows`` is the number of rows that
+        it keeps of each input, and of the output. Each bucket reports so many in each micro-batch, as text in Spark's reports on
+        the run, of which Spark keeps a hundred in the driver. Raises PlanError for an operator that does not exist or has no
+        state, for a number of rows that is not positive, and if the run is over.
+
+        ::
+
+            with run.tap("inner join", rows=100) as tap:
+                time.sleep(60)
+                print(tap.rows())
+        """
+        from streamq.run.tap import Tap, tapped_operator
+
+        name = tapped_operator(self._program, operator)
+        check_rows("tap", "rows", rows)
+        if self._over or not self.query.isActive:
+            raise _run_is_over("tap", self._over)
+        axis, title = self._program.axis, self._program.titles[name][0]
+        return Tap(title, name, rows, axis=axis, send=self._send, reports=lambda: self.query.recentProgress)
 
     @spark_errors("sample")
     def sample(self, rows: int = 1_000, seconds: float = 10.0) -> Recorded:

@@ -1,6 +1,6 @@
 """Envelopes, the rows that travel between stages: ``(bucket, channel, body)``.
 
-On a channel of deltas the body is an Arrow IPC stream. Progress, late rows, totals and readings travel under numbers below 0,
+On a channel of deltas the body is an Arrow IPC stream. Progress, late rows, reports and commands travel under numbers below 0,
 and a kernel's whole output under numbers below all of these.
 """
 
@@ -12,7 +12,13 @@ PROGRESS, LATE, TOTALS, SPOKEN, READINGS = -1, -2, -3, -4, -5
 """Channels without deltas; SPOKEN is a stage's progress before it goes to every bucket, READINGS are for those who watch the
 query."""
 
-BESIDE_RESULTS = (LATE, TOTALS, READINGS)
+TAP, TAPPED = -6, -7
+"""Channels of taps: a command to every bucket, and the rows of an operator that a bucket reports while a tap is on."""
+
+REPORTS = (TOTALS, READINGS, TAPPED)
+"""The channels of reports, whose bodies are texts."""
+
+BESIDE_RESULTS = (LATE, *REPORTS)
 """The channels whose rows leave the last stage beside those of results."""
 
 OUTPUTS = -100

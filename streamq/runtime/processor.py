@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.columnar import concat, decode
-from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
+from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, REPORTS, SPOKEN, TAP, Envelope, relation_of
 from streamq.runtime.identity import Identity
 from streamq.runtime.packer import Packer, passed_rows
 from streamq.runtime.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
@@ -225,23 +225,27 @@ def source_packer(
 def control_packer(
     sources: dict[str, str], buckets: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that turns control rows into progress for every bucket.
+    """Return the function that turns control rows into progress, and commands to tap, for every bucket.
 
-    Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint``; ``sources`` maps a source's name to
-    its relation.
+    Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint, tap string``, where a row with a
+    ``tap`` is a command and nothing else; ``sources`` maps a source's name to its relation.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the progress in control rows, for every bucket; nothing if no row is about one of the sources."""
+        """Yield the progress and commands in control rows, for every bucket; nothing if no row has any."""
         messages = []
         for batch in batches:
             for row in batch.to_pylist():
+                if row["tap"] is not None:
+                    yield from _broadcast(TAP, row["tap"].encode(), buckets)
+                    continue
                 messages += [
                     Message(r, c=row["cti"], until=row["until"], idle_before=row["idle_before"] or 0)
                     for name, r in sources.items()
                     if row["source"] in (None, name)
                 ]
-        yield from _broadcast(messages, buckets)
+        if messages:
+            yield from _broadcast(PROGRESS, encode_messages(messages), buckets)
 
     return packed(run)
 
@@ -258,16 +262,16 @@ def clock_packer(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the progress that the greatest time of day makes, for every bucket; nothing without rows."""
         latest = [pc.max(batch.column("now")).as_py() for batch in batches if batch.num_rows]
-        yield from _broadcast(clock_messages(policies, max(latest)) if latest else [], buckets)
+        messages = clock_messages(policies, max(latest)) if latest else []
+        if messages:
+            yield from _broadcast(PROGRESS, encode_messages(messages), buckets)
 
     return packed(run)
 
 
-def _broadcast(messages: list[Message], buckets: int) -> Iterator[pa.RecordBatch]:
-    """Yield the envelopes that bring every bucket the same messages; none if there are no messages."""
-    if messages:
-        body = encode_messages(messages)
-        yield from envelope_batches([(bucket, PROGRESS, body) for bucket in range(buckets)])
+def _broadcast(channel: int, body: bytes, buckets: int) -> Iterator[pa.RecordBatch]:
+    """Yield the envelopes that bring every bucket the same body."""
+    yield from envelope_batches([(bucket, channel, body) for bucket in range(buckets)])
 
 
 def opener(
@@ -356,7 +360,7 @@ def result_opener(
 
     ``passed`` are the channels that lead to a result from an earlier stage; such a one has the number ``-1 - channel`` in
     ``relations``, which is as in :func:`opener`. ``schema`` is the wide row: ``__channel``, ``__late`` (struct), ``__report``
-    (the totals or the readings of a bucket, as JSON), then the relations' columns.
+    (a report of a bucket, as JSON), then the relations' columns.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -376,7 +380,7 @@ def result_opener(
                         fields=list(schema.field("__late").type),
                     )
                     yield _row(schema, rows, {"__channel": pa.array([LATE] * rows, pa.int32()), "__late": struct})
-                elif channel in (TOTALS, READINGS):
+                elif channel in REPORTS:
                     report = pa.array([body.as_py().decode()])
                     yield _row(schema, 1, {"__channel": pa.array([channel], pa.int32()), "__report": report})
 

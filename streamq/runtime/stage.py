@@ -5,6 +5,7 @@ Envelopes (``runtime.envelope``) come in and go out; an envelope for a later sta
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +16,20 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.columnar import concat, decode, encode, ints, net_deltas
+from streamq.runtime.columnar import concat, decode, encode, encode_small, ints, net_deltas
 from streamq.runtime.consistency import HeldRows, progress_at_level
 from streamq.runtime.deltas import unit_weights, with_weights
-from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
+from streamq.runtime.envelope import (
+    LATE,
+    PROGRESS,
+    READINGS,
+    SPOKEN,
+    TAP,
+    TAPPED,
+    TOTALS,
+    Envelope,
+    output_number,
+)
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.hosted_kernel import UNWATCHED, Channel, HostedKernel, StageWatcher
 from streamq.runtime.identity import FORM_CHANGED
@@ -39,6 +50,12 @@ from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.state.baskets import Baskets, KernelBaskets, Work
 from streamq.time import INFINITY
+
+OUT = -1
+"""What stands for the output of an operator in the place of a port."""
+
+TAPS = "taps"
+"""The name under which a bucket's state has the taps that are on, by their ids: their commands, and what is left of them."""
 
 
 @dataclass(eq=False, repr=False)
@@ -133,17 +150,24 @@ class Stage:
         """Run one micro-batch of one bucket, in which every kernel advances once; return the envelopes that go on.
 
         These are the kernels' deltas and progress, envelopes for later stages, late rows if there is a late output, totals since
-        the checkpoint began (none if all are 0), and readings. The readings are also stored in ``baskets``, and its state is
-        written. ``wall`` is the micro-batch's time in milliseconds since 1970. ``watcher`` receives the rows inside the stage.
+        the checkpoint began (none if all are 0), readings, and the rows of tapped operators. The readings are also stored in
+        ``baskets``, and its state is written. ``wall`` is the micro-batch's time in milliseconds since 1970. ``watcher`` receives
+        the rows inside the stage.
         """
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
         messages: list[Message] = []
+        commands: list[dict[str, Any]] = []
+        # every bucket gets the same messages, and passes them on to the bucket of its number in the next stage
+        has_next = self.buckets_behind is None or bucket < self.buckets_behind
         numbers = {c.number for c in self.channels}
         for envelope in envelopes:
             _, number, body = envelope
             if number == PROGRESS:
                 messages += decode_messages(body)
+            elif number == TAP:
+                commands.append(json.loads(body))
+                out += [envelope] if has_next else []
             elif number in numbers:
                 tables.setdefault(number, []).append(decode(body))
             else:
@@ -152,8 +176,7 @@ class Stage:
         for_later = [
             replace(m, invalid={}) if m.relation in inputs else m for m in messages if m.relation in self.later
         ]
-        # every bucket gets the same messages, and passes them on to the bucket of its number in the next stage
-        if for_later and (self.buckets_behind is None or bucket < self.buckets_behind):
+        if for_later and has_next:
             out.append((bucket, PROGRESS, encode_messages(for_later)))
         run = self._begin_run(bucket, baskets, tables, messages)
         for hosted in self.hosted:
@@ -162,6 +185,7 @@ class Stage:
             out.append((bucket, LATE, encode(concat(run.late))))
         if run.totals:
             out.append((bucket, TOTALS, json.dumps(run.totals).encode()))
+        out += self._tapped(run, commands)
         readings = self._readings(run, wall)
         # a restarted run reads them here before its first micro-batch
         baskets.values[LATEST] = readings
@@ -318,6 +342,37 @@ class Stage:
             released = with_weights(hosted.kernel.combine(port, unit_weights(released)))
         rows = released if table is None else concat([released, table])
         return net_deltas(rows) if (ints(rows, WEIGHT) < 0).any() else rows
+
+    # taps
+
+    def _tapped(self, run: BucketRun, commands: Sequence[Mapping[str, Any]]) -> list[Envelope]:
+        """Begin and end taps as commanded; return a report for each tap that is on and whose operator had rows.
+
+        A report has the newest rows of each port, as they came: combined before the shuffle, held back if the level does so, and
+        late ones included. It also has those of the output. The taps that are on afterwards are stored in the bucket's state.
+        """
+        values = run.baskets.values
+        names = {hosted.name for hosted in self.hosted}
+        taps = values.pop(TAPS, {}) | {c["tap"]: c for c in commands if c["operator"] in names}
+        # envelopes come in any order, so the end of a tap may be before its beginning
+        for ended in [command["tap"] for command in commands if not command["micro_batches"]]:
+            taps.pop(ended, None)
+        reports = []
+        for tap, command in taps.items():
+            for hosted, arrivals, output, _ in run.outputs:
+                if hosted.name != command["operator"]:
+                    continue
+                tables = [(arrival.port, arrival.table) for arrival in arrivals]
+                tables += [] if output.table is None else [(OUT, output.table)]
+                newest = [(port, table[max(0, len(table) - command["rows"]) :]) for port, table in tables if len(table)]
+                rows = [(port, base64.b64encode(encode_small(table)).decode()) for port, table in newest]
+                if rows:
+                    reports.append((run.bucket, TAPPED, json.dumps({"tap": tap, "rows": rows}).encode()))
+        left = {tap: {**command, "micro_batches": command["micro_batches"] - 1} for tap, command in taps.items()}
+        left = {tap: command for tap, command in left.items() if command["micro_batches"]}
+        if left:
+            values[TAPS] = left
+        return reports
 
     # readings
 

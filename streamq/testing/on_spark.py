@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
 from streamq.plan.schema import MICRO_BATCH
-from streamq.run.control import CONTROL_DDL
+from streamq.run.control import CONTROL_DDL, OutsideCti
 from streamq.run.findings import master_of
 from streamq.run.prepared_stream import streaming_rows
 from streamq.run.query import batch_frames
@@ -254,7 +254,7 @@ def _write(
     start()
     for until in last if control else ():
         spark = next(iter(query.tables.values())).sparkSession
-        row = (None, INFINITY, instant_ticks(until, query.plan.schema.axis), None)
+        row = OutsideCti(None, INFINITY, instant_ticks(until, query.plan.schema.axis)).row
         spark.createDataFrame([row], CONTROL_DDL).coalesce(1).write.mode("append").parquet(control)
         start()
 
