@@ -39,7 +39,8 @@ class Case:
     ``static`` holds the tables that the query looks up, by name. ``until`` bounds the windows of lifetimes without an end, in
     ticks. ``clock`` holds, for each micro-batch in turn and then from its first entry again, how many ticks the time of day is
     beyond the greatest start so far, if a source follows the clock. ``calls`` are the calls of verbs that make the query, or
-    the queries, as statements of a program over the sources; it is empty if they are not known.
+    the queries, as statements of a program over the sources; it is empty if they are not known. ``may_fail``: there is nothing
+    to compare if the query fails by Spark's rules; else that is wrong.
     ``tables`` holds all rows by source, ``batches`` the same by micro-batch, ``answer()`` returns the expected history.
     """
 
@@ -50,6 +51,7 @@ class Case:
     static: Mapping[str, pa.Table] = field(default_factory=dict)
     clock: tuple[int, ...] = (0,)
     calls: str = ""
+    may_fail: bool = True
 
     @property
     def axis(self) -> str:

@@ -46,7 +46,7 @@ from streamq.testing.queries import queries
 from streamq.testing.query_scale import scale
 from streamq.testing.scale import TICKS, Scale
 from streamq.testing.source_progress import clock_ctis
-from streamq.testing.sources.room import Arriving, room_of, room_of_shape, rooms
+from streamq.testing.sources.room import Arriving, free_name, room_of, room_of_shape, rooms
 from streamq.testing.speculative import double_events, speculative
 from streamq.time import INTEGER, TIMESTAMP, ticks
 
@@ -177,9 +177,7 @@ def cuts(n: int, finely: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
     return st.builds(lambda cut, at: cut if at is None else (*cut[:at], 0, *cut[at:]), lengths, empty)
 
 
-@st.composite
 def cases_of(
-    draw: Draw,
     plan: Node,
     intent: Intent = ANYTHING,
     tables: Mapping[str, Any] | None = None,
@@ -187,12 +185,12 @@ def cases_of(
     calls: str = "",
     *,
     may_fail: bool = False,
-) -> Case:
-    """Draw a case of a given query, with input as an intent describes it; ``tables`` are those that it looks up.
+) -> st.SearchStrategy[Case]:
+    """Return the strategy for cases of a given query, with input as an intent describes it.
 
-    ``intents`` are the intents of single sources; ``intent`` completes what they leave open. ``calls`` are the
-    statements that make the query, as of a :class:`Case`. ``may_fail``: some cases have values whose sums overflow. The plan may
-    be the root over several queries.
+    ``tables`` are those that the query looks up. ``intents`` are the intents of single sources; ``intent`` completes what they
+    leave open. ``calls`` are the statements that make the query, as of a :class:`Case`. ``may_fail``: some cases have values
+    whose sums overflow. The plan may be the root over several queries.
 
     The query's sources get policies, and an intent with speculation or duplicates adds operators above the sources; nothing
     else of the query changes.
@@ -203,9 +201,25 @@ def cases_of(
     query_scale = scale(plan)
     if intent.unit is not None:
         query_scale = query_scale.with_unit(ticks(intent.unit, plan.schema.axis, "Intent"))
-    compared, used = near(plan), replace(uses(plan), may_overflow=may_fail)
+    used = replace(uses(plan), may_overflow=may_fail)
+    return _cases_of(plan, intent, tables, intents or {}, calls, query_scale, near(plan), used)
+
+
+@st.composite
+def _cases_of(
+    draw: Draw,
+    plan: Node,
+    intent: Intent,
+    tables: Mapping[str, Any],
+    intents: Mapping[str, Intent],
+    calls: str,
+    query_scale: Scale,
+    compared: Sequence[Any],
+    used: Uses,
+) -> Case:
+    """Draw a case of a query, as :func:`cases_of` returns them, by what follows from the query alone."""
     close = draw(meeting_intents(plan, intent, query_scale, compared))
-    intent_of = {**close, **{n: i.completed(close.get(n, intent)) for n, i in (intents or {}).items()}}
+    intent_of = {**close, **{n: i.completed(close.get(n, intent)) for n, i in intents.items()}}
     # a retraction changes any of several equal events: if the query sees the bits in which they differ, several answers are right
     twins = draw(st.sampled_from([0, 1])) if used.sees_bits else None
     arrivals = {
@@ -322,9 +336,7 @@ def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis:
     time = t.TimestampType() if axis == TIMESTAMP else t.LongType()
     named: tuple[Field, ...] = ()
     if kind.endswith("_ids"):
-        names = {f.name.lower() for f in fields}
-        free = next(id for id in ("id" + "_" * n for n in itertools.count()) if id not in names)
-        named = (Field(free, draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),)
+        named = (Field(free_name("id", fields), draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),)
     source: Source = room_of_shape(kind).drawn(draw, name, time, fields, named)
     return Select(source, tuple((f.name, Col(f.name)) for f in fields)) if named else source
 

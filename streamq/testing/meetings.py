@@ -66,11 +66,15 @@ def meeting_intents(
 ) -> Mapping[str, Intent]:
     """Draw, for the sources of a plan's meetings, intents under which their events meet.
 
-    Returns the intents by table; none in some of the draws, without a meeting, and if the intent has a pattern of its own.
+    Half of those draws in which they do not meet have equal values all the same. Returns the intents by table; none in the
+    others, without a meeting, and if the intent has a pattern of its own.
     A source of several meetings gets the intent for the first.
     """
     meetings = [m for m in map(meeting_of, nodes(plan)) if m is not None and m.inputs]
-    if not meetings or intent.pattern is not None or not draw(st.sampled_from(meetings[0].chances)):
+    if not meetings or intent.pattern is not None:
+        return {}
+    is_close = draw(st.sampled_from(meetings[0].chances))
+    if not is_close and draw(st.booleans()):
         return {}
     intents: dict[str, Intent] = {}
     for meeting in meetings:
@@ -82,7 +86,8 @@ def meeting_intents(
         for source, places in _places(meeting).items():
             agreeing = _agreeing(source, meeting.columns, intent, compared)
             payload = {**_passing(meeting, source), **agreeing}
-            pattern = meeting.pattern(places, min(2 * len(places) - 1, intent.events), scope, gap, scale)
+            least = min(2 * len(places) - 1, intent.events)
+            pattern = meeting.pattern(places, least, scope, gap, scale) if is_close else None
             intents.setdefault(source.table, intent.but(payload=payload, pattern=pattern))
     return intents
 

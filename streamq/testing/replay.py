@@ -40,10 +40,10 @@ FORMAT = 1
 AGAIN = "Delete it, or save the case again."
 
 
-def case_to_json(case: Case, how: Execution, says: str = "", *, may_fail: bool = True) -> str:
+def case_to_json(case: Case, how: Execution, says: str = "") -> str:
     """Return a case and its execution as JSON text; equal cases give equal texts.
 
-    ``says`` describes the failure for readers. ``may_fail``: the query may then fail by Spark's rules.
+    ``says`` describes the failure for readers.
     """
     items = [
         [name, item.kind, item.start, item.end, item.new_end, _encoded(item.columns)] for name, item in case.arrival
@@ -68,7 +68,7 @@ def case_to_json(case: Case, how: Execution, says: str = "", *, may_fail: bool =
     parts.append(f'"static": {json.dumps(static, ensure_ascii=False)}')
     plans = [plan_to_json(plan) for plan in case.plans]
     parts.append(f'"plan": {json.dumps(plans if len(plans) > 1 else plans[0], ensure_ascii=False)}')
-    if not may_fail:
+    if not case.may_fail:
         parts.append('"may_fail": false')
     if case.follows_clock:
         parts.append(f'"clock": {json.dumps(case.clock)}')
@@ -82,12 +82,6 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution]:
 
     Every part is checked. Raises PlanError for illegal text, which names the part, the fault, and the ``file``.
     """
-    case, document = _read(text, file)
-    return case, document.how
-
-
-def _read(text: str, file: str) -> tuple[Case, _Document]:
-    """Return the case in a text, and all parts of the text; raises as :func:`case_from_json`."""
     try:
         document = _document(text)
         plan = _plan("plan", document.plan)
@@ -96,7 +90,8 @@ def _read(text: str, file: str) -> tuple[Case, _Document]:
         where = f"not a case in {file!r}" if file else "not a case"
         raise PlanError(sentence("replay", where, str(error), AGAIN)) from error.__cause__
     cut, until, clock = document.cut, document.until, document.clock
-    return Case(plan, arrival, cut, until, static, clock, "\n".join(document.calls)), document
+    calls = "\n".join(document.calls)
+    return Case(plan, arrival, cut, until, static, clock, calls, document.may_fail), document.how
 
 
 @check_keywords
@@ -111,18 +106,18 @@ def replay(path: str | Path) -> None:
 
         t.replay("tests/replays/late_left_piece.streamq.json")
     """
-    case, document = _read(_text(path), str(path))
-    check(case, [document.how], may_fail=document.may_fail)
+    case, how = case_from_json(_text(path), str(path))
+    check(case, [how])
 
 
-def save(case: Case, how: Execution, says: str, folder: str | Path, name: str, *, may_fail: bool = True) -> Path:
+def save(case: Case, how: Execution, says: str, folder: str | Path, name: str) -> Path:
     """Write a case to a file in a folder, which is created if need be, and return its path; overwrite any that exists.
 
     The file's name is ``name``, with other characters than letters, digits, ``_``, ``.`` and ``-`` replaced, and SUFFIX.
     """
     path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-')}{SUFFIX}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(case_to_json(case, how, says, may_fail=may_fail), encoding="utf-8")
+    path.write_text(case_to_json(case, how, says), encoding="utf-8")
     return path
 
 

@@ -134,9 +134,10 @@ def stream(
 ) -> Scenario:
     """Return a scenario that stands for any source whose data fit an :class:`Intent` (``disorder="high"``).
 
-    ``shape``: the kind of source, "points", "intervals", "edges", "physical", "signal", or "points_ids", "intervals_ids" or
-    "physical_ids", whose events have ids, which a select above the source drops. ``columns``: the payload as Spark DDL (default:
-    ``k`` and ``v``, with types that all open streams of the scenario share and that the verbs accept, mostly plain ones).
+    ``shape``: the kind of source, "points", "intervals", "edges", "changes", "physical", "signal", or "points_ids",
+    "intervals_ids" or "physical_ids", whose events have ids, which a select above the source drops. ``columns``: the payload as
+    Spark DDL (default: ``k`` and ``v``, with types that all open streams of the scenario share and that the verbs accept,
+    mostly plain ones).
     ``axis``: "integer" or "timestamp"; a scenario that contains durations must name it. The other arguments are those of
     :class:`Intent`. Raises PlanError for illegal arguments, TypeError for unknown ones; ``columns`` is read only when a case is
     drawn.

@@ -70,11 +70,9 @@ class _TimeIsOver(BaseException):
 class Search:
     """A search for the smallest failing trial within the time of a profile; it counts the trials in a report.
 
-    ``may_fail``: cases over which the query fails by Spark's rules
-    are set aside; else they fail. ``each`` is called before each trial.
-    ``failures`` holds the failures by their trials' texts, the first one first; ``number`` counts the trials until it, and
-    ``searches`` the runs of Hypothesis. ``redraws``: how often an empty answer may still be replaced. ``give_up``: the monotonic
-    time after which no smaller trial is run, which the first failure sets.
+    ``each`` is called before each trial. ``failures`` holds the failures by their trials' texts, the first one first; ``number``
+    counts the trials until it, and ``searches`` the runs of Hypothesis. ``redraws``: how often an empty answer may still be
+    replaced. ``give_up``: the monotonic time after which no smaller trial is run, which the first failure sets.
     """
 
     def __init__(
@@ -83,12 +81,10 @@ class Search:
         report: Verified,
         begun: float,
         each: Callable[[], None] = lambda: None,
-        *,
-        may_fail: bool = True,
     ):
         """Begin with no failure; ``begun`` is the monotonic time at which it all began."""
         self.profile, self.report = profile, report
-        self.begun, self.each, self.may_fail = begun, each, may_fail
+        self.begun, self.each = begun, each
         self.failures: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
         self.give_up = float("inf")
@@ -185,23 +181,25 @@ class Search:
         reason = ""
         try:
             answers = Answers(case)
-            expected, *_ = [answers.answer(how) for how in ways]
+            expected = answers.answer(ways[0])
+            if is_counted and not expected.num_rows and self.redraws:
+                self.number -= 1
+                self.redraws -= 1
+                return
+            for how in ways[1:]:
+                answers.answer(how)
         except TooMuch:
             reason = HUGE
         except QueryFailed as error:
             reason = FAILS
             check_failure(case, answers, error)
-            if not self.may_fail:
+            if not case.may_fail:
                 raise VerificationFailed(case, ways[0], None, error, is_legal=True) from error
             self.report.first_failure = self.report.first_failure or str(error).splitlines()[0]
         if reason:
             self.report.set_aside[reason] += is_counted
             return
-        if is_counted and not expected.num_rows and self.redraws:
-            self.number -= 1
-            self.redraws -= 1
-            return
-        reasons = check_answers(case, ways, answers, spark, may_fail=self.may_fail)
+        reasons = check_answers(case, ways, answers, spark)
         compared = [how for how, reason in zip(ways, reasons, strict=True) if not reason]
         if not is_counted:
             return

@@ -101,9 +101,10 @@ def adapt(trial: Trial) -> Trial:
     """
     # all at once, the greatest endpoint bounds the windows of endless lifetimes, as in show() and to_df()
     case, ways = trial
-    ways = tuple(how.in_units(scale(case.plan).units[0]) for how in ways)
     if ways[0].backend == LITERAL:
         return replace(case, until=None), ways
+    unit = scale(case.plan).units[0]
+    ways = tuple(how.in_units(unit) for how in ways)
     if any(map(sets_aside, called_modules(case.plan))):
         # few of other queries have one
         ways = tuple(replace(how, late_output=not how.late_output) for how in ways)
@@ -144,37 +145,31 @@ def with_late_sinks(trial: Trial) -> Trial:
     return case, tuple(replace(how, late_output=has_late_output(how)) for how in ways)
 
 
-def check(
-    case: Case,
-    ways: Sequence[Execution],
-    spark: SparkSession | None = None,
-    *,
-    may_fail: bool = True,
-) -> bool:
+def check(case: Case, ways: Sequence[Execution], spark: SparkSession | None = None) -> bool:
     """Run a case in several ways; return True if every answer is the oracle's, False if the query fails by Spark's rules.
 
     With False nothing has been run, as the oracle has no answer. A run without an answer to compare passes. Raises
-    VerificationFailed if an answer differs or a run fails, also by Spark's rules unless it ``may_fail``.
+    VerificationFailed if an answer differs or a run fails, also by Spark's rules unless the case ``may_fail``.
     """
     answers = Answers(case)
     try:
         for how in ways:
             answers.answer(how)
     except QueryFailed as error:
-        if not may_fail:
+        if not case.may_fail:
             raise VerificationFailed(case, ways[0], None, error, is_legal=True) from error
         return False
-    check_answers(case, ways, answers, spark, may_fail=may_fail)
+    check_answers(case, ways, answers, spark)
     return True
 
 
 def check_answers(
-    case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None, *, may_fail: bool = True
+    case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None
 ) -> list[str]:
     """Run a case in several ways; raise VerificationFailed at an answer that is not the oracle's, or a run that must not fail.
 
-    Returns for each execution the reason why it gave no answer to compare, "" if its answer is the oracle's. ``may_fail``: the
-    query may fail by Spark's rules. NeedsSpark is raised as it is.
+    Returns for each execution the reason why it gave no answer to compare, "" if its answer is the oracle's. NeedsSpark
+    is raised as it is.
     """
     reasons = []
     for how in ways:
@@ -207,7 +202,7 @@ def check_answers(
                 fails_in_another_order(case) if how.backend == BATCH else fails_on_the_way(case, how)
             ):
                 # Spark added values in another order, or rows are taken back
-                if not may_fail:
+                if not case.may_fail:
                     raise VerificationFailed(case, how, None, error, is_legal=True) from error
                 reasons.append(FAILS)
                 continue

@@ -96,7 +96,7 @@ def verify(
         smaller = ", one fails: looking for a smaller one" if search.failures else ""
         bar.update(report.cases, planned, f"{report.cases:,} of {planned:,} cases{smaller}")
 
-    search = Search(chosen, report, begun, show_cases, may_fail=may_fail)
+    search = Search(chosen, report, begun, show_cases)
     # a job on Spark takes as long over many rows as over few, so cases there have more events
     words = [word for word in intent.choices("late") if not fails(word)]
     many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)
@@ -112,6 +112,9 @@ def verify(
         cases, nulls, crowded = (
             cases_of(plan, one, tables, calls=calls, may_fail=may_fail) for one in (intent, empty, many)
         )
+    cases, nulls, crowded = (
+        drawn.map(lambda case: replace(case, may_fail=may_fail)) for drawn in (cases, nulls, crowded)
+    )
     several = len(queries) > 1
     ways_in_turn = in_process(several=several)
     # every eighth case has columns of NULLs, the second one first
@@ -153,7 +156,7 @@ def verify(
         if folder is not None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             called = name or test or f"case-{failed.case.plan.digest}"
-            failed.saved = save(failed.case, failed.how, failed.says, folder, called, may_fail=may_fail)
+            failed.saved = save(failed.case, failed.how, failed.says, folder, called)
         # drop the frames of the search
         raise failed.with_traceback(None) from failed.error
     if not report.executions:

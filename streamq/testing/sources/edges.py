@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from hypothesis import strategies as st
 from pyspark.sql import types as t
@@ -27,7 +27,7 @@ from streamq.testing.python_values import comparable
 from streamq.testing.scale import Scale
 from streamq.testing.sources.edges_model import EdgesModel
 from streamq.testing.sources.model import SourceModel
-from streamq.testing.sources.room import Arriving, Draw, SourceRoom
+from streamq.testing.sources.room import Arriving, Draw, SourceRoom, free_name
 from streamq.time import INFINITY
 
 
@@ -90,6 +90,9 @@ def events_of_edges(node: EdgeSource, run: Run, opens: str, where: str = "true")
         WHERE b.le IS NULL OR b.le > a.le"""
 
 
+E = TypeVar("E", bound=EdgeSource)
+
+
 class EdgeItems:
     """The part of a room that is the same for all sources of edges."""
 
@@ -100,6 +103,14 @@ class EdgeItems:
     def late_row(self, source: EdgeSource, item: Item) -> dict[str, Any]:
         kind = "start" if item.kind == OPEN else "end"
         return {"kind": kind, "start": item.start, "end": item.end, "new_end": None}
+
+    def placed(self, draw: Draw, source: E) -> E:
+        """Return a source whose edges of one instant are, now and then, in the order of a column beside them."""
+        if draw(st.sampled_from([True, False, False])):
+            return source
+        name = free_name("lsn", source.columns)
+        position = Field(name, draw(st.sampled_from([t.LongType(), t.StringType()])))
+        return replace(source, columns=(*source.columns, position), order_by=(name,), beside=(name,))
 
     def arriving(self, source: EdgeSource, how: Arriving) -> st.SearchStrategy[list[Item]]:
         return edge_items(source, how)
@@ -134,18 +145,13 @@ class EdgesRoom(EdgeItems, SourceRoom[Edges]):
     def drawn(
         self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]
     ) -> Edges:
-        """Draw a source of edges, with payload from start or end, whose key is the first field; ids do not apply.
-
-        Now and then edges of one instant are in the order of a column beside them.
-        """
-        columns = (Field("t", time), Field("edge", t.StringType()), *fields)
+        """Draw a source of edges, with payload from start or end, whose key is the first field; ids do not apply."""
+        time_name, edge = (free_name(wanted, fields) for wanted in ("t", "edge"))
+        columns = (Field(time_name, time), Field(edge, t.StringType()), *fields)
         payload_from = draw(st.sampled_from(["start", "end"]))
         key, opens, closes = (fields[0].name,), Lit("start"), Lit("end")
-        source = Edges(name, columns, "t", "edge", key, open=opens, close=closes, payload_from=payload_from)
-        if draw(st.sampled_from([True, False, False])) or "lsn" in {f.name for f in fields}:
-            return source
-        position = Field("lsn", draw(st.sampled_from([t.LongType(), t.StringType()])))
-        return replace(source, columns=(*columns, position), order_by=("lsn",), beside=("lsn",))
+        source = Edges(name, columns, time_name, edge, key, open=opens, close=closes, payload_from=payload_from)
+        return self.placed(draw, source)
 
     def written(self, source: Edges) -> tuple[str, list[str]]:
         """Return ``sq.edges`` and its arguments as text, without those that have their defaults."""
@@ -249,14 +255,16 @@ def changes(node: Changes, inputs: Sequence[str], run: Run) -> str:
 
 
 class ChangesRoom(EdgeItems, SourceRoom[Changes]):
-    """The room of :class:`Changes`; none are drawn at random, because edges are."""
+    """The room of :class:`Changes`."""
 
     kind = Changes
     simplicity = 4
-    shapes = ()
+    shapes = ("changes",)
 
     def row(self, source: Changes, item: Item) -> dict[str, Any]:
-        return {source.time: item.start, source.op: "u" if item.kind == OPEN else "d"}
+        """Return the instant and the operation, which is any word for its kind: rows written alike have one word."""
+        words = VERSIONS if item.kind == OPEN else DELETES
+        return {source.time: item.start, source.op: words[len(repr(item)) % len(words)]}
 
     def starts(self, source: Changes, run: Run) -> str:
         op, time = (column(source, name) for name in (source.op, source.time))
@@ -266,8 +274,9 @@ class ChangesRoom(EdgeItems, SourceRoom[Changes]):
         self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]
     ) -> Changes:
         """Draw a source of changes whose key is the first field; ids do not apply."""
-        columns = (Field("t", time), Field("op", t.StringType()), *fields)
-        return Changes(name, columns, "t", "op", (fields[0].name,))
+        time_name, op = (free_name(wanted, fields) for wanted in ("t", "op"))
+        columns = (Field(time_name, time), Field(op, t.StringType()), *fields)
+        return self.placed(draw, Changes(name, columns, time_name, op, (fields[0].name,)))
 
     def written(self, source: Changes) -> tuple[str, list[str]]:
         """Return ``sq.changes`` and its arguments as text."""
