@@ -26,8 +26,7 @@ from pyspark.sql import functions as F
 import streamq as sq
 from benchmarks.hopping import HOP_US, LONGEST_US, spark_windows, windows
 from streamq.compiler.rewriter import rewrite
-from streamq.operators.batch_form import BatchForm
-from streamq.operators.operator import Operator
+from streamq.operators.operator import BatchForm, Operator
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import nodes, number_sources
 

@@ -45,7 +45,6 @@ from .expressions import (
 from .expressions import (
     window_start as window_start,
 )
-from .json_reading import from_json as from_json
 from .levels.compare_levels import compare_levels as compare_levels
 from .patterns.operators.at_least import all_of as all_of
 from .patterns.operators.at_least import any_of as any_of
@@ -61,6 +60,7 @@ from .progress.clock import clock as clock
 from .progress.explicit import explicit as explicit
 from .progress.follow import follow as follow
 from .progress.generate import generate as generate
+from .reading import from_json as from_json
 from .reading import read_stream as read_stream
 from .run.migrate import migrate as migrate
 from .run.run_verbs import explain_all as explain_all

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.explain_html import Section
+    from streamq.compiler.plan_graph import Section
     from streamq.pictures.picture_page import Picture
     from streamq.pictures.step_chart import StepChart
     from streamq.run.quarantine import Quarantine

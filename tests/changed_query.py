@@ -17,7 +17,7 @@ from streamq.compiler.results import Results, rewritten
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources
 from streamq.run.checkpoint import identity_of
-from streamq.run.fitting import compile_to_fit
+from streamq.run.prepared_stream import compile_to_fit
 from streamq.runtime.identity import Identity
 from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.runtime.state_fit import Fit, fit_to_state

@@ -14,17 +14,14 @@ PACKAGE = Path(__file__).parents[1] / "streamq"
 LAYERS = (
     (
         "streamq.errors",
-        "streamq.html",
         "streamq.choices",
         "streamq.html",
         "streamq.keywords",
-        "streamq.html",
-        "streamq.screens",
         "streamq.screens",
         "streamq.time",
         "streamq.views",
     ),
-    ("streamq.grid", "streamq.policies"),
+    ("streamq.policies",),
     ("streamq.plan",),
     ("streamq.runtime",),
     ("streamq.functions", "streamq.aggregates", "streamq.windows", "streamq.progress", "streamq.user_code"),

@@ -13,9 +13,9 @@ import streamq as sq
 from streamq import testing as t
 from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError
-from streamq.grid import Grid
 from streamq.plan.node import Node
 from streamq.run.pacing import SLIDES, ChunkSearch, Hops, Pace, Pacer, SearchPhase, Slide, hops_of
+from streamq.time import Grid
 from tests.mutation.mutant import Edit, Mutant
 from tests.programs import compiled
 

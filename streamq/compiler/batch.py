@@ -9,9 +9,7 @@ from streamq.compiler.rewriter import clip_text
 from streamq.compiler.rules.prune_columns import columns_read
 from streamq.errors import PlanError, sentence
 from streamq.operators import Select
-from streamq.operators.batch_form import BatchForm
-from streamq.operators.observer import NOBODY, Observer
-from streamq.operators.operator import BatchRun, Operator
+from streamq.operators.operator import NOBODY, BatchForm, BatchRun, Observer, Operator
 from streamq.operators.source import Source
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import Node, nodes

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
-from streamq.operators.operator import Operator
-from streamq.operators.row_key import RowKey, no_row_key
+from streamq.operators.operator import Operator, RowKey, no_row_key
 from streamq.plan.lowering import instant_sql, ship_runtime
 from streamq.plan.node import Node
 from streamq.plan.schema import quote

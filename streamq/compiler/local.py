@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from streamq.compiler.results import Result
 from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
-from streamq.operators.observer import NOBODY, Observer
+from streamq.operators.operator import NOBODY, Observer
 from streamq.operators.table_steps import ArrowRows
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from streamq.compiler.kernel_sites import ctis_footprint
 from streamq.compiler.results import Result
 from streamq.compiler.sharing import APART, Sharing, share
-from streamq.compiler.stage_lines import ctis_footprint
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, free_name, path_key, state_name
 from streamq.compiler.strategy import JudgePlace

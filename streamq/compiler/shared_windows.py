@@ -20,7 +20,7 @@ from streamq.compiler.egress import Egress
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results, unsettled_nodes
 from streamq.compiler.rules.merge_selects import merge_selects
-from streamq.compiler.state_texts import leaves_out_columns, modules_called, text_of_source
+from streamq.compiler.state_names import leaves_out_columns, modules_called, text_of_source
 from streamq.errors import counted
 from streamq.operators import MergePartials, Select, Source, Where
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -69,7 +69,7 @@ class SharedPartials:
             }
             content = named_by_content(reader.partials, reader.arguments)
             for partial in reader.partials:
-                new = replace(_over(partial, own), name=f"__{partial.title}{len(partials)}")
+                new = replace(_renamed(partial, own), name=f"__{partial.title}{len(partials)}")
                 held = partials.setdefault(content[partial.name].name, new)
                 columns |= zip(partial.columns, held.columns, strict=True)
             names.append(columns)
@@ -347,7 +347,7 @@ def _values(windows: MergePartials) -> int:
     return 1 + len(partial_fields(windows.partials))
 
 
-def _over(partial: Partial, names: Mapping[str, str]) -> Partial:
+def _renamed(partial: Partial, names: Mapping[str, str]) -> Partial:
     """Return a partial result over columns of other names."""
 
     def other(value: Any) -> Any:

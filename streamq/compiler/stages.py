@@ -10,15 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from streamq.choices import OutputForm
-from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, moves_members
+from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, moves_members, settle_footprint
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
 from streamq.compiler.shared_windows import share_windows
-from streamq.compiler.stage_lines import settle_footprint
 from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
-from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, state_name
-from streamq.compiler.state_texts import query_text
+from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, query_text, state_name
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
-from streamq.grid import WindowEnds
+from streamq.compiler.rewriter import Consumer, consumers
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
+from streamq.time import WindowEnds
 
 
 class JudgePlace(StrEnum):

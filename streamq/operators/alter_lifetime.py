@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from streamq.choices import Anchor, LengthKind
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.lifetime_change import BREACH, ChangedLifetimes, Length, Start, length_of, start_of
-from streamq.operators.row_key import RowKey
+from streamq.operators.operator import RowKey
 from streamq.operators.step import SparkRows, Step
 from streamq.operators.table_steps import MovedRows
 from streamq.plan.expr import Lit

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import TimeError, sentence
-from streamq.grid import Grid
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.lifetime_bound import batch_events
@@ -19,7 +18,7 @@ from streamq.plan.verbs import Verbs
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import LE, RE
-from streamq.time import Duration, show_duration, ticks
+from streamq.time import Duration, Grid, show_duration, ticks
 from streamq.windows.batch_events import INDEX, UNTIL, in_windows, window_lifetime, windows_of
 
 if TYPE_CHECKING:

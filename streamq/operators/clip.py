@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, column_names, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.evaluation import Evaluation, KeyColumns, PortColumns, all_columns
+from streamq.operators.evaluation import CorrectingKernelFactory, Evaluation, KeyColumns, PortColumns, all_columns
 from streamq.operators.join_arguments import On, check_pairs, equality_pairs
-from streamq.operators.kernel_factory import CorrectingKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.plan.footprint import Footprint, Retention, live
 from streamq.plan.lowering import lifetime

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
-from streamq.operators.row_key import RowKey
+from streamq.operators.operator import RowKey
 from streamq.operators.step import SparkRows, Step
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, node

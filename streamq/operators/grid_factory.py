@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import ClipInput, Stamp
-from streamq.grid import Grid
-from streamq.operators.kernel_factory import KernelFactory, KernelSite
+from streamq.operators.evaluation import KernelFactory, KernelSite
 from streamq.operators.split_aggregates import show_partial
 from streamq.plan.expr import Expr
 from streamq.plan.footprint import Expected, ExpectedRates
@@ -23,6 +22,7 @@ from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.kernels.windows_of_sizes import RankedWindowsKernel, WindowsOfSizesKernel
 from streamq.runtime.state.blocks import block_sizes
+from streamq.time import Grid
 from streamq.windows import Window
 
 if TYPE_CHECKING:

@@ -9,8 +9,15 @@ from pyspark.sql import types as t
 
 from streamq.choices import JoinKind, choose_word
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.operators.batch_form import BatchForms, only_evaluated
-from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
+from streamq.operators.evaluation import (
+    CorrectingKernelFactory,
+    EndMoves,
+    Evaluation,
+    KeyColumns,
+    OwnKernelFactory,
+    PortColumns,
+    condition_of,
+)
 from streamq.operators.interval_join import (
     OTHER_LE,
     OTHER_RE,
@@ -22,8 +29,7 @@ from streamq.operators.interval_join import (
     uncovered_parts,
 )
 from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
-from streamq.operators.kernel_factory import CorrectingKernelFactory, OwnKernelFactory
-from streamq.operators.operator import BatchRun, not_of_the_group
+from streamq.operators.operator import BatchForms, BatchRun, not_of_the_group, only_evaluated
 from streamq.operators.per_window import warn_of_paired_neighbours
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import ExpectedRates, Footprint, live

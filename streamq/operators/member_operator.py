@@ -8,8 +8,15 @@ from typing import cast
 
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.evaluation import Columns, EndMoves, Evaluation, PortColumns
-from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
+from streamq.operators.evaluation import (
+    Columns,
+    EndMoves,
+    Evaluation,
+    KernelFactory,
+    KernelSite,
+    PortColumns,
+    RecomputeFactory,
+)
 from streamq.plan.expr import Lifetime
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits

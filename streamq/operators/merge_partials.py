@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
-from streamq.operators.batch_form import BatchForm, BatchForms, only_evaluated
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns
 from streamq.operators.grid_factory import GridFactory, ShownWindows
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import EACH_TIME
 from streamq.operators.merging import choose_form, merge_partials, not_subtracted
-from streamq.operators.operator import BatchRun
+from streamq.operators.operator import BatchForm, BatchForms, BatchRun, only_evaluated
 from streamq.operators.split_aggregates import partial_columns, partial_fields, show_partials
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import ExpectedRates, Footprint

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
-from streamq.operators.batch_form import BatchChoice, BatchForm, shown_costs
+from streamq.operators.operator import BatchChoice, BatchForm, shown_costs
 from streamq.plan.partial import Algebra, SparkPartial, WindowFrame, are_exact
 from streamq.runtime.merging_sql import CountAlgebra, SubtractableAlgebra
 

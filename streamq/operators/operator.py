@@ -1,25 +1,161 @@
-"""Operators: nodes that can be executed. The compiler asks each for its batch form and for its form over groups."""
+"""Operators: nodes that can be executed. The compiler asks each for its batch form and for its form over groups.
+
+A batch form is a way to compute an operator in batch. A row key is the columns that, together with the start, identify a row
+of an operator; a sink that upserts needs them. An observer receives the rows that go into and come out of each node.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from streamq.choices import Word
 from streamq.errors import PlanError, sentence
-from streamq.operators.batch_form import BatchForm, BatchForms
-from streamq.operators.row_key import RowKey, no_row_key
 from streamq.plan.footprint import NO_RATES, Expected, ExpectedRates, Footprint
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 from streamq.runtime.lateness import ASIDE
+from streamq.user_code.udo import UserOperator
 from streamq.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class RowKey:
+    """The key's ``columns``; if they do not identify a row, ``wrong`` and ``hint`` are the text of the error.
+
+    ``rows_of``: the user's operator that makes the rows, if one does. ``lists``: the columns that hold lists of such rows, with
+    their operators.
+    """
+
+    columns: tuple[str, ...] = ()
+    wrong: str = ""
+    hint: str = "Use output='changelog'."
+    rows_of: UserOperator | None = None
+    lists: Mapping[str, UserOperator] = field(default_factory=dict)
+
+    def renamed(self, names: Mapping[str, str], schema: tuple[str, ...]) -> RowKey:
+        """Return the key of a projection; ``names`` maps kept columns to their new names, ``schema`` lists all its columns.
+
+        The key holds only an error if this one has one, or if the projection drops one of its columns. ``rows_of`` and ``lists``
+        are not passed on.
+        """
+        if self.wrong:
+            return RowKey(wrong=self.wrong, hint=self.hint)
+        if missing := [column for column in self.columns if column not in names]:
+            wrong = f"the group's column {missing[0]!r} is not among {', '.join(schema)}"
+            return RowKey(wrong=wrong, hint="Keep it in select.")
+        return RowKey(tuple(names[column] for column in self.columns))
+
+    def of_elements(self, column: str) -> RowKey | None:
+        """Return the key of the rows in a column that holds lists of a user's operator; None for any other column.
+
+        The key holds only an error if the operator may return several rows.
+        """
+        operator = self.lists.get(column)
+        if operator is None:
+            return None
+        if operator.gives_one_row:
+            return RowKey(self.columns, self.wrong, self.hint, operator)
+        hint = "Declare properties=[sq.one_output_per_group], if it gives one; else use output='changelog'."
+        return RowKey(wrong=f"{operator.name} may give several rows a window", hint=hint, rows_of=operator)
+
+    def with_own_lifetimes(self) -> RowKey | None:
+        """Return the key of a user's operator whose rows set their lifetimes themselves; None for other rows.
+
+        The key holds only an error, because such rows may start anywhere.
+        """
+        if self.rows_of is None or not self.rows_of.gives_one_row:
+            return self if self.rows_of is not None else None
+        hint = "Say stamp='align' or 'point_at_end'; else use output='changelog'."
+        return RowKey(wrong=f"rows of {self.rows_of.name} have lifetimes of their own", hint=hint)
+
+
+def no_row_key(title: str) -> RowKey:
+    """Return the key for an operator whose rows cannot be identified; the error says that ``title`` was found."""
+    hint = "It goes with the aggregates of a window, under where and select; else use output='changelog'."
+    return RowKey(wrong=f"found {title}", hint=hint)
+
+
+class BatchForm(Word):
+    """The ways to compute windows in batch."""
+
+    DIRECT = "direct"
+    """Copy each event into its windows, and aggregate the copies by Spark's own aggregates."""
+
+    EXPLODE = "explode"
+    """Copy each partial result into every window of its range, and merge by window."""
+
+    DIFFERENCE = "difference"
+    """Add each partial result where its range starts and subtract it where the range ends: a running sum."""
+
+    BLOCKS = "blocks"
+    """Divide the basic windows into blocks; merge a suffix of one block and a prefix of the next into each window."""
+
+    DYADIC = "dyadic"
+    """Cut each range into nodes of 2^k windows; each window merges the nodes that contain it."""
+
+    SWEEP = "sweep"
+    """Add the events that start and subtract those that end, at each endpoint of a group: a running sum."""
+
+    EVALUATED = "evaluated"
+    """Run the evaluator that streams use over the whole histories, bucket by bucket."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchChoice:
+    """The form chosen for an operator, and the reason that explain shows."""
+
+    form: BatchForm
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.form} ({self.reason})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchForms:
+    """The forms of an operator: the one of the least cost, and those that it cannot take, each with the reason."""
+
+    cheapest: BatchChoice
+    refused: Mapping[BatchForm, str]
+
+    @property
+    def possible(self) -> list[BatchForm]:
+        """The forms that the operator can take."""
+        return [form for form in BatchForm if form not in self.refused]
+
+    def choose(self, hint: BatchForm | None) -> BatchChoice:
+        """Return the form that a user asks for by ``hint`` if the operator can take it; else the cheapest form."""
+        cheapest = self.cheapest
+        if hint is None:
+            return cheapest
+        if hint in self.refused:
+            return BatchChoice(
+                form=cheapest.form, reason=f"{cheapest.reason}; not {hint}, as asked: {self.refused[hint]}"
+            )
+        reason = f"as asked; {cheapest.reason}" if hint is cheapest.form else f"as asked, instead of {cheapest}"
+        return BatchChoice(form=hint, reason=reason)
+
+
+def shown_costs(per_event: float | None, what: str, costs: Mapping[BatchForm, float]) -> str:
+    """Return the costs of forms by which one is chosen, after the number of ``what`` an event; "" if that is not known."""
+    if per_event is None:
+        return ""
+    each = ", ".join(f"{form} {cost:.3g}" if cost < 1_000 else f"{form} {cost:,.0f}" for form, cost in costs.items())
+    return f"; {per_event:.3g} {what} an event, so it costs: {each}"
+
+
+def only_evaluated(reason: str) -> BatchForms:
+    """Return the forms of an operator that only its evaluator computes, for a reason."""
+    refused: dict[BatchForm, str] = {form: reason for form in BatchForm if form is not BatchForm.EVALUATED}
+    return BatchForms(cheapest=BatchChoice(form=BatchForm.EVALUATED, reason=reason), refused=refused)
 
 
 @dataclass(frozen=True)
@@ -184,4 +320,27 @@ class PassThrough(Operator):
         return sum(rows for rows in inputs if rows is not None) if None not in inputs else None
 
 
-__all__ = ["BatchRun", "QuarantineEvents", "Operator", "PassThrough", "not_of_the_group", "set_aside"]
+class Observer(Protocol):
+    """A listener to the rows of each node of a plan.
+
+    In-process it receives Arrow tables, part by part; on Spark it receives DataFrames, once, when the plan is lowered.
+    """
+
+    def rows_in(self, node: Node, port: int, rows: Any) -> None:
+        """Receive rows of the input number ``port`` of a node."""
+
+    def rows_out(self, node: Node, rows: Any) -> None:
+        """Receive rows of a node's result."""
+
+
+class NullObserver:
+    """The observer that ignores all rows."""
+
+    def rows_in(self, node: Node, port: int, rows: Any) -> None:
+        """Ignore the rows."""
+
+    def rows_out(self, node: Node, rows: Any) -> None:
+        """Ignore the rows."""
+
+
+NOBODY = NullObserver()

@@ -13,10 +13,8 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
-from streamq.operators.kernel_factory import OwnKernelFactory
-from streamq.operators.operator import QuarantineEvents
-from streamq.operators.row_key import RowKey
+from streamq.operators.evaluation import EndMoves, Evaluation, OwnKernelFactory, PortColumns, all_columns
+from streamq.operators.operator import QuarantineEvents, RowKey
 from streamq.operators.step import ExpressionStep, StepRows, V
 from streamq.operators.table_steps import columns_step
 from streamq.plan.aggregate import Aggregate

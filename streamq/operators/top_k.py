@@ -10,12 +10,11 @@ from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
-from streamq.operators.batch_form import BatchChoice, BatchForm, BatchForms, shown_costs
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import EACH_TIME, EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
-from streamq.operators.operator import BatchRun
+from streamq.operators.operator import BatchChoice, BatchForm, BatchForms, BatchRun, shown_costs
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import Expected, ExpectedRates, Footprint
 from streamq.plan.lowering import spark_expression

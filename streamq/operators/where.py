@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.evaluation import all_columns
-from streamq.operators.row_key import RowKey
+from streamq.operators.operator import RowKey
 from streamq.operators.select import Select, check_attempts, plan_attempt
 from streamq.operators.step import ExpressionStep, StepRows, V
 from streamq.operators.table_steps import FilteredRows, is_exact

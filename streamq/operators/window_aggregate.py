@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
-from streamq.operators.batch_form import BatchForm, BatchForms
-from streamq.operators.evaluation import Columns, Evaluation, PortColumns
+from streamq.operators.evaluation import Columns, Evaluation, KernelFactory, KernelSite, PortColumns, RecomputeFactory
 from streamq.operators.grid_factory import GridFactory
-from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import EACH_TIME, EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
-from streamq.operators.operator import BatchRun, QuarantineEvents
-from streamq.operators.row_key import RowKey
-from streamq.operators.snapshot_sweep import snapshots
+from streamq.operators.operator import BatchForm, BatchForms, BatchRun, QuarantineEvents, RowKey
 from streamq.operators.split_aggregates import SplitAggregates, partial_fields, split_aggregates
-from streamq.operators.window_forms import WindowForms
+from streamq.operators.window_forms import WindowForms, snapshots
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
 from streamq.plan.expr import Col

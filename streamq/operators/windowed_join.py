@@ -9,11 +9,17 @@ from pyspark.sql import types as t
 
 from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
+from streamq.operators.evaluation import (
+    CorrectingKernelFactory,
+    EndMoves,
+    Evaluation,
+    KeyColumns,
+    PortColumns,
+    condition_of,
+)
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE, Pairing
 from streamq.operators.join import Join
 from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
-from streamq.operators.kernel_factory import CorrectingKernelFactory
 from streamq.operators.last_rows import LastRows
 from streamq.operators.lifetime_bound import add_bound
 from streamq.operators.operator import BatchRun

@@ -21,7 +21,7 @@ from streamq.functions.logic import EQUAL
 from streamq.functions.structures import SEQUENCE
 from streamq.operators.join import Join
 from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
-from streamq.operators.pattern_scan import PatternScan
+from streamq.operators.scan import PatternScan
 from streamq.operators.select import Select
 from streamq.patterns.conditions import Conjunct, PendingConditions, condition_on
 from streamq.patterns.correlation import CorrelationKeys

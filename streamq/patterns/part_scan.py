@@ -32,8 +32,7 @@ from streamq.choices import Consumption
 from streamq.errors import NeedsSpark
 from streamq.functions.choice import COALESCE
 from streamq.operators.lifetime_change import instant_as_ticks
-from streamq.operators.pattern_scan import PartCondition, PatternScan
-from streamq.operators.scan import Scan
+from streamq.operators.scan import PartCondition, PatternScan, Scan
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns.conditions import Conjunct, PendingConditions, on_matches

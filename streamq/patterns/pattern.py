@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from streamq.compiler.explain_html import Section, sections_html
+from streamq.compiler.plan_graph import Section, sections_html
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.keywords import check_keywords
 from streamq.patterns.conditions import Variables

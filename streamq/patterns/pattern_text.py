@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamq.choices import Consumption, Selection
-from streamq.compiler.explain_html import Section
+from streamq.compiler.plan_graph import Section
 from streamq.html import markup_text
 from streamq.patterns.legal_words import is_keyword
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords

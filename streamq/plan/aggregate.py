@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pyspark.sql.types import DataType
 
 from streamq.choices import Stamp
-from streamq.grid import Grid
 from streamq.plan.expr import Expr
 from streamq.plan.function import NamedObject, Text
 from streamq.plan.partial import Partial, ReducedColumn, Reduction
 from streamq.plan.tree import show
+from streamq.time import Grid
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

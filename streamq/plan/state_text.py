@@ -69,16 +69,18 @@ def named_by_content(partials: Iterable[Partial], arguments: Iterable[tuple[str,
 
     def named(partial: Partial) -> Partial:
         values = {f.name: getattr(partial, f.name) for f in dataclasses.fields(partial) if f.name != "name"}
-        text = short_hash([type(partial).__name__, {name: _over(value, texts) for name, value in values.items()}])
+        text = short_hash(
+            [type(partial).__name__, {name: _renamed(value, texts) for name, value in values.items()}]
+        )
         return dataclasses.replace(partial, name=f"__{partial.title}_{text[:8]}")
 
     return {partial.name: named(partial) for partial in partials}
 
 
-def _over(value: Any, texts: Mapping[str, Any]) -> Any:
+def _renamed(value: Any, texts: Mapping[str, Any]) -> Any:
     """Return a field of a partial result as JSON, with the text of an argument in the place of its name."""
     if isinstance(value, tuple):
-        return [_over(one, texts) for one in value]
+        return [_renamed(one, texts) for one in value]
     return texts[value] if isinstance(value, str) and value in texts else state_text(value)
 
 

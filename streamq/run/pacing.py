@@ -19,11 +19,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence
-from streamq.grid import Grid
 from streamq.plan.node import Node, nodes
 from streamq.runtime.envelope import READINGS
 from streamq.runtime.readings import Readings, combine_readings
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Grid, show_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

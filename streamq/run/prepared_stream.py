@@ -1,4 +1,7 @@
-"""Prepare queries to run as a stream: compile them, connect them to tables and a session, and start them with their sinks."""
+"""Prepare queries to run as a stream: compile them, connect them to tables and a session, and start them with their sinks.
+
+A changed query is compiled so that it goes on from the state in a checkpoint, if it can.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from streamq.run.control import ClockRows, ticking_clock
 from streamq.run.failure import spark_errors
 from streamq.run.files import WRITABLE
 from streamq.run.findings import session_of
-from streamq.run.fitting import compile_to_fit
 from streamq.run.foreign_session import prepare_for_streams, warn_of_tasks
 from streamq.run.micro_batches import REPORTS, RESULTS
 from streamq.run.pacing import Pacer
@@ -28,14 +30,42 @@ from streamq.run.tables import is_dataframe, is_unlimited
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import Identity, OtherLayout
 from streamq.runtime.result_rows import SENT
+from streamq.runtime.state_fit import fit_to_state
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streamq.compiler.options import Options
     from streamq.compiler.results import Result, Results
     from streamq.compiler.staged_plan import StagedPlan
     from streamq.operators import Source
+
+
+def compile_to_fit(plan: Results, options: Options, stored: Identity) -> tuple[StagedPlan, Identity]:
+    """Compile queries so that they go on from a stored state; return the program and its identity.
+
+    ``plan`` holds them as they were written, with their sources numbered. Operators stay in the stages that have their state. If
+    they do not fit, they are compiled once more: windows then share only what they share in the state, so that others may begin
+    beside them, and no rule changes what an operator keeps by what stands above it. If they fit in neither way, it is the first.
+    """
+    from streamq.compiler.options import Placement
+    from streamq.compiler.results import rewritten
+    from streamq.compiler.rules import RULES
+    from streamq.compiler.stages import compile_stages
+
+    by_name = {operator.name: operator.stage for operator in stored.operators}
+    partials = {operator.name: frozenset(dict(operator.partials)) for operator in stored.operators if operator.partials}
+    placement = Placement(by_name=by_name, stages=stored.stages, sources=stored.sources, partials=partials)
+    programs = []
+    for apart in (False, True):
+        rules = [rule for rule in RULES if not (apart and rule.crosses_state)]
+        placed = replace(options, placement=replace(placement, apart=apart))
+        program = compile_stages(rewritten(plan, rules), placed, plan)
+        programs.append((program, identity_of(program)))
+        if not fit_to_state(stored, programs[-1][1]).misfits:
+            return programs[-1]
+    return programs[0]
 
 
 @dataclass(frozen=True, kw_only=True)

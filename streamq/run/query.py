@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence, warn
-from streamq.operators.batch_form import BatchForm
+from streamq.operators.operator import BatchForm
 from streamq.plan.footprint import Expected
 from streamq.plan.node import Node
 from streamq.run.answers import in_user_form, order_rows

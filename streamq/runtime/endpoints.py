@@ -23,9 +23,9 @@ from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic, Number
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.grid import Grid
     from streamq.runtime.kernel import Clock
     from streamq.runtime.state.baskets import KernelBaskets
+    from streamq.time import Grid
 
 
 @dataclass

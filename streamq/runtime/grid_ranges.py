@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.grid import Grid
 from streamq.plan.partial import COUNT
 from streamq.runtime.columnar import codes, concat, group, ints
 from streamq.runtime.event import LE, RE
 from streamq.runtime.tick_arithmetic import ARRAYS, Arithmetic, Number
 from streamq.runtime.values import Ints, Mask
-from streamq.time import FIRST_INSTANT, INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 
 def grid_index(x: Number, shift: int, hop: int, arithmetic: Arithmetic) -> Number:

@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from streamq.choices import CountReason, Invalid
 from streamq.errors import InvalidEvent, LateEvent, sentence
-from streamq.grid import WindowEnds
 from streamq.plan.function import NamedObject
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.event import LE, RE
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.values import Mask
-from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, show_ticks
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, WindowEnds, show_ticks
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule

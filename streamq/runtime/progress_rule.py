@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from streamq.runtime.release import Release
 
 if TYPE_CHECKING:
-    from streamq.grid import Grid
+    from streamq.time import Grid
 
 
 class Cti(StrEnum):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamq.grid import Grid
 from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
-from streamq.time import FIRST_INSTANT, INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 
 @dataclass(frozen=True)

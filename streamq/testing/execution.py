@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES, Rule
-from streamq.operators.batch_form import BatchForm
+from streamq.operators.operator import BatchForm
 from streamq.policies import Level
 from streamq.time import INTEGER, show_duration
 

@@ -14,7 +14,6 @@ from pyspark.cloudpickle import CloudPickler
 
 import streamq as sq
 from streamq.errors import PlanError, sentence
-from streamq.grid import Grid
 from streamq.operators import WindowAggregate
 from streamq.operators.evaluation import Evaluation
 from streamq.plan.aggregate import Aggregate
@@ -37,7 +36,7 @@ from streamq.runtime.user_code.calls import States
 from streamq.runtime.user_code.event_readers import series
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY, Grid
 from streamq.user_code.forms import is_window_code, window_form
 from streamq.user_code.module import name_of
 from streamq.user_code.window_module import WindowModule

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError, sentence
-from streamq.json_reading import table_readers
 from streamq.keywords import Made, MadeBy, check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.operators.grouped_stream import Group, GroupedStream
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.node import Node, nodes, number_sources, rename_tables
 from streamq.plan.passes import expression_nodes
+from streamq.reading import table_readers
 from streamq.stream import Stream
 from streamq.testing.module_text import module_name, module_text
 from streamq.testing.program_tables import RESERVED, free_name, source_text, table_text, variable, variables_of

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamq.json_reading import table_readers
 from streamq.operators import JoinTable, Source
 from streamq.plan.node import Node, number_sources
 from streamq.plan.schema import Field
+from streamq.reading import table_readers
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.kernel import DROP
 from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value

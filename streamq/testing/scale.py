@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from streamq.grid import Grid
+from streamq.time import Grid
 
 
 class Bounds(Protocol):

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import LateEvent, ModuleFailed, NeedsSpark, QueryFailed, StreamqError
-from streamq.operators.batch_form import BatchForm
-from streamq.operators.operator import Operator
+from streamq.operators.operator import BatchForm, Operator
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import nodes, number_sources
 from streamq.testing.arrival import count_contradictions

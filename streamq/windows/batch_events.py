@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from streamq.choices import Stamp
-from streamq.grid import Grid
 from streamq.plan.lowering import lifetime
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
 from streamq.runtime import grid_ranges as rule
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
 from streamq.runtime.tick_arithmetic import Arithmetic
-from streamq.time import FIRST_INSTANT, INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

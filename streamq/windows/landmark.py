@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
-from streamq.grid import Grid
 from streamq.plan.footprint import Footprint, Retention
 from streamq.runtime.columnar import codes, expand_ranges, ints
 from streamq.runtime.endpoints import Bound
@@ -23,7 +22,7 @@ from streamq.runtime.grid_ranges import grid_index
 from streamq.runtime.groups import ToCome
 from streamq.runtime.tick_arithmetic import ARRAYS, saturating
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY, MINUS_INFINITY, Duration, instant_ticks, show_duration, show_ticks, ticks
+from streamq.time import INFINITY, MINUS_INFINITY, Duration, Grid, instant_ticks, show_duration, show_ticks, ticks
 from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from streamq.choices import ClipInput, Stamp
-from streamq.grid import Grid, WindowEnds
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import Traits
 from streamq.plan.schema import Schema, check_key
 from streamq.plan.verbs import named_after
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner
+from streamq.time import Grid, WindowEnds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamq.compiler.bucket_keys import bucket_keys, spark_hash
+from streamq.compiler.streaming import bucket_keys, spark_hash
 
 
 def test_the_hash_is_that_of_spark() -> None:

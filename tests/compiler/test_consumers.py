@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 import streamq as sq
-from streamq.compiler.consumers import Consumer, consumers
+from streamq.compiler.rewriter import Consumer, consumers
 from streamq.operators import ToSignal
 from streamq.plan.node import Node
 from streamq.windows import Hopping, Snapshot

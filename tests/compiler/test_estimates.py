@@ -17,13 +17,13 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError, TimeError
-from streamq.grid import Grid
-from streamq.operators.batch_form import BatchForm
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.merging import costs_an_event
+from streamq.operators.operator import BatchForm
 from streamq.plan.node import Node, nodes, number_sources
+from streamq.time import Grid
 from tests.each import each
 from tests.laws.cost_operators import operators
 from tests.mutation.mutant import Edit, Mutant

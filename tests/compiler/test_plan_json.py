@@ -19,9 +19,15 @@ from streamq import col
 from streamq import functions as f
 from streamq.choices import LengthKind
 from streamq.compiler.constants_json import decoded, encoded
-from streamq.compiler.json_classes import expression_classes, value_classes
 from streamq.compiler.options import Options
-from streamq.compiler.plan_json import from_text, plan_from_json, plan_to_json, to_text
+from streamq.compiler.plan_json import (
+    expression_classes,
+    from_text,
+    plan_from_json,
+    plan_to_json,
+    to_text,
+    value_classes,
+)
 from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.shared_windows import share_windows

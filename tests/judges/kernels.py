@@ -13,7 +13,6 @@ from typing import Any, cast
 import pyarrow as pa
 
 from streamq.compiler.staged_plan import StagedPlan
-from streamq.grid import WindowEnds
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
@@ -25,7 +24,7 @@ from streamq.runtime.progress_rule import ProgressRule
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets, TimeBinSizes
 from streamq.testing.deltas import ProgressViolation, changes_before
 from streamq.testing.timeline import shown
-from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, WindowEnds
 
 SMALL_BINS = TimeBinSizes(most=6, few=2)
 """Sizes with which bins of time are divided at every opportunity."""

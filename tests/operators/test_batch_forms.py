@@ -8,7 +8,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError
-from streamq.operators.batch_form import BatchForm
+from streamq.operators.operator import BatchForm
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.footprint import NO_RATES
@@ -142,6 +142,6 @@ def test_the_best_of_a_basic_window_are_copied_if_events_lie_in_many_windows_or_
 def test_mistakes_break_what_becomes_of_a_hint(old: str) -> None:
     """A form that windows cannot take is taken, or one that they can take is not."""
     new = {"if hint in self.refused:": "if hint in ():", "if hint is None:": "if hint is not cheapest.form:"}[old]
-    mutant = Mutant("form of a hint", old, "", edits=(Edit("streamq/operators/batch_form.py", old, new),))
+    mutant = Mutant("form of a hint", old, "", edits=(Edit("streamq/operators/operator.py", old, new),))
     with mutant.in_place(), pytest.raises(AssertionError):
         test_a_hint_is_for_the_windows_that_can_take_it()

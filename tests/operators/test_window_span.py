@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
-from streamq.grid import Grid
 from streamq.operators import WindowSpan
 from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS
 from streamq.runtime.window_spans import WindowSpans
-from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
 from streamq.windows import Hopping
 
 SOME = range(-80, 80)

@@ -25,7 +25,6 @@ from streamq import functions
 from streamq.choices import OutputForm
 from streamq.compiler.egress import choose_egress, result_columns
 from streamq.compiler.results import Result
-from streamq.grid import Grid
 from streamq.operators import table_steps, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col
@@ -45,6 +44,7 @@ from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.progress_map import ProgressShift
 from streamq.runtime.shipping import KEPT, WORKER_MEMORY, dumps, packed
 from streamq.runtime.stage import Stage
+from streamq.time import Grid
 from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 from tests.runtime.test_identity import MINE
 
@@ -201,7 +201,7 @@ print(grid == dataclasses.replace(kind(1, 2), size=6), hash(grid) == hash(kind(6
 print(kind.n.fget.__qualname__, kind.n.fget.__module__, kind.__init__.__qualname__, kind.__init__.__defaults__)
 """
     done = subprocess.run([sys.executable, "-c", READ + use, str(tmp_path / "shipped")], capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["True True 1", "Grid.n streamq.grid Grid.__init__ (0,)"], done.stderr
+    assert done.stdout.splitlines() == ["True True 1", "Grid.n streamq.time Grid.__init__ (0,)"], done.stderr
 
 
 def test_code_that_is_not_streamqs_travels_as_it_was_written() -> None:

@@ -12,10 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamq as sq
-from streamq.compiler.bucket_keys import spark_hash
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.spark_paths import StreamLowering
-from streamq.compiler.streaming import build_frame
+from streamq.compiler.streaming import build_frame, spark_hash
 from streamq.errors import CheckpointError, PlanError, QueryFailed
 from streamq.plan.node import Node, number_sources
 from streamq.run.checkpoint import identity_of

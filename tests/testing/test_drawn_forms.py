@@ -8,7 +8,7 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
-from streamq.operators.batch_form import BatchForm
+from streamq.operators.operator import BatchForm
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, Execution
 from streamq.testing.trial import with_possible_forms

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 
-from streamq.grid import Grid
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.scale import GridBounds, Scale
 from streamq.testing.windows.grids import CalendarBounds
+from streamq.time import Grid
 from streamq.windows import Calendar
 
 

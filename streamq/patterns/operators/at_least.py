@@ -18,7 +18,7 @@ from streamq.choices import JoinKind
 from streamq.functions.choice import COALESCE
 from streamq.keywords import check_keywords
 from streamq.operators.join import Join
-from streamq.operators.pattern_scan import PatternScan
+from streamq.operators.scan import PatternScan
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns.correlation import are_connected

@@ -21,8 +21,7 @@ from streamq.choices import Consumption
 from streamq.errors import StreamqError
 from streamq.keywords import check_keywords
 from streamq.operators.lifetime_change import instant_as_ticks
-from streamq.operators.pattern_scan import MatchOperator
-from streamq.operators.scan import Scan
+from streamq.operators.scan import MatchOperator, Scan
 from streamq.operators.select import Select
 from streamq.patterns.advice import refusal_for
 from streamq.patterns.definition_lowering import match_id

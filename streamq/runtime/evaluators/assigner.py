@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.grid import Grid
 from streamq.runtime.columnar import codes, first_places, ints
 from streamq.runtime.event import RE
 from streamq.runtime.groups import Holds, ToCome, no_holds
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import Cti, MissingRows

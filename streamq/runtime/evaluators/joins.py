@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import JoinKind
-from streamq.grid import Grid
 from streamq.runtime.columnar import concat, expand_ranges, ints, is_matching, with_column, with_columns
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.pair_condition import PairCondition
@@ -24,7 +23,7 @@ from streamq.runtime.overlap import next_after, overlapping_pairs, remaining_pie
 from streamq.runtime.release import Release
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY
+from streamq.time import INFINITY, Grid
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.grid import Grid
 from streamq.plan.expr import Expr
 from streamq.plan.function import Fault
 from streamq.plan.schema import Schema
@@ -31,7 +30,7 @@ from streamq.runtime.overlap import next_after
 from streamq.runtime.release import Release
 from streamq.runtime.user_code.calls import NOBODY_TAKES
 from streamq.runtime.values import ORDER, Ints, Mask, column_ranks, combine_numbers, number_values
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 if TYPE_CHECKING:
     from streamq.runtime.lateness import QuarantineRows

@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql.types import LongType
 
 from streamq.choices import ClipInput
-from streamq.grid import Grid
 from streamq.plan.partial import (
     COUNT,
     CopiedMembers,
@@ -35,6 +34,7 @@ from streamq.runtime.grid_ranges import LAST_END, grid_lifetimes
 from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.range_partials import INDEX, TouchedWindows, merge_by_window, merge_partial_rows, row_windows
 from streamq.runtime.values import Ints, Mask
+from streamq.time import Grid
 
 if TYPE_CHECKING:
     from streamq.runtime.lateness import QuarantineRows

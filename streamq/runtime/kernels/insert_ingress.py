@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.grid import WindowEnds
 from streamq.runtime.columnar import codes, concat
 from streamq.runtime.deltas import with_ends
 from streamq.runtime.event import LE, RE, beside_names, without_beside
@@ -27,7 +26,7 @@ from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.values import Ints, Mask, column_ranks
-from streamq.time import INFINITY
+from streamq.time import INFINITY, WindowEnds
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule

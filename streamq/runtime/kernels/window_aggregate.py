@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import ClipInput, CountReason
-from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, Reduction, RowWindow, are_exact
 from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column, with_columns
 from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_ends, with_weights
@@ -50,7 +49,7 @@ from streamq.runtime.state.blocks import BlocksBasket, block_sizes
 from streamq.runtime.state.window_bins import BinSpans, PartialsBasket, ReportedBasket
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule

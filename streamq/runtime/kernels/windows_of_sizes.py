@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.grid import Grid
 from streamq.plan.partial import COUNT
 from streamq.runtime.columnar import codes, concat, expand_ranges, first_places, ints, with_column, with_columns
 from streamq.runtime.deltas import weighted
@@ -31,7 +30,7 @@ from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.window_bins import BinSpans, PartialsBasket, ReportedBasket
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Ints
-from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streamq.grid import Grid
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.range_partials import dyadic_nodes
@@ -28,7 +27,7 @@ from streamq.runtime.state.bins import ENDLESS, Bins, bin_starts, class_of
 from streamq.runtime.state.window_bins import PARTIALS, PartialsBasket
 from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 BLOCKS = "blocks"
 """The basket of blocks; also the value of state that has, for each size, the number of the first block that is not merged."""

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.grid import Grid
 from streamq.plan.partial import Partial
 from streamq.runtime.columnar import concat, group, ints, net_deltas, sort, with_column
 from streamq.runtime.event import LE, RE
@@ -25,7 +24,7 @@ from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.bins import ENDLESS, Bins, bin_starts, in_bins
 from streamq.runtime.tick_arithmetic import saturating
 from streamq.runtime.values import Ints
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 PARTIALS, REPORTED = "partials", "reported"
 

@@ -15,7 +15,6 @@ from streamq.expressions import duration, start, when
 from streamq.functions.arithmetic import ABS
 from streamq.functions.choice import COALESCE
 from streamq.functions.dates import UNIX_MICROS
-from streamq.grid import Grid
 from streamq.operators import AlterLifetime, Chop, Clip, Explode, ToSignal, WindowAggregate
 from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.aggregate import Aggregate
@@ -31,7 +30,7 @@ from streamq.testing.oracle.values import keys, listed, payload, quoted, same
 from streamq.testing.query_scale import bounds, lengths, recurrences
 from streamq.testing.scale import Bounds, GridBounds
 from streamq.testing.windows.grids import bound, hopping_windows
-from streamq.time import FIRST_INSTANT, INFINITY, TIMESTAMP
+from streamq.time import FIRST_INSTANT, INFINITY, TIMESTAMP, Grid
 from streamq.windows import Hopping
 
 

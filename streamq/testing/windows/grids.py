@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from streamq.choices import ClipInput, Stamp
 from streamq.errors import sentence
-from streamq.grid import Grid
 from streamq.testing.arrival import DAY
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.testing.oracle.values import listed
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.scale import Bounds
 from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time, one_of
-from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP, Grid
 from streamq.windows import Calendar, Hopping, Landmark
 
 MOST_WINDOWS = 1_000_000

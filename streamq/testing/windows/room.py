@@ -12,11 +12,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 from hypothesis import strategies as st
 
 from streamq.choices import ClipInput, Stamp
-from streamq.grid import Grid
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.run import Run
 from streamq.testing.scale import Bounds, GridBounds
-from streamq.time import TIMESTAMP
+from streamq.time import TIMESTAMP, Grid
 from streamq.windows import KINDS, Window
 
 W = TypeVar("W", bound=Window)

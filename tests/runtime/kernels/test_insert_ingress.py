@@ -10,7 +10,6 @@ import pytest
 from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent, LateEvent
-from streamq.grid import Grid
 from streamq.operators.input_table import table_fields
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.policies import Level
@@ -20,7 +19,7 @@ from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.sources.intervals import Intervals
 from streamq.sources.points import Points
-from streamq.time import INFINITY
+from streamq.time import INFINITY, Grid
 from tests.programs import compiled
 
 SCHEMA = pa.schema([("t", pa.int64()), ("v", pa.int64())])

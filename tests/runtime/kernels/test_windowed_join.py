@@ -16,14 +16,13 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.staged_plan import StagedPlan
-from streamq.grid import Grid
 from streamq.plan.node import number_sources
 from streamq.policies import Level
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.event import LE
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.testing.deltas import net
-from streamq.time import INFINITY
+from streamq.time import INFINITY, Grid
 from tests.laws.cost_mutants import EVERY_PAIR
 from tests.programs import compiled, with_sizes
 
