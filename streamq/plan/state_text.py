@@ -69,9 +69,7 @@ def named_by_content(partials: Iterable[Partial], arguments: Iterable[tuple[str,
 
     def named(partial: Partial) -> Partial:
         values = {f.name: getattr(partial, f.name) for f in dataclasses.fields(partial) if f.name != "name"}
-        text = short_hash(
-            [type(partial).__name__, {name: _renamed(value, texts) for name, value in values.items()}]
-        )
+        text = short_hash([type(partial).__name__, {name: _renamed(value, texts) for name, value in values.items()}])
         return dataclasses.replace(partial, name=f"__{partial.title}_{text[:8]}")
 
     return {partial.name: named(partial) for partial in partials}
