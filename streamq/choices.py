@@ -228,24 +228,3 @@ class Verdict(Word):
     """The run was stopped."""
     FAILED = "failed"
     """The run failed."""
-
-
-__all__ = [
-    "Anchor",
-    "ClipInput",
-    "Consumption",
-    "CountReason",
-    "JoinKind",
-    "LengthKind",
-    "Stamp",
-    "Invalid",
-    "LevelName",
-    "ErrorPolicy",
-    "OutputForm",
-    "RunState",
-    "Selection",
-    "Verdict",
-    "Word",
-    "check_word",
-    "choose_word",
-]

@@ -102,6 +102,3 @@ def _nearest(name: str, names: tuple[str, ...]) -> str:
     """Return a hint at streamq's name for a keyword of PySpark or pandas, or else at the nearest name; "" if none is near."""
     same = next((ours for ours in _OF_OTHER_NAMES.get(name, ()) if ours in names), None)
     return nearest(name, names) if same is None else f"Did you mean {same!r}?"
-
-
-__all__ = ["Made", "MadeBy", "check_keywords"]

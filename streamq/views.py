@@ -172,8 +172,3 @@ def cell_text(value: Any) -> str:
 def printable(text: str) -> str:
     """Return a text whose characters do not control a terminal; line ends stay."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
-
-
-__all__ = [
-    "STYLES", "BarSection", "ViewSection", "TableSection", "TextSection", "View", "cell_text", "is_number", "printable",
-]  # fmt: skip

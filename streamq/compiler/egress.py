@@ -166,6 +166,3 @@ def result_columns(result: Result) -> ResultColumns:
 def user_late_rows(df: DataFrame) -> DataFrame:
     """Return the late output, in the columns of LATE_SCHEMA: times and late_by in ticks, payload and group as JSON."""
     return df.where(f"__channel = {LATE}").select("__late.*")
-
-
-__all__ = ["ADDED", "Egress", "ResultColumns", "choose_egress", "result_columns", "user_late_rows"]

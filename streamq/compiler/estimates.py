@@ -181,6 +181,3 @@ def _corrects(node: Operator, form: str) -> bool:
     if form == FINAL or not isinstance(node, EvaluatedOperator):
         return form != FINAL
     return node.evaluation.factory.corrects
-
-
-__all__ = ["checked_expected", "cost_line", "expected_rates", "expected_state", "rows_line"]

@@ -173,6 +173,3 @@ def _placed(
         spans[bands[name]] = (min(low, least), max(high, most))
     width = max(x[name] + (sizes[name][0] / 2 if name in sizes else 0.0) for row in rows for name in row)
     return Layout(centers, edges, spans, width, top - layer_gap)
-
-
-__all__ = ["Layout", "apart_at_least", "layered"]

@@ -103,6 +103,3 @@ class Result:
             case OutputForm.CHANGELOG if self.in_order:
                 return "changelog, each micro-batch by sync time, written by one task"
         return self.egress.output
-
-
-__all__ = ["Result", "Results", "as_results", "rewritten", "unsettled_nodes", "without_policies", "without_policy"]

@@ -356,6 +356,3 @@ def _renamed(partial: Partial, names: Mapping[str, str]) -> Partial:
         return tuple(map(other, value)) if isinstance(value, tuple) else value
 
     return replace(partial, **{f.name: other(getattr(partial, f.name)) for f in fields(partial) if f.name != "name"})
-
-
-__all__ = ["SHARING_LAW", "SIZES_LAW", "SharedPartials", "SharedPlan", "share_windows"]

@@ -94,6 +94,3 @@ def _hashed_columns(path: Path, port: PortInput) -> tuple[str, ...] | None:
             return None
         copied.append(name)
     return tuple(copied)
-
-
-__all__ = ["APART", "Sharing", "share"]

@@ -98,6 +98,3 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
 def _drops_what_is_late(source: Source) -> bool:
     """Return True if a late item is dropped, wherever steps would move it: nothing of a point is adjusted or shown."""
     return source.gives_points and not source.policy.late.shows_items
-
-
-__all__ = ["JudgePlace", "JudgeChoice", "Strategy", "choose"]

@@ -175,5 +175,3 @@ _COLUMN_ONLY = frozenset({
     "Column", "<class 'pyspark.sql.column.Column'>", "typing.Optional[pyspark.sql.column.Column]",
     "typing.Optional[ForwardRef('Column')]",
 })  # fmt: skip
-
-__all__ = ["UnknownFunction", "builder"]

@@ -134,6 +134,3 @@ def _hexadecimal(number: float) -> str:
     mantissa, _, exponent = (number + 0.0).hex().partition("p")
     whole, _, digits = mantissa.partition(".")
     return f"{whole}.{digits.rstrip('0') or '0'}p{exponent.removeprefix('+')}"
-
-
-__all__ = ["IdText"]

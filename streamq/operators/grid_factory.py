@@ -225,6 +225,3 @@ class GridFactory(KernelFactory):
         ]
         columns = tuple((field.name, arrow_type(field.type)) for field in self.columns)
         return WindowsOfSizesKernel(**vars(longest), shown=tuple(kernels), columns=columns)
-
-
-__all__ = ["GridFactory", "ShownWindows", "basic_windows"]

@@ -156,6 +156,3 @@ class MemberOperator(EvaluatedOperator):
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         return replace(self, input=inputs[0], keys=(*self.keys, *keys))
-
-
-__all__ = ["BOUNDS", "MemberOperator"]

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["FORMS", "choose_form", "costs_an_event", "merge_partials", "not_subtracted"]
 
 FORMS = (BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.EXPLODE, BatchForm.DYADIC)
 """The forms in which partial results are merged."""

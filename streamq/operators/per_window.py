@@ -101,6 +101,3 @@ def _holds_lifetime(plan: Node, name: str) -> bool:
         copied = node.copied_column(copied)
         node = next((child for child in node.children if copied in child.schema.names), None)
     return False
-
-
-__all__ = ["PerWindow", "warn_of_neighbours", "warn_of_paired_neighbours"]

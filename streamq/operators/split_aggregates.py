@@ -110,14 +110,3 @@ def partial_columns(
     """Return the columns of partial results as Spark aggregates."""
     values = {name: spark_expression(expr, schema) for name, expr in arguments}
     return [column for partial in partials for column in partial.on_spark(values)]
-
-
-__all__ = [
-    "EventColumns",
-    "SplitAggregates",
-    "partial_columns",
-    "partial_fields",
-    "show_partial",
-    "show_partials",
-    "split_aggregates",
-]

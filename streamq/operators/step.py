@@ -219,6 +219,3 @@ class BatchRows(SparkRows):
         elements = F.inline(F.col(quote(column))) if flatten else F.explode(F.col(quote(column))).alias(column)
         frame = self.frame.select(*others, elements)
         return BatchRows(frame.select(LE, RE, *(quote(name) for name in schema.names)), schema, self.tables)
-
-
-__all__ = ["BatchRows", "ExpressionStep", "StepRows", "SparkRows", "Step"]

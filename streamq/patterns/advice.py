@@ -122,6 +122,3 @@ def refusal_for(place: Place, error: StreamqError, verb: str, instead: str = "")
         hint = instead
     claim = text.claim.removeprefix(f"{verb}: ").removesuffix(".")
     return Refusal(place, _OF_PYTHON.sub(lambda match: _IN_TEXTS.get(match[0], match[0]), claim), "", hint)
-
-
-__all__ = ["CAST", "advice_for_name", "refusal_for", "unexpected_at"]

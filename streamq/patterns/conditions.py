@@ -421,6 +421,3 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
             raise refusal_for(place, error, "cedr") from error
 
     return called
-
-
-__all__ = ["Conjunct", "PendingConditions", "Variables", "asks_for_ids", "condition_on", "on_matches", "typed_expr"]

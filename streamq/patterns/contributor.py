@@ -102,6 +102,3 @@ class AliasVerbs(Verbs):
         if not isinstance(name, str) or not name:
             raise PlanError(sentence("alias", "a name is a string", f"found {name!r}"))
         return Contributor(Part(Type(name), name), {name: self})
-
-
-__all__ = ["AliasVerbs", "Contributor", "Function"]

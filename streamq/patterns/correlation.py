@@ -137,6 +137,3 @@ class _FieldGroups:
     def members(self) -> list[list[Owned]]:
         """Return the groups, each a list of the connected fields."""
         return list({id(g): g for g in self._group.values()}.values())
-
-
-__all__ = ["CorrelationKeys", "are_connected", "extract_keys"]

@@ -345,6 +345,3 @@ def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]])
             case syntax.Apply(_, arguments):
                 waiting += arguments
     return False
-
-
-__all__ = ["Where", "matches_of", "mentions_ids", "no_type", "used_types", "variables_of"]

@@ -120,6 +120,3 @@ def event_type(plan: Node, *, has_ids: bool) -> EventType:
         return plan.event_type(has_ids=has_ids)
     stream = Stream(plan, {})
     return EventType(stream, tuple(stream.columns))
-
-
-__all__ = ["Definitions", "Detect", "event_type"]

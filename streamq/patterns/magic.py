@@ -60,6 +60,3 @@ def _stream(kind: Type, text: str, names: dict[str, Any]) -> Stream:
         kind.place, f"no stream {kind.name!r} in this notebook", observed, nearest(kind.name, there)
     )
     raise error
-
-
-__all__ = ["load"]

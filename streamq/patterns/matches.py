@@ -220,27 +220,3 @@ def conjunction_or_none(conditions: Iterable[Expr]) -> Expr | None:
     """Return the conjunction of conditions; None if there are none."""
     several = list(conditions)
     return reduce(lambda a, b: a & b, several) if several else None
-
-
-__all__ = [
-    "POINT",
-    "Matches",
-    "RunAggregate",
-    "VariableColumns",
-    "with_lifetimes",
-    "start_column",
-    "conjunction_or_none",
-    "contributor_of",
-    "elapsed_ticks",
-    "filter_stream",
-    "greatest_instant",
-    "sorted_starts",
-    "key_column",
-    "least_instant",
-    "field_column",
-    "open_matches",
-    "rest_of_scope",
-    "root_column",
-    "run_variable",
-    "tick_count",
-]

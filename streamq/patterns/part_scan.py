@@ -300,6 +300,3 @@ def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
     except NeedsSpark as error:
         wrong = "a condition between parts that select or consume calls what only Spark has"
         raise Refusal(conjunct.place, wrong, f"found {show_to_user(in_pattern_names(conjunct.condition))}") from error
-
-
-__all__ = ["PartScan", "event_columns", "shared_events"]

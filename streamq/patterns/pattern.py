@@ -354,6 +354,3 @@ def _check_named(function: Function, definition: Definition, verb: str) -> None:
 def _called(function: Function, variables: Variables) -> Expr:
     """Return the expression that a function of variables computes."""
     return as_expr(function(*(_Variable(name, variables) for name in inspect.signature(function).parameters)))
-
-
-__all__ = ["Pattern", "PatternProgram", "cedr", "pattern_of_parts"]

@@ -191,6 +191,3 @@ class _Follower:
 
         best = max(inserted, key=likeness, default=DELETED)
         return best if best != DELETED and likeness(best) else DELETED
-
-
-__all__ = ["MOST_ROWS", "ResultChanges", "Rehearsed", "history_of_changes", "micro_batches", "rehearse_changes"]

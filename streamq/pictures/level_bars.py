@@ -127,6 +127,3 @@ def _drawn(panel: CostBars, costs: Costs, left: float, width: float) -> Iterator
             middle = y + 13 + BAR / 2
             yield element("line", x1=x, x2=most, y1=middle, y2=middle, class_="link")
             yield element("line", x1=most, x2=most, y1=y + 15, y2=y + 11 + BAR, class_="link")
-
-
-__all__ = ["LevelBars"]

@@ -154,14 +154,3 @@ def _distinct_labels(texts: Sequence[str]) -> list[str]:
         seen[text] += 1
         distinct.append(text if seen[text] == 1 else f"{text} ({seen[text]})")
     return distinct
-
-
-__all__ = [
-    "DELETED",
-    "STANDS",
-    "PanelHistory",
-    "answer_history",
-    "instant_label",
-    "row_numbers",
-    "shown_value",
-]

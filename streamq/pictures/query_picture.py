@@ -215,6 +215,3 @@ def _window_keys(node: MemberOperator) -> tuple[str, ...]:
 
 def _has_points(plan: Node) -> bool:
     return plan.schema.shape == POINT
-
-
-__all__ = ["chart_query", "draw_query"]

@@ -235,6 +235,3 @@ def _panel(column: str, points: list[dict[str, Any]], history: PanelHistory, key
     }
     layers = [line, names] if history.keys and keys <= len(colours) else [line]
     return {"width": 720, "height": 160, "data": {"values": points}, "layer": layers}
-
-
-__all__ = ["MOST_STEPS_DRAWN", "StepChart", "number_columns", "run_numbers", "step_chart"]

@@ -146,6 +146,3 @@ def section(instants: Ints, kind: str) -> tuple[int, int]:
     first, last = CALENDAR if in_calendar else (MINUS_INFINITY + 1, INFINITY - 1)
     low, high = low - margin, high + margin
     return max(first, low - low % unit), min(last, high - high % -unit)
-
-
-__all__ = ["TimeAxis", "TimeMark", "section"]

@@ -212,6 +212,3 @@ SAME_FUNCTION = {
     "to_datetime": "to_timestamp", "is_nan": "isnan", "to_lowercase": "lower", "to_uppercase": "upper", "is_empty": "length",
 }  # fmt: skip
 """Names of functions elsewhere, and the function of ``sq.functions``, or aggregate of ``sq``, that does the same."""
-
-
-__all__ = ["OF_EXPRESSIONS", "OF_MODULE", "OF_STREAMS", "OF_WINDOWS", "SAME_FUNCTION", "Instead"]

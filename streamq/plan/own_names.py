@@ -86,17 +86,3 @@ def shown_group(group: Mapping[str, Any]) -> dict[str, Any]:
         elif value:
             values[carried["key"]] = None
     return values
-
-
-__all__ = [
-    "unnamed_argument",
-    "carried_key",
-    "show_argument",
-    "group_depth",
-    "group_flag",
-    "group_value",
-    "show_equality",
-    "show_keys",
-    "shown_group",
-    "shown_name",
-]

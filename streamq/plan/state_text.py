@@ -80,6 +80,3 @@ def _renamed(value: Any, texts: Mapping[str, Any]) -> Any:
     if isinstance(value, tuple):
         return [_renamed(one, texts) for one in value]
     return texts[value] if isinstance(value, str) and value in texts else state_text(value)
-
-
-__all__ = ["named_by_content", "short_hash", "state_text"]

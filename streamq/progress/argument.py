@@ -17,6 +17,3 @@ class ProgressArgument:
 
     def __repr__(self) -> str:
         return self.text
-
-
-__all__ = ["ProgressArgument"]

@@ -70,6 +70,3 @@ def clock(delay: Duration, *, every: Duration | None = None) -> ProgressArgument
 
     steps_shown = "" if every is None else f", every={every!r}"
     return ProgressArgument(f"sq.clock({delay!r}{steps_shown})", on_axis)
-
-
-__all__ = ["ClockCtis", "clock"]

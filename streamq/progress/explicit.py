@@ -30,6 +30,3 @@ class ExplicitCtis(ProgressPolicy):
 def explicit() -> ProgressArgument:
     """Take progress from the source's own CTI rows (``sq.cti`` in literal streams, ``cti`` rows in physical ones)."""
     return ProgressArgument("sq.explicit()", lambda axis: ExplicitCtis())
-
-
-__all__ = ["ExplicitCtis", "explicit"]

@@ -65,6 +65,3 @@ def follow(other: TableHolder) -> ProgressArgument:
         what = f"found {len(tables)}" if hasattr(other, "tables") else f"found {other!r}"
         raise PlanError(sentence("follow", "not one source", what, "Give the source itself, a stream."))
     return ProgressArgument(f"sq.follow({tables[0]})", lambda axis: LeaderCtis(tables[0]))
-
-
-__all__ = ["LeaderCtis", "follow"]

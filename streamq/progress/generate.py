@@ -217,6 +217,3 @@ def _clock(argument: object, axis: str) -> ClockCtis:
     if not isinstance(policy, ClockCtis):
         raise PlanError(sentence("generate", "clock is sq.clock(...)", f"found {argument!r}"))
     return policy
-
-
-__all__ = ["GeneratedCtis", "PartitionCtis", "generate"]

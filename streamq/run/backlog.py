@@ -137,6 +137,3 @@ def data_files(folder: Path) -> Iterator[Path]:
             is_hidden = name.startswith((".", "_"))
             if not is_hidden and all("=" in partition for partition in partitions) and path.is_file():
                 yield path
-
-
-__all__ = ["Backlog", "WorkDone"]

@@ -262,6 +262,3 @@ def _check_forms(stored: Identity, identity: Identity) -> None:
         reason = f"the checkpoint's run has {form}, and has not sent the same rows so far"
         hint = f"Migrate with {form}, then run with the other output: it goes on, or says why not."
         raise CheckpointError(sentence(VERB, wrong, reason, hint))
-
-
-__all__ = ["Migration", "migrate"]

@@ -183,6 +183,3 @@ def _check_free(windows: Sequence[str], names: Sequence[str]) -> None:
 
 
 named_after(Quarantine, "quarantine()")
-
-
-__all__ = ["Quarantine"]

@@ -181,6 +181,3 @@ class RunSources:
             return str(t)
         text = iso(t)
         return None if text is None else repr(dt.datetime.fromisoformat(text).replace(tzinfo=None))
-
-
-__all__ = ["Needed", "RunSources"]

@@ -319,6 +319,3 @@ def _show_timestamp(ticks: int) -> str:
     seconds, micros = divmod(rest, SECOND)
     shown = f"{_show_date(days)} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     return f"{shown}.{micros:06d}".rstrip("0") if micros else shown
-
-
-__all__ = ["DAY", "SECOND", "can_cast", "cast", "days_of", "rescaled", "saturated"]

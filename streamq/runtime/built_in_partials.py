@@ -287,6 +287,3 @@ class PartialMax(_Extreme):
     """The greatest value."""
 
     title = how = "max"
-
-
-__all__ = ["PartialCount", "PartialMax", "PartialMin", "PartialSum"]

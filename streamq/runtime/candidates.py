@@ -262,17 +262,3 @@ class PatternWalk(MatchWalk):
             return pa.nulls(len(self.matches), kind)
         rows = np.fromiter((match[self.owner[name]] for match in self.matches), np.int64, len(self.matches))
         return self.rows.columns[name].take(pa.array(rows, mask=rows == NOBODY)).cast(kind)
-
-
-__all__ = [
-    "NOBODY",
-    "EventRows",
-    "GroupRows",
-    "JointCondition",
-    "MatchStep",
-    "MatchWalk",
-    "PatternStep",
-    "PatternWalk",
-    "ReadOrder",
-    "ScannedPart",
-]

@@ -71,16 +71,3 @@ def history_of(deltas: pa.Table) -> pa.Table:
     if (weight == 1).all():
         return rows
     return rows.take(pa.array(np.repeat(np.arange(len(weight)), np.maximum(weight, 0))))
-
-
-__all__ = [
-    "as_points",
-    "cancelling_deltas",
-    "history_of",
-    "live_rows",
-    "net_retractions",
-    "unit_weights",
-    "weighted",
-    "with_ends",
-    "with_weights",
-]

@@ -287,6 +287,3 @@ class PartialComoments(_Deviations):
     @property
     def read_columns(self) -> tuple[str, ...]:
         return (self.arg, self.other)
-
-
-__all__ = ["PartialComoments", "PartialMoments"]

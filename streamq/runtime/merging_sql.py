@@ -168,6 +168,3 @@ class DeviationsAlgebra(Algebra):
             grown = f"{of} + coalesce({apart[i]} * {apart[j]} * {seen} * {n} / ({seen} + {n}), 0)"
             steps[target] = f"sum(CASE WHEN {n} > 0 THEN {grown} END) {frame.span}"
         return before, steps
-
-
-__all__ = ["CountAlgebra", "DeviationsAlgebra", "ExtremeAlgebra", "OrderedAlgebra", "SubtractableAlgebra", "SumAlgebra"]

@@ -170,6 +170,3 @@ def rows_at(rows: pa.Table, row: Ints) -> dict[str, Any]:
     """Return the columns of some rows by their numbers, NULLs for -1."""
     at = pa.array(row, mask=row < 0)
     return {name: rows.column(name).take(at) for name in rows.column_names}
-
-
-__all__ = ["PartialFirst", "PartialLast", "SparkFirst", "SparkLast"]

@@ -154,6 +154,3 @@ class ProgressPolicy(ABC):
     def renamed(self, names: Mapping[str, str]) -> Self:
         """Return the policy for a plan with other table names."""
         return self
-
-
-__all__ = ["CtiSteps", "ProgressPolicy"]

@@ -38,6 +38,3 @@ class WindowSpans:
     def apply(self, t: int) -> int:
         """Return the start of the first window that ends after the instant of progress ``t``, kept finite."""
         return max(FIRST_INSTANT, min(INFINITY - 1, self.start(t, INTEGERS)))
-
-
-__all__ = ["WindowSpans"]

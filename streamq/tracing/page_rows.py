@@ -157,5 +157,3 @@ def shown_late_rows(trace: Trace) -> list[dict[str, str]]:
 
 LATE_INSTANTS = ("start", "end", "new_end", "window_start", "window_end")
 """The columns of late rows that are instants, in ticks."""
-
-__all__ = ["PageRow", "ancestors", "headings", "page_rows", "shown_late_rows"]

@@ -265,6 +265,3 @@ def _names(parts: Sequence[Node]) -> list[str]:
         used = {*sources.values(), *names.values()}
         names[number] = sources[number] if number in sources else next(name for name in free if name not in used)
     return list(names.values())
-
-
-__all__ = ["Recording", "RecordedBatch", "TracedOperator", "net_rows", "record_run", "row_identities"]

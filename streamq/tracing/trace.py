@@ -407,6 +407,3 @@ def _ticks(value: Any, axis: str, verb: str) -> int:
     """Return an instant of a selector in ticks, INFINITY for None."""
     ticks = instant_ticks(value, axis, verb)
     return INFINITY if ticks is None else ticks
-
-
-__all__ = ["MOST_EVENTS", "Trace", "trace_query"]

@@ -168,21 +168,3 @@ def shown_rows(operator: str, history: pa.Table, schema: Schema) -> list[ShownRo
     payload = payload or [{} for _ in range(history.num_rows)]
     lifetimes = zip(ints(history, LE).tolist(), ints(history, RE).tolist(), strict=True)
     return [ShownRow(operator, le, re, row) for (le, re), row in zip(lifetimes, payload, strict=True)]
-
-
-__all__ = [
-    "ShownRow",
-    "TracedRows",
-    "arrived_rows",
-    "CHANGE",
-    "MICRO_BATCH",
-    "change_rows",
-    "changes_in_ticks",
-    "distinct_name",
-    "history_rows",
-    "instants",
-    "listed_rows",
-    "plain_names",
-    "shown_rows",
-    "user_columns",
-]

@@ -217,6 +217,3 @@ def is_window_code(code: Any) -> bool:
 def _spread(method: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     """Return a method that takes all arguments as one value, for one that takes a Series per argument."""
     return lambda state, values: method(state, *values)
-
-
-__all__ = ["WindowForm", "is_window_code", "window_form"]

@@ -299,6 +299,3 @@ modules = Repository()
 def decorate(kind: type[M], code: Any, **fields: Any) -> M:
     """Make a module of a kind from code and its decorator's arguments, and register it; raises PlanError."""
     return modules.register(kind.from_code(code, **fields))
-
-
-__all__ = ["GROUP", "Repository", "LoadFailure", "called_modules", "decorate", "modules"]

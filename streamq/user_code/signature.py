@@ -203,17 +203,3 @@ def _shown_range(least: int, most: int | None) -> str:
     if most is None:
         return f"at least {least}"
     return str(least) if least == most else f"{least} to {most}" if least else f"at most {most}"
-
-
-__all__ = [
-    "QueryCall",
-    "WITH_TIME",
-    "check_method",
-    "check_methods",
-    "has_states",
-    "make_object",
-    "positional_parameters",
-    "public_methods",
-    "signature_without_self",
-    "takes_any_number",
-]

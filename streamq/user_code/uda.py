@@ -138,6 +138,3 @@ def _without_basic_windows(place: WindowPlace) -> str:
     if place.grid is None:
         return f"{place.windows} windows have no basic windows"
     return f"{place.unmerged_beside[0]} beside it does not merge" if place.unmerged_beside else ""
-
-
-__all__ = ["UserAggregate", "uda"]

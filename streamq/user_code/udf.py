@@ -317,6 +317,3 @@ def _everywhere(operands: Sequence[Value]) -> list[Any]:
 def _in_utc(array: pa.Array) -> pa.Array:
     """Return instants in UTC, as in-process; Spark passes them in the time zone of its session."""
     return array.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(array.type) and array.type.tz else array
-
-
-__all__ = ["UserFunction", "udf"]

@@ -194,6 +194,3 @@ class UserOperator(WindowModule):
             single=self.gives_one_row,
         )
         return replace(super().calling(column, tuple(arguments)), rows=shape, stamp=Stamp(stamp))
-
-
-__all__ = ["OWN_LIFETIMES", "UserOperator", "udo"]

@@ -242,6 +242,3 @@ class StatefulCall:
 
     def __repr__(self) -> str:
         return f"{self.operator.shown(self.args)}, which .scan(...) takes"
-
-
-__all__ = ["StatefulCall", "StatefulOperator", "udso"]

@@ -243,6 +243,3 @@ def window_fields(
         "properties": tuple(map(str, promises)),
         "filter_columns": tuple(name for one in promises if one.name == "filters_on" for name in one.fields),
     }
-
-
-__all__ = ["WindowModule", "window_fields"]

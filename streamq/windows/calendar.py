@@ -285,6 +285,3 @@ def skipped_days(zone: str) -> tuple[int, ...]:
     changed = [i for i in range(1, len(firsts)) if offsets[i] - offsets[i - 1] > timedelta(hours=20)]
     days = (day for i in changed for day in range((firsts[i - 1] - epoch).days, (firsts[i] - epoch).days + 1))
     return tuple(day for day in days if _midnight(day, zone) == _midnight(day + 1, zone))
-
-
-__all__ = ["Calendar"]

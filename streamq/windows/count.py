@@ -213,6 +213,3 @@ class CountAssigner(Assigner):
             np.concatenate([held, to_come]),
             np.concatenate([np.full(len(held), INFINITY), saturating(mine[~past], 1)]),
         )
-
-
-__all__ = ["Count"]

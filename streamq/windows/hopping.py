@@ -162,6 +162,3 @@ class HoppingAssigner(RangeAssigner):
 
     def next_start(self, t: int) -> int:
         return self.on.next_start(t)
-
-
-__all__ = ["Hopping"]

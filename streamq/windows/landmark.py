@@ -281,6 +281,3 @@ class LandmarkAssigner(RangeAssigner):
             hop = mark + ((upto - 1 - mark) // self.hop + 1) * self.hop
             start = hop if self.period is None else min(hop, mark + self.period)
         return ToCome(g, np.full(len(g), start))
-
-
-__all__ = ["Landmark"]

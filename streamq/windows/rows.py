@@ -260,6 +260,3 @@ class RowsAssigner(Assigner):
             np.concatenate([held, np.full(len(to_come), INFINITY)]),
             np.concatenate([np.full(len(held), INFINITY), saturating(to_come, 1)]),
         )
-
-
-__all__ = ["Rows"]

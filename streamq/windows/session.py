@@ -172,6 +172,3 @@ class SessionAssigner(Assigner):
         of = np.zeros(len(start), np.int64)
         of[number] = g[order]
         return Holds(of[is_open], start[is_open], end[is_open])
-
-
-__all__ = ["Session"]

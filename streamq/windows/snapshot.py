@@ -199,6 +199,3 @@ def snapshot_members(df: DataFrame, windows: DataFrame, keys: list[str]) -> Data
         df = df.join(starts, on & (F.col(at) == F.col("__at"))).withColumn(name, F.col("__number") - back)
         df = df.drop("__at", "__number", *(f"__key{i}" for i in range(len(keys))))
     return df
-
-
-__all__ = ["Snapshot", "snapshot_members", "snapshot_windows"]

@@ -324,6 +324,3 @@ def repeat(part: Stream | Contributor, count: int, most: int | None = None, *, w
     number, scope = count_of(count, "repeat"), parse_scope(within, "repeat")
     greatest = None if most is None else count_of(most, "repeat")
     return pattern_of_parts("repeat", [part], lambda parts: Repeat(parts[0], number, scope, greatest))
-
-
-__all__ = ["Repeat", "repeat"]

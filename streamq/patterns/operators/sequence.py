@@ -106,6 +106,3 @@ def sequence(*parts: Stream | Contributor, within: Length) -> Pattern:
     """
     scope = parse_scope(within, "sequence")
     return pattern_of_parts("sequence", parts, lambda several: Sequence(several, scope))
-
-
-__all__ = ["Sequence", "sequence"]

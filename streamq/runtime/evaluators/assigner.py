@@ -158,6 +158,3 @@ class RangeAssigner(Assigner):
         same, first = codes(pa.table({name: getattr(ranges, name)[is_only] for name in names}), names)
         number[of] = of[first[same]]
         return number
-
-
-__all__ = ["Assigner", "RangeAssigner", "Ranges"]

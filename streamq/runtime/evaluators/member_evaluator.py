@@ -256,6 +256,3 @@ class MemberEvaluator(ABC):
     def leaves_out_rows_to_come(self) -> bool:
         """True if windows are the pieces between changes: a piece that has not begun matters to nobody."""
         return self.assigner.is_piecewise
-
-
-__all__ = ["MemberEvaluator", "Membership"]

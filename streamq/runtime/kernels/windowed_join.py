@@ -203,6 +203,3 @@ def _past(last: int) -> int:
 def _with_windows_from(ranges: pa.Table, first: int) -> pa.Table:
     """Return the ranges that have a window from number ``first`` on."""
     return ranges.filter(pa.array(ints(ranges, RE) > first))
-
-
-__all__ = ["WindowedJoinKernel"]

@@ -156,6 +156,3 @@ def latest_agenda(agenda: pa.Table) -> pa.Table:
     hashes = agenda.column(HASH).to_numpy()
     _, last = np.unique(hashes[::-1], return_index=True)
     return without_silent(agenda.take(pa.array(len(hashes) - 1 - last)))
-
-
-__all__ = ["STORED", "Agenda", "Leaf", "agenda_of", "latest_agenda", "without_silent"]

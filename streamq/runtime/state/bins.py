@@ -258,6 +258,3 @@ def _sort_by_hash(rows: pa.Table) -> pa.Table:
     if HASH not in rows.column_names:
         return rows
     return rows.take(pa.array(np.argsort(rows.column(HASH).to_numpy(), kind="stable")))
-
-
-__all__ = ["ENDLESS", "MOST", "Bins", "bin_reach", "bin_starts", "class_of", "hashes_in", "in_bins", "is_part"]

@@ -265,6 +265,3 @@ class _Usable:
             and cell < self.merged.get(str(size), MINUS_INFINITY)
             for size in sizes
         )
-
-
-__all__ = ["BLOCKS", "BlocksBasket"]

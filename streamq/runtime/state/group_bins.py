@@ -408,6 +408,3 @@ def _of_leaf(leaf: Leaf, groups: GroupHashes) -> GroupHashes:
     bounds = np.array([leaf.start, leaf.start + (1 << (BITS - leaf.depth))], np.uint64)
     first, last = np.searchsorted(groups.astype(np.uint64), bounds)
     return groups[first:last]
-
-
-__all__ = ["GroupBins"]

@@ -191,6 +191,3 @@ def _added_up(counts: pa.Table, by: tuple[str, ...], since: int) -> pa.Table:
     """Return a row for each group and input that has candidates."""
     summed = _summed(counts, by)
     return summed.filter(pa.array((ints(summed, COUNT) > 0) & (ints(summed, NEWEST) >= since)))
-
-
-__all__ = ["CandidateCounts", "HeldCandidates", "candidates_basket"]

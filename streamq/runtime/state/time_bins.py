@@ -262,6 +262,3 @@ def _cuts(at: Ints, then: Ints, sizes: TimeBinSizes) -> list[tuple[int, int]]:
     is_cut[max(sizes.few, min(len(at) // 4, half)) :: half] = True
     places = dict.fromkeys(zip(at[is_cut].tolist(), then[is_cut].tolist(), strict=True))
     return [place for place in places if place > (int(at[0]), int(then[0]))]
-
-
-__all__ = ["TimeBins"]

@@ -169,6 +169,3 @@ class OpenStarts:
         living = rows.filter(pa.array(ints(rows, RE) > c))
         self._bins.append(living)
         return living.num_rows
-
-
-__all__ = ["OpenStarts", "UnsettledRows", "WaitingRows"]

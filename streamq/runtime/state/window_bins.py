@@ -240,6 +240,3 @@ class ReportedBasket:
     def _bins(self, state: KernelBaskets) -> Bins:
         """The bins, which may be split by group."""
         return Bins(state, REPORTED, net_deltas, self.keys, self.sizes)
-
-
-__all__ = ["PARTIALS", "BinSpans", "PartialsBasket", "ReportedBasket"]

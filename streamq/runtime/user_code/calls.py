@@ -352,20 +352,3 @@ def pickled(value: Any) -> bytes:
             return cloudpickle.dumps(value)
         except Exception as error:
             raise ReturnError(f"{short_text(value)} cannot be pickled ({reason_of(error)})") from error
-
-
-__all__ = [
-    "NOBODY_TAKES",
-    "ModuleCall",
-    "ModuleStates",
-    "States",
-    "StepCall",
-    "CallTimeout",
-    "WindowCall",
-    "first_rows",
-    "pickled",
-    "shown_instant",
-    "shown_values",
-    "forbid_changes",
-    "forbid_module_changes",
-]

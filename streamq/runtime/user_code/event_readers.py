@@ -94,6 +94,3 @@ def _series_parts(array: pa.Array) -> Callable[[int, int], pd.Series]:
     dtype = whole.dtype
     values = whole.array if pd.api.types.is_extension_array_dtype(dtype) else whole.to_numpy()
     return lambda first, end: pd.Series(values[first:end], dtype=dtype, copy=False)
-
-
-__all__ = ["EventReader", "FrameReader", "Part", "SeriesReader", "ValueReader", "series"]

@@ -288,14 +288,3 @@ def _value_hashes(columns: Mapping[str, pa.Array], count: int) -> Hashes:
 
 def _with_lifetimes(row_hashes: Hashes, start: Ints, end: Ints) -> Hashes:
     return combine_hashes([row_hashes, start.view(np.uint64), end.view(np.uint64)])
-
-
-__all__ = [
-    "WindowBlock",
-    "CallMemory",
-    "StateChange",
-    "WindowChanges",
-    "WindowMembers",
-    "WindowArguments",
-    "RowNumbers",
-]

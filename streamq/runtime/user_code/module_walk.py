@@ -233,6 +233,3 @@ def _error_of(call: Callable[[], Any]) -> Exception | SystemExit | None:
     except FAILURES as error:
         return error
     return None
-
-
-__all__ = ["module_results"]

@@ -373,6 +373,3 @@ def shared_note(shared_by: int) -> str:
     """Return explain's words on states of basic windows, each of which so many windows share."""
     shared = f"a basic window is computed once, and shared by {shared_by} windows"
     return f"mergeable: {shared if shared_by > 1 else 'parts of a window are merged'}"
-
-
-__all__ = ["HeldStates", "PartState", "PickledState", "merged_parts", "shared_note"]
