@@ -24,7 +24,7 @@ from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import States, pickled
 from streamq.runtime.user_code.code_values import instant_of, instants_of, short_text
-from streamq.testing.module_forms import Checked, Rows, Select, with_copies
+from streamq.testing.module_forms import Checked, Rows, Select, arrays_of, with_copies
 from streamq.time import INTEGER
 from streamq.user_code.module import time_bound
 from streamq.user_code.udf import UserFunction
@@ -68,9 +68,7 @@ def checked_function(
     schema = Schema(tuple(Field(name, kind) for name, kind in zip(names, kinds, strict=True)), INTEGER)
 
     def events(rows: Rows) -> pa.Table:
-        columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
-        by_name = zip(names, columns, kinds, strict=True)
-        return pa.table({n: pa.array(list(column), arrow_type(kind), from_pandas=False) for n, column, kind in by_name})
+        return pa.table(arrays_of(rows, kinds), names=list(names))
 
     def form_of(code: Any) -> Checked:
         applied = Call(replace(function, code=code), call.args)
@@ -163,11 +161,9 @@ def _stateful_form(operator: StatefulOperator, kinds: Sequence[DataType], instan
 
     def events(rows: Rows) -> list[tuple[Any, ...]]:
         """Return rows with their values as the operator reads them, after the distance of the start if it reads starts."""
-        columns = list(zip(*rows, strict=True)) or [()] * (len(kinds) + is_timed)
-        later = [columns[0]] if is_timed else []
-        values = zip(columns[is_timed:], kinds, strict=True)
-        arrays = [pa.array(list(column), arrow_type(kind), from_pandas=False).to_pylist() for column, kind in values]
-        return list(zip(*later, *arrays, strict=True)) if later or arrays else [()] * len(rows)
+        later = [[row[0] for row in rows]] if is_timed else []
+        values = [array.to_pylist() for array in arrays_of(rows, kinds, int(is_timed))]
+        return list(zip(*later, *values, strict=True)) if later or values else [()] * len(rows)
 
     def add(walk: Walk, arrived: Sequence[tuple[Any, ...]]) -> Walk:
         """Return the walk after some more events."""
@@ -300,15 +296,10 @@ def _form(decorated: Decorated) -> Checked:
 
     def events(rows: Rows) -> Any:
         """Return rows, each of values (after start and end if the module is time-sensitive), as the module reads them."""
-        columns = list(zip(*rows, strict=True)) or [()] * (len(kinds) + 2 * module.time_sensitive)
-        values = columns[2:] if module.time_sensitive else columns
-        arrays = {
-            name: pa.array(list(column), arrow_type(kind), from_pandas=False)
-            for name, kind, column in zip(names, kinds, values, strict=True)
-        }
+        arrays = dict(zip(names, arrays_of(rows, kinds, 2 * module.time_sensitive), strict=True))
         if module.time_sensitive:
-            start, end = (instants_of(np.array(ticks, np.int64), instants) for ticks in columns[:2])
-            arrays |= {"start": start, "end": end}
+            for place, name in enumerate(("start", "end")):
+                arrays[name] = instants_of(np.array([row[place] for row in rows], np.int64), instants)
         return called.read(arrays)
 
     def result(state: Any) -> Any:

@@ -44,7 +44,6 @@ class Execution:
     - ``restart``: the query restarts from its state after every micro-batch
     - ``slack``: CTIs from outside after each micro-batch, in turn: how many ticks they are below the greatest legal CTI
       (None: no CTI); empty: CTIs come from the sources' own policies only
-    - ``watch``: kernels are watched, if there is a judge of them (:class:`streamq.testing.oracle.Judge`)
     - ``ctis``: a changelog contains its CTIs, which are compared with the rows after them
     - ``early``: a changelog reports rows before the watermark reaches them
     - ``blocks``: for how long the input of a changelog is blocked, in ticks (None: until it is final); the next entry after
@@ -64,7 +63,6 @@ class Execution:
     buckets: int = 1
     restart: bool = False
     slack: tuple[int | None, ...] = ()
-    watch: bool = False
     blocks: tuple[int | None, ...] = (0,)
     remember: tuple[int | None, ...] = (None,)
     started: Started = RUN
@@ -119,7 +117,6 @@ class Execution:
         parts += [f"{self.buckets} buckets"] * (self.buckets > 1)
         parts += ["restarted after each micro-batch"] * self.restart
         parts += [f"promises {_durations(self.slack, axis, 'none')} behind"] * bool(self.slack)
-        parts += ["watched"] * self.watch
         parts += [f"input blocked {_durations(self.blocks, axis, 'until it is final')}"] * (self.blocks != (0,))
         parts += [f"history remembered {_durations(self.remember, axis, 'for ever')}"] * (self.remember != (None,))
         parts += ["with its CTIs"] * self.ctis + ["early"] * self.early + ["with a late output"] * self.late_output
@@ -154,8 +151,6 @@ def subsets() -> st.SearchStrategy[tuple[str, ...] | None]:
 def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     """Draw an in-process execution in micro-batches, with any options that ``output`` allows."""
     slack = st.one_of(st.just(()), st.lists(st.sampled_from([0, 0, 0, 1, 3, None]), min_size=1, max_size=4).map(tuple))
-    # a watched run has one bucket, as only one kernel is watched
-    hosts = [(2, False), (1, output == OutputForm.CHANGELOG)]
     # blocking does not concern final rows
     some = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 20, None]), min_size=1, max_size=3).map(tuple)
     blocks = st.one_of(st.just((0,)), some) if output == OutputForm.CHANGELOG else st.just((0,))
@@ -171,14 +166,13 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     # with a late output, nothing is combined before the shuffle
     late_outputs = st.sampled_from([False, False, False, True])
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows: Execution(
+        lambda rules, buckets, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows: Execution(
             STREAM,
             output,
             rules,
-            buckets=host[0],
+            buckets=buckets,
             restart=restart,
             slack=slack,
-            watch=host[1],
             blocks=(0,) if early else blocks,
             remember=remember,
             ctis=ctis,
@@ -187,7 +181,7 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
             # where history is forgotten, edges count otherwise at the end than before it
             ends_with_rows=ends_with_rows and remember == (None,),
         ),
-        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, early, late_outputs),
+        *(subsets(), st.sampled_from([2, 1]), st.booleans(), slack, blocks, remember, ctis, early, late_outputs),
         st.sampled_from([False, False, True]),
     )
 

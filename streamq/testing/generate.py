@@ -41,12 +41,13 @@ from streamq.testing.payload_values import (
 )
 from streamq.testing.payloads import NO_USES, Uses, near, palettes, static, uses
 from streamq.testing.program_tables import variables_of
+from streamq.testing.program_text import free_name
 from streamq.testing.progress_policies import room_of as progress_room_of
 from streamq.testing.queries import queries
 from streamq.testing.query_scale import scale
 from streamq.testing.scale import TICKS, Scale
 from streamq.testing.source_progress import clock_ctis
-from streamq.testing.sources.room import Arriving, free_name, room_of, room_of_shape, rooms
+from streamq.testing.sources.room import Arriving, room_of, room_of_shape, rooms
 from streamq.testing.speculative import double_events, speculative
 from streamq.time import INTEGER, TIMESTAMP, ticks
 
@@ -331,12 +332,13 @@ class DrawnSource:
 def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis: str = INTEGER) -> Node:
     """Draw a source of a kind (of KINDS or WITH_IDS) with these payload columns; a select removes its id, if any.
 
-    The column of the id is called ``id``, or ``id_``, ``id__``, ... if a payload column is called so.
+    The column of the id is called ``id``, or ``id2``, ``id3``, ... if a payload column is called so.
     """
     time = t.TimestampType() if axis == TIMESTAMP else t.LongType()
     named: tuple[Field, ...] = ()
     if kind.endswith("_ids"):
-        named = (Field(free_name("id", fields), draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),)
+        id = free_name("id", {f.name.lower() for f in fields})
+        named = (Field(id, draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),)
     source: Source = room_of_shape(kind).drawn(draw, name, time, fields, named)
     return Select(source, tuple((f.name, Col(f.name)) for f in fields)) if named else source
 

@@ -123,8 +123,8 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     levels = how.levels[: len(case.cut) + 1] if how.restart else how.levels[:1]
     compiled = [compile_stages(plan, _options(case, how, level), written) for level in levels]
     watched, time_bins = compiled, TimeBinSizes()
-    for judge in JUDGES if how.watch or how.slack else ():
-        watched, time_bins = judge.watch(compiled, held_to_ctis=how.watch)
+    for judge in JUDGES:
+        watched, time_bins = judge.watch(compiled, how)
     programs = itertools.cycle(watched)
     run = LocalRun(next(programs), static=case.static, time_bins=time_bins)
     out: list[list[pa.Table]] = [[] for _ in case.plans]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark.cloudpickle import CloudPickler
+from pyspark.sql.types import LongType
 
 import streamq as sq
 from streamq.errors import PlanError, sentence
@@ -46,6 +47,14 @@ if TYPE_CHECKING:
 
 Rows = Sequence[tuple[Any, ...]]
 """Events, each by the values of its fields."""
+
+
+def arrays_of(rows: Rows, kinds: Iterable[DataType], since: int = 0) -> list[pa.Array]:
+    """Return the values of events as an array for each type; ``since`` of them stand before these, and are left out."""
+    return [
+        pa.array([row[i] for row in rows], arrow_type(kind), from_pandas=False) for i, kind in enumerate(kinds, since)
+    ]
+
 
 SIZE, HOP = 4, 2
 """The hopping windows in which aggregates are checked: an event lies in several, and each has several basic windows."""
@@ -147,16 +156,13 @@ def checked_module(
     name = name_of(code, None)
     window_form("check_module", name, code).check()
 
-    def columns(rows: Rows) -> list[pa.Array]:
-        return [pa.array([row[i] for row in rows], arrow_type(kind), from_pandas=False) for i, kind in enumerate(kinds)]
-
     def form_of(code: Any) -> Checked:
         module = window_form("check_module", name, code).states({}, order_insensitive=order_insensitive)
         return Checked(
             **{f.name: getattr(module, f.name) for f in fields(States)},
             fields=tuple(f"x{i}" if i else "x" for i in range(len(kinds))),
-            events=lambda rows: module.read({f"x{i}": column for i, column in enumerate(columns(rows))}),
-            reference=None if reference is None else lambda rows: reference(*map(series, columns(rows))),
+            events=lambda rows: module.read({f"x{i}": column for i, column in enumerate(arrays_of(rows, kinds))}),
+            reference=None if reference is None else lambda rows: reference(*map(series, arrays_of(rows, kinds))),
         )
 
     return with_copies(code, name, form_of)
@@ -207,11 +213,8 @@ class Select:
 
     def columns(self, rows: Rows) -> dict[str, pa.Array]:
         """Return the rows as an array for each field."""
-        fixed = {"start": pa.int64(), "end": pa.int64()}
-        return {
-            name: pa.array([row[i] for row in rows], fixed.get(name) or arrow_type(self.payload.type_of(name)))
-            for i, name in enumerate(self.fields)
-        }
+        group, *rest = (f.type for f in self.payload.fields)
+        return dict(zip(self.fields, arrays_of(rows, [group, LongType(), LongType(), *rest]), strict=True))
 
     def events(self, rows: Rows) -> pa.Table:
         """Return rows as the table that evaluator and kernel read: group, the aggregates' arguments and filters, and lifetimes.

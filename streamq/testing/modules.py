@@ -141,41 +141,41 @@ def check_module(
     check_word(axis, (INTEGER, TIMESTAMP), "axis", VERB)
     window_module, walked, function = decorated(module), stateful(module), event_function(module)
     instants = TimestampType() if axis == TIMESTAMP else LongType()
-    form: Checked
+
+    def over(kinds: Sequence[DataType], limits: settings = tried, **bags: Any) -> _Search:
+        return _Search(_Bags(kinds, values, **bags), limits, seed, tolerance)
+
+    searches: list[tuple[Checked, _Search]]
     if function is not None:
-        form = checked_function(function, kinds, reference, order_insensitive=order_insensitive)
-        searches = [(form, _Search(_Bags(kinds, values), tried, seed, tolerance))]
+        searches = [(checked_function(function, kinds, reference, order_insensitive=order_insensitive), over(kinds))]
     elif walked is not None:
         asks = reference is not None or order_insensitive
         kinds = [] if walked[1] == 0 else kinds
-        form = checked_stateful(*walked, kinds, instants, aggregates=asks)
-        bags = _Bags(kinds, values, follows=walked[0].time_sensitive)
-        searches = [(form, _Search(bags, tried, seed, tolerance))]
+        walk = checked_stateful(*walked, kinds, instants, aggregates=asks)
+        searches = [(walk, over(kinds, follows=walked[0].time_sensitive))]
     elif window_module is not None:
         kinds = [] if isinstance(module, Aggregate) and not module.args else kinds
-        form = checked_decorated(Decorated(*window_module, kinds, instants, reference, order_insensitive))
-        searches = [
-            (form, _Search(_Bags(kinds, values, timed=window_module[0].time_sensitive), tried, seed, tolerance))
-        ]
+        whole = checked_decorated(Decorated(*window_module, kinds, instants, reference, order_insensitive))
+        searches = [(whole, over(kinds, timed=window_module[0].time_sensitive))]
     elif (aggregates := listed_aggregates(module)) is not None:
         select = in_one_select(aggregates, kinds)
         kinds = [f.type for f in select.payload.fields[1:]]
-        alone = _Search(_Bags(kinds, values, timed=True), tried, seed, tolerance)
         searches = [
-            (checked_applied(*call, select, instants, reference, order_insensitive=order_insensitive), alone)
+            (
+                checked_applied(*call, select, instants, reference, order_insensitive=order_insensitive),
+                over(kinds, timed=True),
+            )
             for call in select.modules
         ]
         fewer = settings(tried, max_examples=max(1, examples // GROUPS))
-        grouped = _Search(_Bags(kinds, values, GROUPS), fewer, seed, tolerance)
-        searches += [(form, grouped) for form in aggregate_forms(select)]
+        searches += [(form, over(kinds, fewer, groups=GROUPS)) for form in aggregate_forms(select)]
     else:
         _check_constructor(module)
         if not kinds:
             raise PlanError(
                 sentence(VERB, "no types", "it is called with a Series for each argument", 'Give "double".')
             )
-        form = checked_module(module, kinds, order_insensitive, reference)
-        searches = [(form, _Search(_Bags(kinds, values), tried, seed, tolerance))]
+        searches = [(checked_module(module, kinds, order_insensitive, reference), over(kinds))]
     for form, search in searches:
         broken = search.broken(form)
         if broken is not None:

@@ -18,9 +18,19 @@ from streamq.plan.node import Node, nodes, number_sources, rename_tables
 from streamq.plan.passes import expression_nodes
 from streamq.reading import table_readers
 from streamq.stream import Stream
-from streamq.testing.module_text import module_name, module_text
-from streamq.testing.program_tables import RESERVED, free_name, source_text, table_text, variable, variables_of
-from streamq.testing.program_text import Unwritable, call, expression, is_name, listed, string, value
+from streamq.testing.program_tables import RESERVED, source_text, table_text, variable, variables_of
+from streamq.testing.program_text import (
+    Unwritable,
+    call,
+    expression,
+    free_name,
+    is_name,
+    listed,
+    module_name,
+    module_text,
+    string,
+    value,
+)
 from streamq.testing.progress_policies import leader_of
 from streamq.user_code.repository import called_modules
 from streamq.user_code.udso import StatefulCall

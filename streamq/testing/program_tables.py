@@ -14,7 +14,7 @@ from streamq.plan.schema import Field
 from streamq.reading import table_readers
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.kernel import DROP
-from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value
+from streamq.testing.program_text import WIDTH, call, free_name, is_name, listed, string, value
 from streamq.testing.progress_policies import leader_of
 from streamq.testing.progress_policies import room_of as room_of_progress
 from streamq.testing.python_values import plain_values
@@ -46,11 +46,6 @@ def variable(reader: Source | JoinTable, table: str, used_names: set[str]) -> st
     if is_name(table):
         return free_name(table, used_names | RESERVED)
     return free_name(reader.title.split()[-1] if isinstance(reader, Source) else "table", used_names | RESERVED)
-
-
-def free_name(name: str, used_names: set[str] | frozenset[str]) -> str:
-    """Return the name, with the least number from 2 on appended if it is used."""
-    return next(n for n in (name, *(f"{name}{i}" for i in range(2, len(used_names) + 3))) if n not in used_names)
 
 
 def source_text(node: Source, table: str, variables: Mapping[str, str]) -> str:
@@ -106,4 +101,4 @@ def _values(field: Field, table: pa.Table) -> list[Any]:
         return ticks
 
 
-__all__ = ["RESERVED", "free_name", "source_text", "table_text", "variable", "variables_of"]
+__all__ = ["RESERVED", "source_text", "table_text", "variable", "variables_of"]

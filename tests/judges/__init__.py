@@ -7,9 +7,10 @@ compares parts of a plan by what they hold, and the words of a pattern's text wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+from streamq.choices import OutputForm
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError
 from streamq.patterns.detect import Detect
@@ -17,6 +18,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema
 from streamq.runtime.state.baskets import TimeBinSizes
+from streamq.testing.execution import Execution
 from streamq.testing.oracle.definitions import JUDGES, Judge
 from streamq.testing.oracle.python_functions import PythonFunctions
 from tests.judges.by_value import ByValue
@@ -54,7 +56,11 @@ class OwnJudge(Judge):
         except PlanError:
             return None
 
-    def watch(self, programs: Sequence[StagedPlan], *, held_to_ctis: bool) -> tuple[list[StagedPlan], TimeBinSizes]:
+    def watch(self, programs: list[StagedPlan], how: Execution) -> tuple[list[StagedPlan], TimeBinSizes]:
+        """Watch changelogs of one bucket, as only one kernel is watched; with CTIs from outside others are crowded alone."""
+        held_to_ctis = how.output == OutputForm.CHANGELOG and how.buckets == 1
+        if not held_to_ctis and not how.slack:
+            return programs, TimeBinSizes()
         return [watch_kernels(program, held_to_ctis) for program in programs], SMALL_BINS
 
 

@@ -30,7 +30,7 @@ Bag = Counter[tuple[Any, ...]]
 SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
 
 FINAL = Execution(STREAM, OutputForm.FINAL, restart=True)
-CHANGELOG = Execution(STREAM, OutputForm.CHANGELOG, watch=True)
+CHANGELOG = Execution(STREAM, OutputForm.CHANGELOG)
 
 LEVELS = Execution(STREAM, OutputForm.CHANGELOG, restart=True, buckets=2, blocks=(0, None, 5), ctis=True)
 """The level of consistency is another one after each micro-batch, and no row lies behind a CTI of the result."""

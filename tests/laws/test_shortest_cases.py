@@ -25,7 +25,7 @@ HOUR = 3_600_000_000
 
 WAYS = (
     # with CTIs as high as they may be, so that what can be final is
-    Execution(STREAM, OutputForm.CHANGELOG, ctis=True, watch=True, slack=(0,), restart=True),
+    Execution(STREAM, OutputForm.CHANGELOG, ctis=True, slack=(0,), restart=True),
     # with those of the sources alone, so that the end brings the rest
     Execution(STREAM, OutputForm.FINAL, restart=True),
 )

@@ -42,7 +42,7 @@ SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
 
 def ways(outputs: Iterable[str]) -> list[Execution]:
     """Restarted after each micro-batch; of the changelog every CTI is watched."""
-    return [Execution(STREAM, OutputForm(o), restart=True, watch=o == OutputForm.CHANGELOG) for o in outputs]
+    return [Execution(STREAM, OutputForm(o), restart=True) for o in outputs]
 
 
 OUTPUTS = (OutputForm.CHANGELOG, OutputForm.FINAL)

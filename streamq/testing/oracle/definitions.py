@@ -13,6 +13,7 @@ from streamq.plan.schema import Schema
 from streamq.runtime.state.baskets import TimeBinSizes
 
 if TYPE_CHECKING:
+    from streamq.testing.execution import Execution
     from streamq.testing.oracle.python_functions import PythonFunctions
     from streamq.testing.oracle.run import Run
 
@@ -55,8 +56,8 @@ class Judge(ABC):
         """Return the SQL of an expression over a history by a definition of its own; None if there is none."""
 
     @abstractmethod
-    def watch(self, programs: Sequence[StagedPlan], *, held_to_ctis: bool) -> tuple[list[StagedPlan], TimeBinSizes]:
-        """Return the programs with kernels that are watched, and the sizes of bins with which to run them."""
+    def watch(self, programs: list[StagedPlan], how: Execution) -> tuple[list[StagedPlan], TimeBinSizes]:
+        """Return the programs, of an execution, with kernels that are watched, and the sizes of bins with which to run them."""
 
 
 JUDGES: list[Judge] = []

@@ -22,12 +22,12 @@ from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, keyed, no_start, payload_of, representatives
 from streamq.testing.oracle.values import has_own_key, key, keys, listed, payload, same
 from streamq.testing.payload_values import growing_value, grows
-from streamq.testing.program_text import argument, column_lists, one_or_more, string
+from streamq.testing.program_text import argument, column_lists, free_name, one_or_more, string
 from streamq.testing.python_values import comparable
 from streamq.testing.scale import Scale
 from streamq.testing.sources.edges_model import EdgesModel
 from streamq.testing.sources.model import SourceModel
-from streamq.testing.sources.room import Arriving, Draw, SourceRoom, free_name
+from streamq.testing.sources.room import Arriving, Draw, SourceRoom
 from streamq.time import INFINITY
 
 
@@ -108,7 +108,7 @@ class EdgeItems:
         """Return a source whose edges of one instant are, now and then, in the order of a column beside them."""
         if draw(st.sampled_from([True, False, False])):
             return source
-        name = free_name("lsn", source.columns)
+        name = free_name("lsn", {f.name.lower() for f in source.columns})
         position = Field(name, draw(st.sampled_from([t.LongType(), t.StringType()])))
         return replace(source, columns=(*source.columns, position), order_by=(name,), beside=(name,))
 
@@ -146,7 +146,8 @@ class EdgesRoom(EdgeItems, SourceRoom[Edges]):
         self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]
     ) -> Edges:
         """Draw a source of edges, with payload from start or end, whose key is the first field; ids do not apply."""
-        time_name, edge = (free_name(wanted, fields) for wanted in ("t", "edge"))
+        names = {f.name.lower() for f in fields}
+        time_name, edge = (free_name(wanted, names) for wanted in ("t", "edge"))
         columns = (Field(time_name, time), Field(edge, t.StringType()), *fields)
         payload_from = draw(st.sampled_from(["start", "end"]))
         key, opens, closes = (fields[0].name,), Lit("start"), Lit("end")
@@ -274,7 +275,8 @@ class ChangesRoom(EdgeItems, SourceRoom[Changes]):
         self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]
     ) -> Changes:
         """Draw a source of changes whose key is the first field; ids do not apply."""
-        time_name, op = (free_name(wanted, fields) for wanted in ("t", "op"))
+        names = {f.name.lower() for f in fields}
+        time_name, op = (free_name(wanted, names) for wanted in ("t", "op"))
         columns = (Field(time_name, time), Field(op, t.StringType()), *fields)
         return self.placed(draw, Changes(name, columns, time_name, op, (fields[0].name,)))
 

@@ -149,14 +149,6 @@ def room_of_shape(shape: str) -> SourceRoom[Any]:
     return next(room for room in rooms().values() if shape in (*room.shapes, *room.shapes_on_request))
 
 
-def free_name(name: str, fields: Sequence[Field]) -> str:
-    """Return the name, with as many underscores behind it as it takes that no field is called so."""
-    taken = {f.name.lower() for f in fields}
-    while name in taken:
-        name += "_"
-    return name
-
-
 def model_of(source: Source) -> SourceModel[Any]:
     """Return the model of a source that has brought nothing yet."""
     return room_of(source).model(source)
