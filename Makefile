@@ -32,14 +32,14 @@ types: $(STAMP)
 	$(PY) -m mypy streamq benchmarks
 
 fast: $(STAMP)
-	$(PY) -m pytest -q -m "not spark and not slow and not browser" -n auto --dist worksteal
+	$(PY) -m pytest -q -m "not spark and not slow" --ignore=tests/spark --ignore=tests/browser -n auto --dist worksteal
 
 # On Spark, and what takes seconds without. A JVM that lives for minutes compiles no more than it must; what is compiled
 # has room: in the 48 MB that it would get, a ninth of the time went into making room and compiling again. Two processes, a Spark each:
 # the driver of one plans while the other's waits for its tasks. Spark's classes are not verified: a sixth of a JVM's start.
 slow: java
 	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC \
-	    -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote" $(PY) -m pytest -q -m "spark or slow" -n 2 --dist worksteal --durations=10
+	    -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote" $(PY) -m pytest -q -m "spark or slow" --ignore=tests/browser -n 2 --dist worksteal --durations=10
 
 # Pages, and a live view in JupyterLab, in a headless Chromium, with a screenshot of each in screenshots/
 browser: java

@@ -19,3 +19,18 @@ def answer(query: sq.Stream, until: int | dt.datetime | None = None) -> list[Row
     assert_same_history(found, oracle(query.plan, query.tables, instant_ticks(until, query.schema.axis)))
     names = ["start", "end", *query.columns]
     return list(zip(*(found.column(n).to_pylist() for n in names), strict=True))
+
+
+def spans(*rows: tuple[Any, ...]) -> sq.Stream:
+    """Events ``start, end, name``, named by number unless told."""
+    return sq.events([(row[0], row[1], {"e": row[2] if len(row) > 2 else f"e{i}"}) for i, row in enumerate(rows)])
+
+
+def members(windowed: Any, until: int | None = None) -> list[Row]:
+    """Windows and the names of their members, in one word."""
+    rows = answer(windowed.select(e=sq.collect("e")), until)
+    return [(*row[:-1], " ".join(row[-1])) for row in rows]
+
+
+def counts(windowed: Any, until: int | None = None) -> list[Row]:
+    return answer(windowed.select(n=sq.count()), until)

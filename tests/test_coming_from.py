@@ -48,7 +48,7 @@ def is_same(row: PageRow, text: str, *columns: str) -> None:
 
 SHOWN_BY = {
     "idle sources: `table.exec.source.idle-timeout`": (
-        "test_idle.py",
+        "test_policies.py",
         "test_where_all_are_silent_no_delay_is_waited_for",
     ),
     "a savepoint and a changed job": (

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -59,6 +58,8 @@ def _rows_by_name(names: list[str], rows: Any, verb: str) -> Mapping[str, Any]:
 
 def _rows_of_reader(reader: Node, name: str, rows: Any, verb: str) -> pa.Table:
     """Return rows in memory, with the columns that a source reads, of their types; those of a static table as they are."""
+    import pandas as pd
+
     if isinstance(rows, pd.DataFrame):
         rows = pa.Table.from_pandas(rows, preserve_index=False)
     if is_dataframe(rows):

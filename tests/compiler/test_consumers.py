@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.compiler.egress import choose_egress
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results, rewritten
 from streamq.compiler.rewriter import Consumer, consumers
-from streamq.operators import ToSignal
-from streamq.plan.node import Node
+from streamq.compiler.rules import RULES, Rule
+from streamq.compiler.stages import compile_stages
+from streamq.errors import PlanError, StreamqWarning
+from streamq.operators import ToSignal, Union, Where
+from streamq.plan.expr import Lit
+from streamq.plan.node import Node, number_sources
+from streamq.policies import MIDDLE, Level
 from streamq.windows import Hopping, Snapshot
+from tests.changed_query import ChangingRun
+from tests.rehearsed import events, intervals, rehearsal
 
 S = sq.events([(1, 4, {"k": 1, "v": 1.0})])
 ENDING = S.set_duration(3)
@@ -55,3 +74,156 @@ def test_a_node_without_a_schema_cannot_be_made() -> None:
 
     with pytest.raises(TypeError, match="abstract"):
         Bare()  # type: ignore[abstract]
+
+
+# Sources that rules take out of the plan: they stay sources of the query, whose progress counts, but nobody reads their rows.
+
+NEGATED = "EVENT E WHEN CANCEL_WHEN(CANCEL_WHEN(C AS c, A AS a), B AS b)"
+"""Events of C alone: they begin where they happen, so that nothing cancels them."""
+
+
+def alone(c: sq.Stream, a: sq.Stream, b: sq.Stream | None = None) -> sq.Stream:
+    """The pattern, from whose plan A and B have gone."""
+    with pytest.warns(StreamqWarning, match="cancels none"):
+        return sq.cedr(NEGATED, A=a, B=events("b", 1) if b is None else b, C=c)
+
+
+# the law
+
+
+def drop_empty_input(node: Node) -> Node | None:
+    """``union(a, where(b, false)) => a``: a law that takes every source below b out of the plan."""
+    match node:
+        case Union(inputs=(*others, Where(predicate=Lit(value=False)))):
+            return others[0] if len(others) == 1 else Union(tuple(others))
+    return None
+
+
+WITH_IT = (*RULES, Rule(drop_empty_input))
+ITEMS = t.table(
+    "kind string, start bigint, end bigint, new_end bigint, v bigint",
+    [("insert", 1, 9, None, 1), ("insert", 4, None, None, 2), ("retract", 1, 9, 5, 1), ("cti", 3, None, None, None)]
+    + [("retract", 4, None, 4, 2), ("retract", 7, 8, 7, 9), ("insert", 2, 6, None, 1), ("cti", 8, None, None, None)],
+)
+ROWS = t.table("at bigint, until bigint, edge string, k string, v bigint", [
+    (3, 5, "start", "a", 1), (9, 12, "end", "a", 1), (3, 5, "start", "a", 1), (4, 4, "end", "b", 2),
+    (14, 20, "start", "b", 3), (2, None, "start", "a", 4), (6, 8, "end", "a", 5), (None, 3, "start", "a", 6),
+])  # fmt: skip
+"""Late, invalid and repeated rows among others."""
+
+POLICY: dict[str, Any] = {"progress": sq.generate(2), "late": "adjust"}
+KINDS: dict[str, Any] = {
+    "points": lambda name: sq.points(ROWS, "at", name=name, **POLICY),
+    "points with ids": lambda name: sq.points(ROWS, "at", id="k", name=name, **POLICY),
+    "intervals": lambda name: sq.intervals(ROWS, "at", "until", name=name, **POLICY),
+    "edges": lambda name: sq.edges(ROWS, "at", edge="edge", key="k", name=name, **POLICY),
+    "signal": lambda name: sq.signal(ROWS, "at", "k", name=name, **POLICY),
+    "physical": lambda name: sq.physical(ITEMS, name=name, late="adjust"),
+}
+LEVELS = [MIDDLE, Level(None), Level(0, 3), Level(2, 6)]
+
+
+def micro_batches(
+    query: sq.Stream, rules: Sequence[Rule], output: str, level: Level, seed: int
+) -> tuple[list[Counter[str]], Counter[str], int]:
+    """The deltas of each micro-batch over rows at random, with a restart in the middle, the counts, and the late rows."""
+    egress = choose_egress(query.plan, OutputForm(output), verb="run")
+    options = Options(egresses=(egress,), buckets=2, level=level, late_output=True)
+    written, names = number_sources(Results((query.plan,)))
+    tables = {names[name]: table for name, table in query.tables.items()}
+    run, deltas = LocalRun(compile_stages(rewritten(written, rules), options, written)), []
+    order = random.Random(seed).sample(range(8), 8)
+    for number, row in enumerate(order):
+        rows = {name: table.slice(row, 1) for name, table in tables.items()}
+        deltas.append(run.batch(rows))
+        run = run.restart() if number == 4 else run
+    counts = sum((Counter(totals) for totals in run.totals.values()), Counter[str]())
+    return [bag(table) for table in (*deltas, run.finish())], counts, sum(table.num_rows for table in run.late)
+
+
+def bag(deltas: pa.Table) -> Counter[str]:
+    """Return the number of times that each row is there, by weight."""
+    return Counter(map(str, deltas.to_pylist()))
+
+
+def levels_of(kind: str, output: str) -> list[Level]:
+    """Two levels, the others for the other output and the next kind; in a soak all."""
+    first = (list(KINDS).index(kind) + (output == "final")) % 2
+    return LEVELS if os.environ.get("STREAMQ_SOAK") else LEVELS[first::2]
+
+
+@pytest.mark.parametrize("output", ["final", "changelog"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rule_may_take_out_any_source(kind: str, output: str) -> None:
+    """With the rule the answer is the same at every level, and none of it comes later; the same rows are late or invalid.
+
+    A changelog is the same after every micro-batch. Final rows can come sooner, because they wait for the CTIs of fewer sources.
+    """
+    kept, removed, more = (KINDS[kind](name) for name in ("kept", "removed", "more"))
+    never = sq.lit(False)
+    query = kept.union(removed.where(never)).union(more.where(never))
+    for seed, level in enumerate(levels_of(kind, output)):
+        by_rule, left = (micro_batches(query, rules, output, level, seed) for rules in (WITH_IT, ()))
+        if output == "changelog":
+            assert by_rule[0] == left[0]
+        for n in range(len(left[0])):
+            assert sum(by_rule[0][:n], Counter()) >= sum(left[0][:n], Counter())
+        assert sum(by_rule[0], Counter()) == sum(left[0], Counter()) and by_rule[1:] == left[1:]
+        assert {key.partition("|")[0] for key in by_rule[1]} >= {"removed", "more"}
+
+
+# what a user sees
+
+
+def test_its_progress_counts_where_rows_wait_for_all_sources_of_the_query() -> None:
+    query = alone(intervals("c", (1, 2, "x"), (3, 4, "x")), intervals("a", (2, 3, "x"), (9, 10, "x")))
+    middle, strong = (rehearsal(query, "changelog", level) for level in ("middle", "strong"))
+    assert middle.arrive(c=2).num_rows == 2
+    assert strong.arrive(c=2).num_rows == 0
+    assert strong.why().summary.startswith("Rows are held back: a has brought no row")
+    assert "a row of a at or after 2 and a row of b at or after 2" in str(strong.why())
+    assert strong.arrive(a=1).num_rows == 0
+    assert strong.advance(9, source="b").to_pylist()[0]["start"] == 1
+    assert strong.finish().num_rows == 1
+
+
+def test_its_rows_are_reported_and_its_late_ones_counted() -> None:
+    run = rehearsal(alone(intervals("c", (1, 2, "x")), intervals("a", (5, 6, "x"), (1, 2, "x"))), "changelog", "strong")
+    run.arrive(a=1)
+    run.arrive(a=1, c=1)
+    assert run.metrics["sources"]["a"] | {"rows": 2, "cti": 5, "dropped": 1} == run.metrics["sources"]["a"]
+    assert run.late["a|dropped"] == 1
+    assert run.progress["sources"]["a"]["rows"] == 1
+    # nothing of it waits to come out
+    assert [wait.operator for wait in run.why().waits] == [
+        "consistency: rows held back behind ingress of c: judge lateness"
+    ]
+
+
+def test_a_source_follows_one_that_nobody_reads() -> None:
+    a = events("a", 1, 9)
+    c = sq.events([(1, 2, {"k": 1}), (4, 5, {"k": 1})], name="c", progress=sq.follow(a))
+    run = rehearsal(alone(c, a).tumbling_window(5).select(n=sq.count()))
+    assert run.arrive(c=2).num_rows == 0
+    assert run.arrive(a=2).to_pylist() == [{"n": 2, "start": 0, "end": 5}]
+    with pytest.raises(PlanError, match="source 'c' has the progress of another source"):
+        run.advance(20, source="c")
+
+
+def test_it_is_in_the_checkpoint_and_its_late_rows_are_judged_after_a_restart() -> None:
+    c, a = intervals("c", (1, 2, "x"), (3, 4, "x")), intervals("a", (7, 8, "x"), (2, 3, "x"))
+    query = alone(c, a)
+    run = ChangingRun(query, output="changelog", level=Level(None))
+    assert run.identity.sources == ("c", "a", "b")
+    run.batch({"c": c.tables["c"], "a": a.tables["a"].slice(0, 1)})
+    assert run.fit(query).misfits == ()
+    run.changed(query, output="changelog", level=Level(None)).batch({"a": a.tables["a"].slice(1)})
+    (deltas,) = run.finish()
+    assert deltas.num_rows == 2
+    assert {key: n for totals in run.run.totals.values() for key, n in totals.items()} == {"a|dropped": 1}
+
+
+def test_explain_shows_it() -> None:
+    shown = alone(intervals("c", (1, 2, "x")), intervals("a", (2, 3, "x"))).explanation("physical")
+    assert "source a: generate()" in shown
+    assert "late rows are judged here: no operator reads the source once the rules are applied" in shown

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 import streamq as sq
+from streamq.demo.chart import compare_answers
 from streamq.demo.queries import stuck
+from streamq.demo.task_edges import EDGES, ddl, land
+from streamq.errors import SourceError
 
 BEGIN = datetime(2024, 5, 1, 8, tzinfo=UTC)
 
@@ -31,3 +37,78 @@ def test_a_task_is_stuck_that_has_not_ended_in_time() -> None:
         ((row["start"].replace(tzinfo=UTC) - BEGIN).total_seconds(), row["stage_id"], row["stuck"]) for row in rows
     ]
     assert found == [(0, 7, 2)]
+
+
+# Answers compared as bags of rows.
+
+
+def test_order_and_the_last_bits_of_floats_do_not_matter() -> None:
+    left = [{"k": 1, "v": 0.1 + 0.2}, {"k": 2, "v": None}]
+    right = [{"k": 2, "v": None}, {"k": 1, "v": 0.3}]
+    difference = compare_answers(left, right, ["k", "v"])
+    assert difference
+    assert difference.common == 2
+
+
+def test_how_often_a_row_occurs_matters() -> None:
+    difference = compare_answers([{"k": 1}, {"k": 1}], [{"k": 1}, {"k": 3}], ["k"])
+    assert not difference
+    assert difference.differences("batch", "streaming") == ["only in batch: k=1", "only in streaming: k=3"]
+    assert (
+        compare_answers([{"k": n} for n in range(5)], [], ["k"]).differences("a", "b", limit=2)[-1] == "... and 3 more"
+    )
+
+
+def test_an_instant_is_the_same_in_every_zone() -> None:
+    at = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    for other in (at.replace(tzinfo=None), at.astimezone(timezone(timedelta(hours=2)))):
+        assert compare_answers([{"t": at}], [{"t": other}], ["t"])
+
+
+# Edges landed as files: order, cut, modification times.
+
+
+def edges(count: int) -> pa.Table:
+    columns = {name: [None] * count for name in EDGES.names}
+    columns |= {
+        "ts": list(range(count)),
+        "edge": ["start"] * count,
+        "task_id": list(range(count)),
+        "stage_id": [0] * count,
+    }
+    return pa.table(columns, schema=EDGES)
+
+
+@pytest.mark.parametrize(("count", "batches", "files"), [(10, 3, 3), (10, 1, 1), (10, 10, 10), (4, 9, 4), (0, 5, 1)])
+def test_files_in_order_are_the_table(count: int, batches: int, files: int, tmp_path: Path) -> None:
+    paths = land(edges(count), tmp_path / "landed", batches)
+    assert len(paths) == files
+    assert paths == sorted(paths)
+    assert pa.concat_tables(map(pq.read_table, paths)).cast(EDGES) == edges(count)
+    sizes = [pq.read_metadata(path).num_rows for path in paths]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_modification_times_increase_and_nothing_else_is_left(tmp_path: Path) -> None:
+    paths = land(edges(20), tmp_path, 6)
+    times = [path.stat().st_mtime_ns // 1_000_000 for path in paths]
+    assert times == sorted(set(times))
+    assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    land(edges(3), tmp_path, 1)
+    with pytest.raises(SourceError, match="Parquet files in it"):
+        land(edges(3), tmp_path, 1)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SourceError, match="cannot write to"):
+        land(edges(3), tmp_path / "file" / "below", 1)
+    with pytest.raises(ValueError, match="at least 1"):
+        land(edges(3), tmp_path / "other", 0)
+
+
+def test_ddl_names_every_column() -> None:
+    assert ddl(EDGES).startswith(
+        "ts timestamp, edge string, task_id bigint, stage_id bigint, attempt int, executor string"
+    )
+    assert "failed boolean" in ddl(EDGES)

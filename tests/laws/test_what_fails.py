@@ -31,8 +31,7 @@ from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 from tests.failing_modules import CLIPS, FAILING, FAULTS, POISON, Failing, function_of, operator_of
 from tests.programs import compiled
-from tests.window_module_cases import CASES
-from tests.window_modules import WINDOWS
+from tests.window_modules import CASES, WINDOWS
 
 Row = tuple[Any, ...]
 

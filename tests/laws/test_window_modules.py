@@ -21,18 +21,22 @@ from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
 from streamq.testing.trial import Answers, check_answers
 from tests.pairwise import pairs
-from tests.window_module_cases import CASES, DATA, SAMPLE, S, over
 from tests.window_modules import (
     ALLOWED,
     BOUND,
+    CASES,
     CHOICES,
+    DATA,
     FORMS,
     MODULES,
     OWN_STAMPS,
+    SAMPLE,
     WINDOWS,
+    S,
     at_last,
     in_order,
     lived,
+    over,
     per_value,
     refused,
 )

@@ -10,8 +10,7 @@ import pytest
 import streamq as sq
 from streamq.errors import PlanError, TimeError, TypeMismatch, UnknownColumn
 from streamq.testing.table import table
-from tests.judged import answer
-from tests.operators.window_answers import counts, members, spans
+from tests.judged import answer, counts, members, spans
 
 # snapshot
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from streamq.errors import StreamqError
 from streamq.runtime.columnar import codes, concat, group, narrow_sums, negate, net_deltas
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import as_points, cancelling_deltas, unit_weights, weighted, with_ends, with_weights
+from streamq.runtime.evaluators.numbering import event_order
+from streamq.runtime.event import LE, RE, WEIGHT
 
 
 def test_net_of_deltas_with_columns_that_have_no_order() -> None:
@@ -60,3 +65,70 @@ def test_runs_of_equal_integers_are_numbered_as_single_rows_are() -> None:
     assert first.tolist() == [0, 3, 8]
     number, first = codes(table.slice(0, 0), ["a", "b"])
     assert (len(number), len(first)) == (0, 0)
+
+
+# Deltas that lack ends or weights are points and inserts.
+
+BARE = pa.table({LE: [3, 5]})
+WHOLE = pa.table({LE: [3, 5], RE: [9, 6], WEIGHT: [-1, 2]})
+
+
+def test_without_an_end_a_row_lives_for_a_tick() -> None:
+    assert with_ends(BARE).to_pydict() == {LE: [3, 5], RE: [4, 6]}
+    assert with_ends(WHOLE) is WHOLE
+    assert as_points(WHOLE).column(RE).to_pylist() == [4, 6]
+
+
+def test_without_a_weight_a_row_is_an_insert() -> None:
+    assert with_weights(BARE).to_pydict() == {LE: [3, 5], WEIGHT: [1, 1]}
+    assert with_weights(WHOLE) is WHOLE
+    assert weighted(WHOLE, -1).column(WEIGHT).to_pylist() == [-1, -1]
+
+
+def test_weights_are_taken_back_and_taken_apart() -> None:
+    assert cancelling_deltas(WHOLE).column(WEIGHT).to_pylist() == [1, -2]
+    assert unit_weights(BARE) is BARE
+    assert unit_weights(WHOLE).to_pydict() == {LE: [3, 5, 5], RE: [9, 6, 6], WEIGHT: [-1, 1, 1]}
+
+
+# Events in the order of group, start, columns and end: that of Python's sort over the same rows.
+
+Row = tuple[int, int, int | None, str, int]
+"""A group, a start, two values and an end."""
+
+
+def sort_key(row: Row) -> tuple[object, ...]:
+    group, start, v, w, end = row
+    return group, start, v is not None, v or 0, w, end
+
+
+def test_order_and_numbers_are_those_of_a_sort() -> None:
+    rng = random.Random(7)
+    for size, is_sorted in itertools.product((0, 1, 2, 9, 60), (False, True)):
+        rows: list[Row] = [
+            (
+                rng.randrange(2),
+                at := rng.randrange(4),
+                rng.choice([None, -1, 2]),
+                rng.choice("ab"),
+                at + rng.randrange(3),
+            )
+            for _ in range(size)
+        ]
+        if is_sorted:
+            rows.sort(key=lambda row: row[:2])
+        groups, starts, vs, ws, ends = ([row[i] for row in rows] for i in range(5))
+        table = pa.table(
+            {
+                LE: pa.array(starts, pa.int64()),
+                RE: pa.array(ends, pa.int64()),
+                "v": pa.array(vs, pa.int64()),
+                "w": pa.array(ws, pa.string()),
+            }
+        )
+        order, number = event_order(table, np.array(groups, np.int64), ["v", "w"])
+        expected = sorted(rows, key=sort_key)
+        assert sorted(order.tolist()) == list(range(size))
+        assert [rows[i] for i in order] == expected
+        different = sorted({sort_key(row)[:-1] for row in rows})
+        assert number.tolist() == [different.index(sort_key(row)[:-1]) for row in expected]

@@ -12,8 +12,7 @@ from streamq.choices import OutputForm
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, SPARK, Execution
 from streamq.testing.trial import Answers, check_answers
-from tests.window_module_cases import CASES, SAMPLE, over
-from tests.window_modules import Choice
+from tests.window_modules import CASES, SAMPLE, Choice, over
 
 ONCE = settings(
     max_examples=1,
