@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from streamq.errors import InvalidEvent, SourceError, sentence
 from streamq.keywords import check_keywords
 from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.testing.arrival import end_ticks
 from streamq.testing.python_values import comparable, plain_values
 from streamq.time import INFINITY, plain_integer
 
@@ -138,7 +139,7 @@ def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = 
         payload = {name: value for name, value in row.items() if name not in ("kind", "start", "end", "new_end")}
         names |= dict.fromkeys(payload)
         start: Any = row.get("start")
-        end, new_end = _or_infinity(row.get("end")), _or_infinity(row.get("new_end"))
+        end, new_end = end_ticks(row.get("end")), end_ticks(row.get("new_end"))
         if not all(isinstance(plain_integer(time), int) for time in (start, end, new_end)):
             hint = "Times are ticks; a table may have timestamps."
             raise InvalidEvent(sentence("fold_physical", "a row that is not an event", f"found {dict(row)}", hint))
@@ -190,10 +191,6 @@ def _rows_of(stream: Any) -> tuple[Iterable[Mapping[str, Any]], dict[str, pa.Dat
     own = {f.name: f.type for f in table.schema if f.name not in ("kind", *TIMES)}
     columns = [plain_values(column) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)], own
-
-
-def _or_infinity(end: int | None) -> int:
-    return INFINITY if end is None else end
 
 
 def _reached(inserted: Iterable[Place], moves: Iterable[tuple[Place, Place, Any]]) -> set[Place]:

@@ -11,7 +11,8 @@ import numpy as np
 from streamq.errors import SourceError, sentence
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.folding import NEVER, FoldedChanges, Items, dense_numbers, fold_items, history_of, unmatched
-from streamq.testing.recorded import KINDS, Ints, Recorded
+from streamq.testing.history import KINDS
+from streamq.testing.recorded import Ints, Recorded
 from streamq.testing.timeline import shown
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -13,6 +13,7 @@ import numpy as np
 from streamq.errors import SourceError, sentence
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.literal import Item
+from streamq.testing.history import KINDS
 from streamq.testing.python_values import comparable, plain_values
 from streamq.testing.sink_folder import read_folder
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
@@ -24,9 +25,6 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Column = Any
 """An Arrow column, or a list of Python values."""
-
-KINDS = (INSERT, RETRACT, CTI)
-"""The kinds of rows, in the order of their numbers; -1 stands for any other kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +44,9 @@ class Names:
 class Recorded:
     """The rows of a stream in order of their micro-batches, an array a field; ``at`` is a row's position in the input.
 
-    ``kind`` is an index in KINDS. Times are ticks, a missing end is INFINITY; ``missing`` marks starts that are NULL. ``whose``
-    is a number for each id, or without ids for each payload. ``batch`` counts micro-batches from 0. If the rows have no order,
-    ``ordered`` is False and all of them are one micro-batch.
+    ``kind`` is an index in KINDS, -1 for any other kind. Times are ticks, a missing end is INFINITY; ``missing`` marks starts
+    that are NULL. ``whose`` is a number for each id, or without ids for each payload. ``batch`` counts micro-batches from 0. If
+    the rows have no order, ``ordered`` is False and all of them are one micro-batch.
     """
 
     columns: Mapping[str, Column]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from streamq.testing.deltas import WrongOutput, check_ends
 from streamq.testing.difference import assert_same_history, same_history
 from streamq.testing.history import history
+from streamq.testing.timeline import Axis
 from streamq.time import INFINITY
 from tests.testing.by_oracle import INF, NAN
 
@@ -59,3 +61,28 @@ def test_a_difference_is_drawn() -> None:
     assert "... and 10 more" in str(same_history(many, many.slice(0, 0)))
     with pytest.raises(AssertionError, match="missing"):
         assert_same_history(answer, expected)
+
+
+# timelines
+
+
+def test_a_lifetime_that_begins_at_the_end_of_time_is_drawn_there() -> None:
+    axis = Axis([(1, 5), (INFINITY, INFINITY)])
+    assert axis.draw(1, 5) == "|---)  "
+    assert axis.draw(INFINITY, INFINITY) == "     |>"
+    assert axis.mark(INFINITY) == "     ! "
+
+
+# outputs as a user gets them
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us", "UTC")])
+@pytest.mark.parametrize("name", ["end", "new_end"])
+def test_an_end_that_never_comes_is_null(name: str, kind: pa.DataType) -> None:
+    check_ends(pa.table({name: pa.array([None, 5], pa.int64()).cast(kind)}))
+    with pytest.raises(WrongOutput, match=f"the {name} of a row that never ends is not NULL"):
+        check_ends(pa.table({name: pa.array([5, INFINITY], pa.int64()).cast(kind)}))
+
+
+def test_a_payload_may_have_an_end_of_its_own() -> None:
+    check_ends(pa.table({"end": ["never"]}))

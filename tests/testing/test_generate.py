@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -28,15 +29,17 @@ from streamq.testing.generate import TYPES, DrawnSource, cases, cuts, sources
 from streamq.testing.history import fold_physical
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.operators.joins import looked_up
+from streamq.testing.payload_values import EPOCH
 from streamq.testing.payloads import rows as payloads
 from streamq.testing.python_values import comparable, keys
-from streamq.testing.scale import TICKS
+from streamq.testing.scale import TICKS, GridBounds, Scale
 from streamq.testing.sources.edges import edge_items
 from streamq.testing.sources.insert_only import interval_items, point_items
 from streamq.testing.sources.physical import physical_items
 from streamq.testing.sources.room import Arriving, repeated
-from streamq.testing.windows.grids import hoppings
-from streamq.windows import Hopping
+from streamq.testing.windows.grids import CalendarBounds, hoppings
+from streamq.time import Grid
+from streamq.windows import Calendar, Hopping
 
 few = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 brief = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -272,3 +275,22 @@ PLAN = sq.events([(1, 3, {"k": "a", "name": "x"})]).plan
 @given(looked_up(PLAN))
 def test_a_column_that_is_there_is_not_looked_up_again(plan: Node) -> None:
     assert plan is PLAN
+
+
+# bounds of windows
+
+
+def test_bounds_of_a_grid_lie_from_about_an_instant_on() -> None:
+    assert Scale(bounds=(GridBounds(Grid(5, 3, 1)),)).edges(0, many=2) == [-2, 1, 3, 6]
+
+
+def test_bounds_of_a_calendar_are_the_midnights_of_its_zone() -> None:
+    near = (dt.datetime(2023, 11, 20, tzinfo=dt.UTC) - EPOCH.replace(tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    edges = Scale(bounds=(CalendarBounds(Calendar(1, "month", "America/Havana")),)).edges(near, many=2)
+    # clocks are set back on 5 November
+    assert [str(EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=t)) for t in edges] == [
+        "2023-11-01 04:00:00",
+        "2023-12-01 05:00:00",
+        "2024-01-01 05:00:00",
+    ]
+    assert list(CalendarBounds(Calendar(1, "day", "UTC")).around(1 << 62, 3)) == []
