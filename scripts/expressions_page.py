@@ -11,7 +11,7 @@ from streamq.functions.built_in import BuiltIn
 from streamq.functions.catalogue import ROOMS
 from streamq.plan.function import called
 from streamq.plan.spark_types import parse_type
-from streamq.runtime.arrow_casts import can_cast
+from streamq.runtime.arrow.arrow_casts import can_cast
 
 PAGE = Path(__file__).parents[1] / "docs" / "expressions.md"
 BEGIN, END = "<!-- made by make docs -->\n", "<!-- end of what make docs makes -->\n"

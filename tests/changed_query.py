@@ -18,9 +18,9 @@ from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources
 from streamq.run.checkpoint import identity_of
 from streamq.run.prepared_stream import compile_to_fit
-from streamq.runtime.identity import Identity
+from streamq.runtime.hosts.identity import Identity
+from streamq.runtime.hosts.state_fit import Fit, fit_to_state
 from streamq.runtime.state.baskets import Baskets, DictStore
-from streamq.runtime.state_fit import Fit, fit_to_state
 
 Outputs = str | Sequence[str]
 """The output of all queries, or that of each."""

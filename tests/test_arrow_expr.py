@@ -20,7 +20,7 @@ from streamq.plan.expr import Expr, Lit
 from streamq.plan.function import BUILT_IN
 from streamq.plan.passes import infer
 from streamq.plan.schema import Field, Schema
-from streamq.runtime.arrow_expr import arrow_type, check_in_process, evaluate
+from streamq.runtime.arrow.arrow_expr import arrow_type, check_in_process, evaluate
 
 NAN = float("nan")
 COLUMNS: dict[str, tuple[t.DataType, list[Any]]] = {

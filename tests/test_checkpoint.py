@@ -14,8 +14,8 @@ from streamq.operators import Union
 from streamq.policies import Level
 from streamq.run.checkpoint import identity_of
 from streamq.run.run_options import ResultRequest, RunOptions
-from streamq.runtime.identity import Identity
-from streamq.runtime.state_fit import fit_to_state
+from streamq.runtime.hosts.identity import Identity
+from streamq.runtime.hosts.state_fit import fit_to_state
 from tests.programs import compiled
 
 A = sq.events([(1, 2, {"k": "x", "v": 1})], name="a")

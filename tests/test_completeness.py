@@ -29,7 +29,7 @@ from streamq.plan.schema import Field, Schema
 from streamq.plan.spark_types import function_names
 from streamq.progress import verbs
 from streamq.runtime.kernel import LATE_POLICIES
-from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
 from streamq.testing.intent import Intent

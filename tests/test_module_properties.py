@@ -17,7 +17,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
 from streamq.plan.node import number_sources
 from streamq.plan.passes import columns
-from streamq.runtime.columnar import net_deltas
+from streamq.runtime.arrow.columnar import net_deltas
 from streamq.runtime.event import LE, RE
 from tests.programs import compiled
 

@@ -16,7 +16,7 @@ import pytest
 import streamq as sq
 from streamq.errors import PlanError
 from streamq.plan.lowering import ship_runtime
-from streamq.runtime.shipping import dumps
+from streamq.runtime.hosts.shipping import dumps
 from streamq.user_code.repository import Repository
 
 

@@ -21,7 +21,7 @@ from streamq.run.rehearsal import Rehearsal
 from streamq.run.run_status import RunStatus
 from streamq.run.source_status import iso
 from streamq.run.watcher import Watcher
-from streamq.runtime.readings import KernelReadings, Readings, SourceReadings
+from streamq.runtime.hosts.readings import KernelReadings, Readings, SourceReadings
 
 NOON = dt.datetime(2024, 5, 1, 12)
 LATER = dt.datetime(2024, 5, 1, 13, tzinfo=dt.UTC)

@@ -19,8 +19,8 @@ from streamq.progress import verbs
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import LE
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic
+from streamq.runtime.time.progress_policy import ProgressPolicy
+from streamq.runtime.time.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.batch_events import SQL, TickSql
 from tests.programs import compiled

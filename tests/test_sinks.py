@@ -14,7 +14,7 @@ from streamq.run.files import in_url, local_path, path_of_url
 from streamq.run.raw_files import RawFolder
 from streamq.run.sinks import sink_of
 from streamq.run.sinks.sink import folder_name
-from streamq.runtime.rendering import DAY, YEAR_10000
+from streamq.runtime.arrow.rendering import DAY, YEAR_10000
 
 
 @pytest.mark.parametrize(

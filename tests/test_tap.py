@@ -24,13 +24,13 @@ from streamq.plan.node import Node
 from streamq.run.control import TapCommand
 from streamq.run.micro_batches import RESULTS
 from streamq.run.tap import MICRO_BATCHES, Tap, tapped_operator
-from streamq.runtime.columnar import concat, decode_small, encode_small
+from streamq.runtime.arrow.columnar import concat, decode_small, encode_small
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.deltas import unit_weights, with_weights
-from streamq.runtime.envelope import TAP, TAPPED, Envelope
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.readings import LATEST
-from streamq.runtime.rendering import python_rows
-from streamq.runtime.stage import OUT, TAPS, Stage
+from streamq.runtime.hosts.envelope import TAP, TAPPED, Envelope
+from streamq.runtime.hosts.readings import LATEST
+from streamq.runtime.hosts.stage import OUT, TAPS, Stage
 from streamq.runtime.state.baskets import Baskets, DictStore
 from tests.algebra import QUERIES, intervals, plans
 from tests.each import each

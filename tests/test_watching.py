@@ -29,7 +29,7 @@ from streamq.run.rehearsal import Rehearsal
 from streamq.run.running import Run
 from streamq.run.sinks.data_source import last_parquet_rows
 from streamq.run.watching import GOES_ON, Interrupt, RunLook, Trail, run_view, watch_run
-from streamq.runtime.rendering import DAY, YEAR_10000
+from streamq.runtime.arrow.rendering import DAY, YEAR_10000
 from streamq.screens import LineScreen, NotebookScreen, Screen, live_screen
 from streamq.views import BarSection, TableSection, View
 

@@ -23,8 +23,8 @@ from streamq.plan.aggregate import (
 from streamq.plan.expr import Case, Col, Expr, Lifetime, Lit
 from streamq.plan.passes import reads_end
 from streamq.plan.spark_types import is_orderable
-from streamq.runtime.built_in_partials import PartialMax, PartialMin
-from streamq.runtime.ordered_partials import PartialFirst, PartialLast, SparkFirst, SparkLast
+from streamq.runtime.partials.built_in_partials import PartialMax, PartialMin
+from streamq.runtime.partials.ordered_partials import PartialFirst, PartialLast, SparkFirst, SparkLast
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -36,8 +36,8 @@ from streamq.plan.partial import (
 )
 from streamq.plan.schema import check_key
 from streamq.plan.tree import show
-from streamq.runtime.columnar import codes
-from streamq.runtime.overlap import union_of_pieces
+from streamq.runtime.arrow.columnar import codes
+from streamq.runtime.arrow.overlap import union_of_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

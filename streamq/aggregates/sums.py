@@ -28,10 +28,10 @@ from streamq.plan.partial import COUNT as MEMBERS
 from streamq.plan.partial import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.resolve import column_or_expr
 from streamq.plan.spark_types import avg_type, is_numeric, sum_type
-from streamq.runtime.arrow_casts import quotient
-from streamq.runtime.arrow_types import RowError
-from streamq.runtime.built_in_partials import PartialCount, PartialSum
-from streamq.runtime.range_partials import INDEX, merge_by_window
+from streamq.runtime.arrow.arrow_casts import quotient
+from streamq.runtime.arrow.arrow_types import RowError
+from streamq.runtime.partials.built_in_partials import PartialCount, PartialSum
+from streamq.runtime.partials.range_partials import INDEX, merge_by_window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -22,7 +22,7 @@ from streamq.plan.partial import (
     Reduction,
     floats,
 )
-from streamq.runtime.exact_sums import DoubleSums
+from streamq.runtime.partials.exact_sums import DoubleSums
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -12,7 +12,7 @@ from streamq.functions.numbers import SQRT
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Partials, SparkMembers
 from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
-from streamq.runtime.deviation_partials import PartialComoments, PartialMoments
+from streamq.runtime.partials.deviation_partials import PartialComoments, PartialMoments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

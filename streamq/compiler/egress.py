@@ -14,9 +14,17 @@ from streamq.plan.lowering import instant_sql, ship_runtime
 from streamq.plan.node import Node
 from streamq.plan.schema import quote
 from streamq.plan.tree import fold
-from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.result_rows import CHANGELOG_ADDS, SENT, STAMP, UPSERT_ADDS, changelog_rows, folding, upsert_rows
+from streamq.runtime.hosts.envelope import LATE
+from streamq.runtime.hosts.result_rows import (
+    CHANGELOG_ADDS,
+    SENT,
+    STAMP,
+    UPSERT_ADDS,
+    changelog_rows,
+    folding,
+    upsert_rows,
+)
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from streamq.plan.footprint import NO_RATES, Expected, ExpectedRates
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.own_names import shown_name
 from streamq.plan.tree import fold
-from streamq.runtime.identity import EARLY, FINAL
+from streamq.runtime.hosts.identity import EARLY, FINAL
 from streamq.time import INFINITY, show_duration, ticks
 
 UNBOUNDED_REASON = "an event without an end stays in it until it is ended; set_duration or clip ends it"

@@ -17,7 +17,7 @@ from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits
 from streamq.plan.passes import infer
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 
 
 class SchemaLeaf(Node):

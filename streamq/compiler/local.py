@@ -15,19 +15,19 @@ from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.operators.operator import NOBODY, Observer
 from streamq.operators.table_steps import ArrowRows
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import concat, decode, with_column
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.columnar import concat, decode, with_column
 from streamq.runtime.deltas import with_weights
-from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, NOW, RE, WEIGHT
-from streamq.runtime.hosted_kernel import normalize_keys
-from streamq.runtime.identity import Identity
-from streamq.runtime.packer import Packer
-from streamq.runtime.progress import Message, clock_messages, decode_messages, merge_messages
-from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings
-from streamq.runtime.result_rows import split_ctis
+from streamq.runtime.hosts.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
+from streamq.runtime.hosts.hosted_kernel import normalize_keys
+from streamq.runtime.hosts.identity import Identity
+from streamq.runtime.hosts.packer import Packer
+from streamq.runtime.hosts.readings import NO_READINGS, Reading, Readings, combine_readings
+from streamq.runtime.hosts.result_rows import split_ctis
+from streamq.runtime.hosts.state_fit import check_state
 from streamq.runtime.state.baskets import Baskets, DictStore, TimeBinSizes
-from streamq.runtime.state_fit import check_state
+from streamq.runtime.time.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.time import INFINITY, MINUS_INFINITY
 
 _NOTHING_IDLE: Mapping[str, int] = {}

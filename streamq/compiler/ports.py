@@ -20,14 +20,14 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.consistency import AlignAt
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.hosted_kernel import Channel, HostedKernel, InnerPath
-from streamq.runtime.identity import FINAL, OF_CTIS, OPEN, OperatorState
+from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel, InnerPath
+from streamq.runtime.hosts.identity import FINAL, OF_CTIS, OPEN, OperatorState
+from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
-from streamq.runtime.stage import Stage
+from streamq.runtime.time.consistency import AlignAt
 
 
 @dataclass(kw_only=True)

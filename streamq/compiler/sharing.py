@@ -15,9 +15,9 @@ from streamq.operators.table_steps import columns_step
 from streamq.plan.node import expressions
 from streamq.plan.own_names import shown_name
 from streamq.plan.tree import show
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE
-from streamq.runtime.hosted_kernel import InnerPath
+from streamq.runtime.hosts.hosted_kernel import InnerPath
 
 
 @dataclass(frozen=True)

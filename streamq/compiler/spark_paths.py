@@ -21,7 +21,7 @@ from streamq.runtime.event import KEEP, LE, RE, WEIGHT
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.runtime.processor import WideRowLayout
+    from streamq.runtime.hosts.processor import WideRowLayout
 
 
 class FlaggedRows(SparkRows):
@@ -158,7 +158,7 @@ def apply_paths(
     """
     from pyspark.sql import functions as F
 
-    from streamq.runtime.processor import WideRowLayout
+    from streamq.runtime.hosts.processor import WideRowLayout
 
     feeds = [(r, f) for r in relations for f in lowering.program.feeds_of(r)]
     if len(feeds) == 1 and _is_plain(feeds[0][1]):

@@ -22,13 +22,13 @@ from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, WrittenPattern
 from streamq.plan.schema import POINT, Schema
-from streamq.runtime.hosted_kernel import Channel
-from streamq.runtime.identity import OperatorState
+from streamq.runtime.hosts.hosted_kernel import Channel
+from streamq.runtime.hosts.identity import OperatorState
+from streamq.runtime.hosts.packer import Packer, SourceInfo
+from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.packer import Packer, SourceInfo
-from streamq.runtime.progress_map import ProgressMap
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.stage import Stage
+from streamq.runtime.time.progress_map import ProgressMap
+from streamq.runtime.time.progress_policy import ProgressPolicy
 
 
 @dataclass(frozen=True)

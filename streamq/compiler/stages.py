@@ -30,7 +30,7 @@ from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
 from streamq.plan.tree import fold
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.identity import EARLY, FINAL, OF_RESULT, OPEN
+from streamq.runtime.hosts.identity import EARLY, FINAL, OF_RESULT, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
 

@@ -20,7 +20,7 @@ from streamq.plan.passes import expression_nodes, functions, types
 from streamq.plan.schema import Schema
 from streamq.plan.state_text import short_hash, state_text
 from streamq.plan.tree import fold
-from streamq.runtime.identity import ModuleCode
+from streamq.runtime.hosts.identity import ModuleCode
 
 
 def leaves_out_columns(node: Node) -> bool:

@@ -30,14 +30,14 @@ from streamq.operators.operator import NOBODY
 from streamq.operators.source import Source
 from streamq.plan.lowering import map_in_arrow, ship_runtime
 from streamq.plan.schema import Schema, quote
-from streamq.runtime.envelope import BESIDE_RESULTS
 from streamq.runtime.event import BAD, KEEP, LE, NOW, RE, WEIGHT
+from streamq.runtime.hosts.envelope import BESIDE_RESULTS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from streamq.runtime.identity import Identity
+    from streamq.runtime.hosts.identity import Identity
 
 
 SEED = 42
@@ -89,7 +89,7 @@ def build_frame(
     """
     from pyspark.sql import functions as F
 
-    from streamq.runtime.processor import ENVELOPE_DDL, clock_packer, control_packer, make_processor, stage_packer
+    from streamq.runtime.hosts.processor import ENVELOPE_DDL, clock_packer, control_packer, make_processor, stage_packer
 
     ship_runtime()
     program = lowering.program
@@ -134,7 +134,7 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     """Return a source's rows as envelopes: its items, at the ends of their paths, and its progress."""
     from pyspark.sql import functions as F
 
-    from streamq.runtime.processor import ENVELOPE_DDL, source_packer
+    from streamq.runtime.hosts.processor import ENVELOPE_DDL, source_packer
 
     source = relation.source
     assert source is not None
@@ -157,7 +157,7 @@ def _arrow_columns(relation: Relation) -> Any:
     """Return the Arrow schema of a relation's rows: start, end and weight, then the payload."""
     import pyarrow as pa
 
-    from streamq.runtime.arrow_types import arrow_type
+    from streamq.runtime.arrow.arrow_types import arrow_type
 
     kinds = [pa.int64()] * 3 + [arrow_type(f.type) for f in relation.schema.fields]
     return pa.schema(list(zip(relation_columns(relation), kinds, strict=True)))
@@ -194,7 +194,7 @@ def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
     """Return envelopes with the outputs of these relations opened into columns; other envelopes are unchanged."""
     import pyarrow as pa
 
-    from streamq.runtime.processor import opener
+    from streamq.runtime.hosts.processor import opener
 
     envelope = [("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())]
     schema, places = _wide_schema(envelope, relations)
@@ -206,8 +206,8 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     import pyarrow as pa
     from pyspark.sql import functions as F
 
-    from streamq.runtime.lateness import LATE_SCHEMA
-    from streamq.runtime.processor import result_opener
+    from streamq.runtime.hosts.processor import result_opener
+    from streamq.runtime.time.lateness import LATE_SCHEMA
 
     program = lowering.program
     last = program.made_at(len(program.stages))

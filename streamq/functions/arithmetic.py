@@ -28,8 +28,8 @@ from streamq.functions.built_in import (
 )
 from streamq.plan.function import ArrowForm, Compute, Infix, Operand, OperandCheck, Prefix, Text, UnfitOperands, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal, is_numeric, quotient_type, wider
-from streamq.runtime.arrow_casts import quotient
-from streamq.runtime.arrow_types import (
+from streamq.runtime.arrow.arrow_casts import quotient
+from streamq.runtime.arrow.arrow_types import (
     DIVIDED,
     OUT_OF_RANGE,
     REMAINDER,

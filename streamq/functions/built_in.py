@@ -17,8 +17,8 @@ from pyspark.sql.types import DataType
 
 from streamq.plan.function import ArrowForm, Function, Notation, Operand, OperandCheck, Show, Text, UnfitOperands, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal, comparable, is_numeric, wider
-from streamq.runtime.arrow_casts import can_cast, cast
-from streamq.runtime.arrow_types import BITS, OVERFLOW, Outcome, RowError, arrow_type, is_null, is_valid, rowwise
+from streamq.runtime.arrow.arrow_casts import can_cast, cast
+from streamq.runtime.arrow.arrow_types import BITS, OVERFLOW, Outcome, RowError, arrow_type, is_null, is_valid, rowwise
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

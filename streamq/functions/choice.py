@@ -29,7 +29,7 @@ from streamq.functions.built_in import (
 from streamq.functions.logic import compare
 from streamq.plan.function import ArrowForm, Compute, Method, Operand, Text, Value
 from streamq.plan.spark_types import FLOATING, wider
-from streamq.runtime.arrow_types import arrow_type, is_null, is_true, is_valid, to_numpy
+from streamq.runtime.arrow.arrow_types import arrow_type, is_null, is_true, is_valid, to_numpy
 
 if TYPE_CHECKING:
     from streamq.plan.function import Mask

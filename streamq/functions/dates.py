@@ -26,8 +26,8 @@ from streamq.functions.built_in import (
 )
 from streamq.plan.function import ArrowForm, Compute, Operand, Value
 from streamq.plan.spark_types import INTEGRAL
-from streamq.runtime.arrow_casts import DAY, SECOND
-from streamq.runtime.arrow_types import Outcome, arrow_type, from_numpy, is_null, to_numpy
+from streamq.runtime.arrow.arrow_casts import DAY, SECOND
+from streamq.runtime.arrow.arrow_types import Outcome, arrow_type, from_numpy, is_null, to_numpy
 
 
 def _days(operand: Value) -> Any:

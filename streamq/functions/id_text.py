@@ -17,8 +17,8 @@ from pyspark.sql.types import DataType
 
 from streamq.plan.function import ArrowForm, Function, Operand, Value
 from streamq.plan.spark_types import FLOATING
-from streamq.runtime.arrow_casts import can_cast, cast
-from streamq.runtime.values import list_members
+from streamq.runtime.arrow.arrow_casts import can_cast, cast
+from streamq.runtime.arrow.values import list_members
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

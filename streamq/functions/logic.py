@@ -26,7 +26,7 @@ from streamq.functions.built_in import (
 from streamq.plan.expr import Call, Expr, Lit
 from streamq.plan.function import ArrowForm, Compute, Infix, Method, Notation, Prefix, Reach, Text, Value
 from streamq.plan.spark_types import FLOATING
-from streamq.runtime.arrow_types import is_null, is_true, is_valid, to_numpy
+from streamq.runtime.arrow.arrow_types import is_null, is_true, is_valid, to_numpy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -24,9 +24,18 @@ from streamq.functions.built_in import (
 )
 from streamq.plan.function import ArrowForm, Compute, Value
 from streamq.plan.spark_types import INTEGRAL, is_numeric
-from streamq.runtime import fdlibm
-from streamq.runtime.arrow_casts import saturated
-from streamq.runtime.arrow_types import BITS, Outcome, RowError, fault_list, from_numpy, is_null, rowwise, to_numpy
+from streamq.runtime.arrow import fdlibm
+from streamq.runtime.arrow.arrow_casts import saturated
+from streamq.runtime.arrow.arrow_types import (
+    BITS,
+    Outcome,
+    RowError,
+    fault_list,
+    from_numpy,
+    is_null,
+    rowwise,
+    to_numpy,
+)
 
 if TYPE_CHECKING:
     from streamq.plan.function import Mask

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import STRING, BuiltIn, cast_operand, typed_by, types_accepted
 from streamq.plan.function import ArrowForm, Subscript, Text, Value
-from streamq.runtime.arrow_types import arrow_type, is_valid
+from streamq.runtime.arrow.arrow_types import arrow_type, is_valid
 
 GETITEM = BuiltIn(
     "getitem",

@@ -24,7 +24,7 @@ from streamq.functions.built_in import (
     types_accepted,
 )
 from streamq.plan.function import ArrowForm, Compute, Method, OperandCheck, Value
-from streamq.runtime.arrow_types import Outcome, RowError, rowwise
+from streamq.runtime.arrow.arrow_types import Outcome, RowError, rowwise
 
 
 def _by_row(function: Callable[..., Any]) -> Compute:

@@ -29,10 +29,10 @@ from streamq.keywords import check_keywords
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import MIDDLE, Consistency, Level, written_level
 from streamq.run.passed_batches import ArrivingRows
-from streamq.runtime.columnar import concat, ints
+from streamq.runtime.arrow.columnar import concat, ints
+from streamq.runtime.arrow.values import Ints, combine_numbers, number_values
 from streamq.runtime.event import INSERT, WEIGHT
-from streamq.runtime.result_rows import changelog_rows
-from streamq.runtime.values import Ints, combine_numbers, number_values
+from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_ticks, show_duration
 

@@ -15,9 +15,9 @@ from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import Schema, quote
 from streamq.plan.verbs import Verbs
-from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import LE, RE
+from streamq.runtime.time.endpoints import Bound
 from streamq.time import Duration, Grid, show_duration, ticks
 from streamq.windows.batch_events import INDEX, UNTIL, in_windows, window_lifetime, windows_of
 

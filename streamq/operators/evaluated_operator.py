@@ -23,11 +23,11 @@ from streamq.plan.node import Node
 from streamq.plan.passes import infer
 from streamq.plan.schema import quote
 from streamq.plan.tree import lazy
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.endpoints import Bound
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE
-from streamq.runtime.lateness import ASIDE, ASIDE_TYPE, BUCKET, PORT, UNTIL, BatchEvaluation, port_column
-from streamq.runtime.shipping import packed
+from streamq.runtime.hosts.shipping import packed
+from streamq.runtime.time.endpoints import Bound
+from streamq.runtime.time.lateness import ASIDE, ASIDE_TYPE, BUCKET, PORT, UNTIL, BatchEvaluation, port_column
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from streamq.plan.footprint import Expected
 from streamq.plan.node import Node
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import Schema, key_types
-from streamq.runtime.consistency import AlignAt
-from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
+from streamq.runtime.time.consistency import AlignAt
+from streamq.runtime.time.endpoints import Bound
 
 if TYPE_CHECKING:
     from streamq.operators.operator import Operator

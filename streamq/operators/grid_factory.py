@@ -15,7 +15,7 @@ from streamq.plan.node import Node
 from streamq.plan.partial import COUNT, Partial, Reduction, are_exact
 from streamq.plan.passes import columns, functions, reads_end
 from streamq.plan.schema import POINT, Field
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.evaluators.top_k_evaluator import Ranking
 from streamq.runtime.evaluators.window_evaluator import value_columns
 from streamq.runtime.kernel import Kernel

@@ -115,7 +115,7 @@ def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type
 
-    from streamq.runtime.arrow_types import arrow_type
+    from streamq.runtime.arrow.arrow_types import arrow_type
 
     if pa.types.is_null(field.type):
         hint = "Cast it, as table.column(...).cast('string')."

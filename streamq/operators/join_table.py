@@ -18,10 +18,10 @@ from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_equality
 from streamq.plan.schema import Field, Schema, check_names, key_types, quote
 from streamq.plan.verbs import Verbs
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import expand_ranges
-from streamq.runtime.overlap import matched_codes
-from streamq.runtime.values import Ints
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.columnar import expand_ranges
+from streamq.runtime.arrow.overlap import matched_codes
+from streamq.runtime.arrow.values import Ints
 
 if TYPE_CHECKING:
     from streamq.operators.table_steps import ArrowRows

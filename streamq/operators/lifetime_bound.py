@@ -16,8 +16,8 @@ from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.node import Node, nodes
 from streamq.plan.tree import fold
-from streamq.runtime.endpoints import Bound, endpoint, limit
 from streamq.runtime.event import LE, RE
+from streamq.runtime.time.endpoints import Bound, endpoint, limit
 from streamq.time import INFINITY
 from streamq.windows.batch_events import SQL, UNTIL, BatchEvents, TickSql
 

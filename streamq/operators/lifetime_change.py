@@ -24,7 +24,7 @@ from streamq.plan.passes import columns, infer, reads_lifetime
 from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
-from streamq.runtime.tick_arithmetic import saturating
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _check_order(expr: Expr, schema: Schema) -> None:
     """
     import pyarrow as pa
 
-    from streamq.runtime.arrow_expr import attempt, check_in_process
+    from streamq.runtime.arrow.arrow_expr import attempt, check_in_process
 
     try:
         check_in_process(expr, schema, "alter_lifetime")

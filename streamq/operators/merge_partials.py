@@ -27,9 +27,9 @@ from streamq.plan.own_names import show_keys
 from streamq.plan.partial import Partial, SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
 from streamq.plan.state_text import named_by_content
-from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
+from streamq.runtime.time.endpoints import Bound
 from streamq.windows import Window
 from streamq.windows.batch_events import (
     COUNT,

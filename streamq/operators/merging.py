@@ -19,7 +19,7 @@ from pyspark.sql.types import DecimalType
 
 from streamq.operators.operator import BatchChoice, BatchForm, shown_costs
 from streamq.plan.partial import Algebra, SparkPartial, WindowFrame, are_exact
-from streamq.runtime.merging_sql import CountAlgebra, SubtractableAlgebra
+from streamq.runtime.partials.merging_sql import CountAlgebra, SubtractableAlgebra
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,7 +18,7 @@ from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
-from streamq.runtime.lateness import ASIDE
+from streamq.runtime.time.lateness import ASIDE
 from streamq.user_code.udo import UserOperator
 from streamq.windows import Window
 

@@ -26,7 +26,7 @@ from streamq.plan.resolve import resolve
 from streamq.plan.schema import EDGE, POINT, Field, Schema, check_key, check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, named_after
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.candidates import JointCondition, MatchStep, PatternStep, ScannedPart
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.evaluators.scan import MatchScanEvaluator

@@ -27,11 +27,11 @@ from streamq.plan.resolve import ExprArgument, name_columns, resolve
 from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
-from streamq.runtime.arrow_expr import check_in_process
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_expr import check_in_process
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.evaluators.spans import AttemptEvaluator
 from streamq.runtime.event import LE
-from streamq.runtime.hosted_kernel import TableStep
+from streamq.runtime.hosts.hosted_kernel import TableStep
 from streamq.runtime.kernels.settle import AttemptKernel
 
 

@@ -18,10 +18,10 @@ from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import instant, orderable, text_literal
 from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, quote
 from streamq.plan.tree import lazy
-from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, NOW, RE, beside_column
+from streamq.runtime.hosts.packer import Items
 from streamq.runtime.kernel import MEND_THE_SOURCE, Kernel
-from streamq.runtime.packer import Items
+from streamq.runtime.time.consistency import AlignAt
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from streamq.progress import verbs
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.explicit import explicit
 from streamq.progress.generate import GeneratedCtis, generate
-from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.event import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EARLY, TOO_LATE
 from streamq.runtime.kernel import DROP, LATE_POLICIES, LatePolicy
-from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
 
 if TYPE_CHECKING:

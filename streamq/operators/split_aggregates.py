@@ -14,7 +14,7 @@ from streamq.plan.lowering import spark_expression
 from streamq.plan.partial import Partial, ReducedColumn, Reduction, SparkPartial
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -13,8 +13,8 @@ from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import LE, RE
-from streamq.runtime.hosted_kernel import TableStep
-from streamq.runtime.progress_map import ProgressMap
+from streamq.runtime.hosts.hosted_kernel import TableStep
+from streamq.runtime.time.progress_map import ProgressMap
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -17,11 +17,11 @@ from streamq.plan.expr import Expr
 from streamq.plan.passes import types
 from streamq.plan.schema import Schema
 from streamq.plan.tree import fold
-from streamq.runtime.arrow_expr import check_in_process, evaluate, lifetime_part
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate, lifetime_part
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE
-from streamq.runtime.hosted_kernel import TECHNICAL, RenamedColumns, TableStep
+from streamq.runtime.hosts.hosted_kernel import TECHNICAL, RenamedColumns, TableStep
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
-from streamq.runtime.hosted_kernel import TableStep
+from streamq.runtime.hosts.hosted_kernel import TableStep
 
 
 @node

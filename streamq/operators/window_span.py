@@ -9,7 +9,7 @@ from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.runtime.event import LE, RE
-from streamq.runtime.tick_arithmetic import ARRAYS
+from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.runtime.window_spans import WindowSpans
 from streamq.windows import Hopping
 from streamq.windows.batch_events import SQL, TickSql

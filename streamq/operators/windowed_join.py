@@ -33,10 +33,10 @@ from streamq.plan.passes import infer
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
-from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.joins import JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.windowed_join import WindowedJoinKernel
+from streamq.runtime.time.endpoints import Bound
 from streamq.time import INFINITY, Duration
 from streamq.windows import Hopping, Rows
 from streamq.windows.batch_events import INDEX, UNTIL, window_lifetime, windows_of

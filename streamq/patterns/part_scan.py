@@ -54,7 +54,7 @@ from streamq.patterns.syntax import Part, Refusal
 from streamq.plan.expr import Call, Cast, Col, Expr, Lifetime, Lit
 from streamq.plan.passes import show_to_user, substitute
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_expr import check_in_process
+from streamq.runtime.arrow.arrow_expr import check_in_process
 from streamq.runtime.candidates import ScannedPart
 from streamq.stream import Stream
 

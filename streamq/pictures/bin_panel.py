@@ -13,7 +13,7 @@ from streamq.html import element, markup_text
 from streamq.pictures.panel import KEY_GAP, KeyColours, Panel, key_label
 from streamq.pictures.panel_history import PanelHistory
 from streamq.pictures.time_axis import TimeAxis
-from streamq.runtime.values import Ints
+from streamq.runtime.arrow.values import Ints
 
 BINS = 120
 """The most bins of an axis."""

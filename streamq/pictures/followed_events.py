@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory, row_numbers
 from streamq.plan.node import Node
-from streamq.runtime.columnar import concat, ints
+from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import INFINITY, MINUS_INFINITY
 

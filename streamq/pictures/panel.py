@@ -11,7 +11,7 @@ from streamq.pictures.bars import BAR_HEIGHT, LABEL_SIZE, LANE_HEIGHT, Bar, BarC
 from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory, shown_value
 from streamq.pictures.svg_picture import colour_class
 from streamq.pictures.time_axis import TimeAxis
-from streamq.runtime.rendering import python_rows
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.time import INFINITY
 
 TITLE_HEIGHT = 24.0

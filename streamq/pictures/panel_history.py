@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from streamq.plan.own_names import show_keys
 from streamq.plan.tree import lazy
-from streamq.runtime.rendering import python_rows
-from streamq.runtime.values import Ints, Numbered, combine_numbers, number_values
+from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import Ints, Numbered, combine_numbers, number_values
 from streamq.time import INFINITY, TIMESTAMP, show_ticks
 
 STANDS, DELETED = -1, -2

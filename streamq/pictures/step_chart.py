@@ -20,7 +20,7 @@ from streamq.pictures.panel_history import PanelHistory, shown_value
 from streamq.pictures.svg_picture import LIGHT, dark_rules, folded, label_ids, named_elements
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import is_numeric
-from streamq.runtime.rendering import python_rows
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.time import INFINITY, TIMESTAMP, show_ticks
 
 MOST_STEPS_DRAWN = 20_000

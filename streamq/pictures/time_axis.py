@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamq.runtime.values import Ints
+from streamq.runtime.arrow.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 SECOND = 1_000_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.time.progress_policy import ProgressPolicy
 
 _ROOMS = [import_module(f"{__name__}.{room.name}") for room in iter_modules(__path__)]
 

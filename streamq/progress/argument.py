@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.time.progress_policy import ProgressPolicy
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.progress_policy import CtiSteps, ProgressPolicy
+from streamq.runtime.time.progress_policy import CtiSteps, ProgressPolicy
 from streamq.time import TIMESTAMP, Duration, show_duration, ticks
 
 

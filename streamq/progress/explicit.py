@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from streamq.keywords import check_keywords
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.tick_arithmetic import Number
+from streamq.runtime.time.progress_policy import ProgressPolicy
+from streamq.runtime.time.tick_arithmetic import Number
 
 
 @dataclass(frozen=True)

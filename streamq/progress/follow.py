@@ -9,8 +9,8 @@ from typing import Any, Protocol, Self
 from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.tick_arithmetic import Number
+from streamq.runtime.time.progress_policy import ProgressPolicy
+from streamq.runtime.time.tick_arithmetic import Number
 
 _UNNAMED = "#"
 """The beginning of the tables of unnamed sources; alone, an unnamed source that is not in the plan."""

@@ -15,7 +15,7 @@ from streamq.plan.node import ADDED
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.clock import ClockCtis
 from streamq.runtime.event import LE
-from streamq.runtime.partition_starts import (
+from streamq.runtime.time.partition_starts import (
     ROUND,
     decode_starts,
     encode_starts,
@@ -24,7 +24,7 @@ from streamq.runtime.partition_starts import (
     heard_in,
     without_idle,
 )
-from streamq.runtime.progress_policy import CtiSteps, ProgressPolicy
+from streamq.runtime.time.progress_policy import CtiSteps, ProgressPolicy
 from streamq.time import MINUS_INFINITY, TIMESTAMP, Duration, length, show_duration, ticks
 
 

@@ -35,7 +35,7 @@ def order_rows(table: pa.Table, schema: Schema) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from streamq.runtime.values import ORDER, number_values
+    from streamq.runtime.arrow.values import ORDER, number_values
 
     def key(name: str) -> pa.Array | pa.ChunkedArray:
         """Return the column to order by; values of a nested type are numbered in their order, and NULL stays."""
@@ -58,7 +58,7 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     import pandas as pd
     import pyarrow as pa
 
-    from streamq.runtime.rendering import python_values
+    from streamq.runtime.arrow.rendering import python_values
 
     nullable = {
         pa.int8(): pd.Int8Dtype(),
@@ -101,7 +101,7 @@ def _first_rows(table: pa.Table, n: int) -> list[list[Any]]:
     """Return the values of the first ``n`` rows."""
     import pyarrow as pa
 
-    from streamq.runtime.rendering import python_rows
+    from streamq.runtime.arrow.rendering import python_rows
 
     # drop the time zone, so that instants are written in UTC without it
     first = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.slice(0, n).columns]

@@ -11,9 +11,9 @@ from streamq.errors import CheckpointError, sentence
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import ControlFolder
 from streamq.run.files import last_number, path_exists, read_line, write_line
-from streamq.runtime.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
-from streamq.runtime.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
-from streamq.runtime.state_fit import fit_to_state
+from streamq.runtime.hosts.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
+from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
+from streamq.runtime.hosts.state_fit import fit_to_state
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -206,7 +206,7 @@ class Checkpoint:
         """Return the state of one of Spark's stateful operators: the ``key`` of the bucket, a ``chunk``'s name, its ``body``."""
         from pyspark.sql import functions as F
 
-        from streamq.runtime.processor import STATE
+        from streamq.runtime.hosts.processor import STATE
 
         reader = self.spark.read.format("statestore").option("stateVarName", STATE)
         state = reader.option("operatorId", operator).load(self.path)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamq.html import Readout
-from streamq.runtime.envelope import READINGS, TAPPED, TOTALS
-from streamq.runtime.readings import NO_READINGS, Readings, combine_readings
+from streamq.runtime.hosts.envelope import READINGS, TAPPED, TOTALS
+from streamq.runtime.hosts.readings import NO_READINGS, Readings, combine_readings
 
 RESULTS = "streamq"
 """The name under which Spark's reports hold the counts of results, and the reports of buckets."""

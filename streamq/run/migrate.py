@@ -24,8 +24,8 @@ from streamq.run.raw_files import Offsets, RawFolder, spark_sources
 from streamq.run.run_options import BY_MICRO_BATCH, ResultRequest, RunOptions
 from streamq.run.sinks.sink import folder_name
 from streamq.run.starting import refuse_second_run
-from streamq.runtime.identity import Identity
-from streamq.runtime.state_fit import ends_final_rows
+from streamq.runtime.hosts.identity import Identity
+from streamq.runtime.hosts.state_fit import ends_final_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence
 from streamq.plan.node import Node, nodes
-from streamq.runtime.envelope import READINGS
-from streamq.runtime.readings import Readings, combine_readings
+from streamq.runtime.hosts.envelope import READINGS
+from streamq.runtime.hosts.readings import Readings, combine_readings
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Grid, show_duration
 
 if TYPE_CHECKING:

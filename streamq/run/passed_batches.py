@@ -15,8 +15,8 @@ from streamq.operators import Source
 from streamq.operators.input_table import input_table
 from streamq.plan.node import Node, nodes
 from streamq.run.tables import is_dataframe
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import concat
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.event import LE
 from streamq.time import MINUS_INFINITY
 

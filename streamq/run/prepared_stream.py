@@ -28,9 +28,9 @@ from streamq.run.sinks.data_source import DataSourceSink
 from streamq.run.sinks.sink import SplitWriter
 from streamq.run.tables import is_dataframe, is_unlimited
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.identity import Identity, OtherLayout
-from streamq.runtime.result_rows import SENT
-from streamq.runtime.state_fit import fit_to_state
+from streamq.runtime.hosts.identity import Identity, OtherLayout
+from streamq.runtime.hosts.result_rows import SENT
+from streamq.runtime.hosts.state_fit import fit_to_state
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -53,7 +53,7 @@ class Quarantine(Generic[S]):
         """
         import pyarrow.compute as pc
 
-        from streamq.runtime.lateness import GROUP
+        from streamq.runtime.time.lateness import GROUP
 
         table = self._table()
         table = table.filter(table.column(GROUP).is_valid())
@@ -121,7 +121,7 @@ class Quarantine(Generic[S]):
         """Return all rows of the late output, or those set aside in batch; raise UnknownColumn for a missing column."""
         import pyarrow as pa
 
-        from streamq.runtime.lateness import LATE_SCHEMA
+        from streamq.runtime.time.lateness import LATE_SCHEMA
 
         if self._rows is None:
             return events_set_aside(self._query.plan, self._query.tables, self._until)
@@ -157,8 +157,8 @@ class Quarantine(Generic[S]):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from streamq.runtime.arrow_types import arrow_type
-        from streamq.runtime.rendering import from_json_value
+        from streamq.runtime.arrow.arrow_types import arrow_type
+        from streamq.runtime.arrow.rendering import from_json_value
 
         rows = self.to_arrow()
         rows = rows.filter(pc.equal(rows.column("source"), aside.module))

@@ -150,7 +150,7 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
 
 def events_set_aside(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None) -> pa.Table:
     """Compute the answer and return the events that modules set aside, as rows of the late output."""
-    from streamq.runtime.lateness import LATE_SCHEMA
+    from streamq.runtime.time.lateness import LATE_SCHEMA
 
     if is_literal(tables):
         return local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))[1]
@@ -210,8 +210,8 @@ def local_answer(
     from streamq.compiler.stages import compile_stages
     from streamq.operators.operator import set_aside
     from streamq.plan.node import number_sources
-    from streamq.runtime.columnar import concat
-    from streamq.runtime.lateness import GROUP, LATE_SCHEMA
+    from streamq.runtime.arrow.columnar import concat
+    from streamq.runtime.time.lateness import GROUP, LATE_SCHEMA
 
     root, names = number_sources(Results((plan,)))
     tables = {names[name]: table for name, table in tables.items() if name in names}

@@ -13,7 +13,7 @@ from pyarrow import fs
 from streamq.errors import CheckpointError, sentence
 from streamq.run.files import local_path
 from streamq.run.sinks.sink import folder_name
-from streamq.runtime.identity import Identity
+from streamq.runtime.hosts.identity import Identity
 
 FORMAT = "v1"
 """The format of the log that streamq can read and write."""

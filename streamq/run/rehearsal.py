@@ -20,8 +20,8 @@ from streamq.run.run_status import RunStatus
 from streamq.run.tables import is_literal
 from streamq.run.watcher import Listener
 from streamq.run.why import Why
-from streamq.runtime.readings import NO_READINGS, count_weights
-from streamq.runtime.result_rows import changelog_rows, upsert_rows
+from streamq.runtime.hosts.readings import NO_READINGS, count_weights
+from streamq.runtime.hosts.result_rows import changelog_rows, upsert_rows
 from streamq.time import MINUS_INFINITY, TIMESTAMP, instant_ticks
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ class Rehearsal:
 
         There are none without ``late_output``.
         """
-        from streamq.runtime.columnar import concat
-        from streamq.runtime.lateness import LATE_SCHEMA
+        from streamq.runtime.arrow.columnar import concat
+        from streamq.runtime.time.lateness import LATE_SCHEMA
 
         return concat([LATE_SCHEMA.empty_table(), *self._local.late])
 

@@ -26,8 +26,8 @@ from streamq.time import INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
-    from streamq.runtime.hosted_kernel import HostedKernel
-    from streamq.runtime.stage import Stage
+    from streamq.runtime.hosts.hosted_kernel import HostedKernel
+    from streamq.runtime.hosts.stage import Stage
 
 VERSION = 1
 """The version of the names in ``metrics``, ``progress`` and ``why().to_dict()``; it changes if a name changes or is removed."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from streamq.choices import CountReason
 from streamq.progress.generate import GeneratedCtis
 from streamq.run.micro_batches import RunHistory
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.readings import Readings
+from streamq.runtime.hosts.readings import Readings
+from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import Relation, StagedPlan
-    from streamq.runtime.hosted_kernel import HostedKernel
+    from streamq.runtime.hosts.hosted_kernel import HostedKernel
 
 
 def instant_text(t: int, axis: str) -> str:
@@ -184,7 +184,7 @@ def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, So
 
     Without stages it is the source's own.
     """
-    from streamq.runtime.consistency import progress_at_level
+    from streamq.runtime.time.consistency import progress_at_level
 
     own = {}
     for relation in program.sources:
@@ -199,7 +199,7 @@ def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, So
 
 def ctis_in(program: StagedPlan, hosted: HostedKernel, readings: Readings) -> dict[int, int]:
     """Return the CTI at the end of each channel of a kernel, after the channel's steps have changed it, by channel number."""
-    from streamq.runtime.progress_map import map_progress
+    from streamq.runtime.time.progress_map import map_progress
 
     sources = progress_of_sources(program, readings)
 

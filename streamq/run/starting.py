@@ -19,8 +19,8 @@ from streamq.run.prepared_stream import Launch, prepare
 from streamq.run.run_options import BY_MICRO_BATCH, RunOptions, Trigger, trigger_of
 from streamq.run.running import Run
 from streamq.run.sinks.sink import folder_name
-from streamq.runtime.identity import Identity
-from streamq.runtime.state_fit import MIGRATE
+from streamq.runtime.hosts.identity import Identity
+from streamq.runtime.hosts.state_fit import MIGRATE
 
 
 def temporary_folder(prefix: str) -> str:

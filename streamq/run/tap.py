@@ -15,10 +15,10 @@ import pyarrow as pa
 from streamq.errors import PlanError, nearest, sentence
 from streamq.run.control import TapCommand
 from streamq.run.micro_batches import is_of_a_micro_batch, observed_values
-from streamq.runtime.columnar import decode_small
+from streamq.runtime.arrow.columnar import decode_small
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.rendering import python_rows
-from streamq.runtime.stage import OUT
+from streamq.runtime.hosts.stage import OUT
 from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ from streamq.run.run_sources import Needed, RunSources
 from streamq.run.run_status import RunStatus
 from streamq.run.source_status import ctis_in, kernels
 from streamq.run.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
-from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.progress_map import ProgressShift, map_progress
-from streamq.runtime.progress_rule import Cti
+from streamq.runtime.time.consistency import AlignAt
+from streamq.runtime.time.progress_map import ProgressShift, map_progress
+from streamq.runtime.time.progress_rule import Cti
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
-    from streamq.runtime.hosted_kernel import Channel, HostedKernel
+    from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel
 
 
 def title(program: StagedPlan, hosted: HostedKernel) -> str:

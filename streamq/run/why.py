@@ -12,7 +12,7 @@ from streamq.choices import RunState, Verdict
 from streamq.run.oddities import Oddity
 from streamq.run.run_status import VERSION
 from streamq.run.source_status import SourceStatus, instant_fields, instant_text, iso_time_of_day, moment_of
-from streamq.runtime.progress_rule import EndlessRow, MissingRows
+from streamq.runtime.time.progress_rule import EndlessRow, MissingRows
 from streamq.time import MINUS_INFINITY
 
 EMPTIED = "nothing comes if all rows of that window have been taken back"

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import Consumption, Selection
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.pair_condition import PairCondition
-from streamq.runtime.values import Ints, Mask
 
 NOBODY = -1
 """The row of a part that has no event in a match."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 
 

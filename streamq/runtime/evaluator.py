@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
+from streamq.runtime.arrow.values import Mask
 from streamq.runtime.groups import Holds, ToCome, no_holds
-from streamq.runtime.values import Mask
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 class Evaluator(Protocol):
@@ -81,7 +81,7 @@ class SettledProgress:
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled, and sent once they have started."""
-        from streamq.runtime.progress_rule import SETTLED
+        from streamq.runtime.time.progress_rule import SETTLED
 
         return SETTLED
 

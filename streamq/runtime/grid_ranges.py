@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.plan.partial import COUNT
-from streamq.runtime.columnar import codes, concat, group, ints
+from streamq.runtime.arrow.columnar import codes, concat, group, ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.event import LE, RE
-from streamq.runtime.tick_arithmetic import ARRAYS, Arithmetic, Number
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.tick_arithmetic import ARRAYS, Arithmetic, Number
 from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import codes, concat, ints, with_column
+from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
+from streamq.runtime.arrow.values import Ints, Mask, list_members, plain_array, sortable
 from streamq.runtime.event import LE
 from streamq.runtime.state.baskets import KernelBaskets, grain
-from streamq.runtime.values import Ints, Mask, list_members, plain_array, sortable
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -38,7 +38,7 @@ def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> Ints:
 
 
 def hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """Return a number for each value, equal for equal values (:mod:`streamq.runtime.values`); not yet mixed."""
+    """Return a number for each value, equal for equal values (:mod:`streamq.runtime.arrow.values`); not yet mixed."""
     array = plain_array(column)
     value_hashes = _hashes(array)
     if array.null_count:

@@ -14,14 +14,14 @@ import pyarrow as pa
 from streamq.choices import CountReason, Invalid
 from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.plan.function import NamedObject
-from streamq.runtime.endpoints import Endpoint
+from streamq.runtime.arrow.values import Mask
 from streamq.runtime.event import LE, RE
 from streamq.runtime.state.baskets import KernelBaskets
-from streamq.runtime.values import Mask
+from streamq.runtime.time.endpoints import Endpoint
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, WindowEnds, show_ticks
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 class LatePolicy(NamedObject):

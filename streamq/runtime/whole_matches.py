@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from streamq.choices import Selection
+from streamq.runtime.arrow.values import number_values
 from streamq.runtime.candidates import (
     NOBODY,
     EventRows,
@@ -28,7 +29,6 @@ from streamq.runtime.candidates import (
     ReadOrder,
     ScannedPart,
 )
-from streamq.runtime.values import number_values
 
 Bound = tuple[int, ...]
 """The rows of the events bound so far, by part."""

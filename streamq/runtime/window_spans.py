@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
+from streamq.runtime.time.tick_arithmetic import INTEGERS, Arithmetic, Number
 from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 

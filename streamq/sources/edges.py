@@ -44,10 +44,10 @@ from streamq.plan.passes import types
 from streamq.plan.schema import EDGE, Field, Schema, check_key, quote
 from streamq.plan.spark_types import comparable
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, OPENS, RE
+from streamq.runtime.hosts.packer import Items, Mark
 from streamq.runtime.kernels.edges import EdgesKernel
-from streamq.runtime.packer import Items, Mark
+from streamq.runtime.time.consistency import AlignAt
 from streamq.stream import Stream
 from streamq.time import INFINITY
 

@@ -204,7 +204,7 @@ def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.
     """
     import pyarrow as pa
 
-    from streamq.runtime.arrow_types import arrow_type
+    from streamq.runtime.arrow.arrow_types import arrow_type
 
     for value in values:
         _check_precision(value)

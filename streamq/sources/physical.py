@@ -44,9 +44,9 @@ from streamq.plan.schema import INTERVAL, Field, Schema, check_key, quote
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
+from streamq.runtime.hosts.packer import Items, Mark
+from streamq.runtime.hosts.result_rows import STAMP
 from streamq.runtime.kernels.physical import PhysicalKernel
-from streamq.runtime.packer import Items, Mark
-from streamq.runtime.result_rows import STAMP
 from streamq.stream import Stream
 from streamq.time import INFINITY, TIMESTAMP, instant_ticks, show_ticks
 

@@ -14,7 +14,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators import Source
 from streamq.operators.source import AS_END, AS_START
 from streamq.plan.schema import Field
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.python_values import comparable
 from streamq.time import INFINITY

@@ -20,8 +20,8 @@ from streamq.plan.partial import ReducedColumn
 from streamq.plan.passes import expression_nodes, types
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
-from streamq.runtime.arrow_expr import evaluate
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_expr import evaluate
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import States, pickled
 from streamq.runtime.user_code.code_values import instant_of, instants_of, short_text
 from streamq.testing.module_forms import Checked, Rows, Select, arrays_of, with_copies

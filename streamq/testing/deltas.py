@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
-from streamq.runtime.result_rows import DELETE, changelog_rows, upsert_rows
+from streamq.runtime.hosts.result_rows import DELETE, changelog_rows, upsert_rows
 from streamq.testing.history import history, ticks_of
 from streamq.testing.python_values import comparable, keys, plain_values
 from streamq.testing.timeline import interval, shown

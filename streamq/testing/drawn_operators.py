@@ -23,7 +23,7 @@ from streamq.plan.node import Node
 from streamq.plan.passes import columns
 from streamq.plan.schema import Schema, check_key
 from streamq.plan.tree import fold
-from streamq.runtime.arrow_expr import check_in_process
+from streamq.runtime.arrow.arrow_expr import check_in_process
 from streamq.testing.intent import ANYTHING
 from streamq.testing.payload_values import pool
 from streamq.time import TIMESTAMP

@@ -30,7 +30,7 @@ from streamq.run.query import local_history
 from streamq.run.source_status import tables_of
 from streamq.run.watcher import Listener
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.readings import Readings
+from streamq.runtime.hosts.readings import Readings
 from streamq.runtime.state.baskets import TimeBinSizes
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case

@@ -23,16 +23,16 @@ from streamq.plan.node import nodes
 from streamq.plan.passes import expression_nodes as parts
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
-from streamq.runtime.arrow_expr import evaluate
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.arrow.arrow_expr import evaluate
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import HI, LO, grid_lifetimes
 from streamq.runtime.groups import number_groups
+from streamq.runtime.hosts.shipping import ship_module_of
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
-from streamq.runtime.shipping import ship_module_of
+from streamq.runtime.partials.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
 from streamq.runtime.user_code.calls import States
 from streamq.runtime.user_code.event_readers import series
 from streamq.testing.oracle import oracle

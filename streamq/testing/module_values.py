@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from streamq.errors import PlanError, sentence
-from streamq.runtime.arrow_types import BITS
+from streamq.runtime.arrow.arrow_types import BITS
 
 NAN, INF = float("nan"), float("inf")
 

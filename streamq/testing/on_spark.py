@@ -23,7 +23,7 @@ from streamq.run.query import batch_frames
 from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.run.run_verbs import run_all
 from streamq.run.spark_session import REQUIRED, TUNED, session
-from streamq.runtime.lateness import LATE_SCHEMA
+from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.deltas import check_ends, from_changelog, net

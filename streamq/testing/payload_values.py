@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.runtime.arrow_types import BITS
+from streamq.runtime.arrow.arrow_types import BITS
 from streamq.testing.intent import Intent
 from streamq.testing.table import fields_of
 

@@ -19,7 +19,7 @@ from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.passes import columns, expression_nodes, is_opaque
 from streamq.plan.passes import expression_nodes as parts_of
 from streamq.plan.schema import Field
-from streamq.runtime.arrow_types import BITS, arrow_type
+from streamq.runtime.arrow.arrow_types import BITS, arrow_type
 from streamq.testing.intent import ANYTHING, MOSTLY, Intent
 from streamq.testing.payload_values import Draw, distinct, is_exact, odd, part, pool, twin
 from streamq.testing.query_scale import expressions, literals

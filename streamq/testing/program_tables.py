@@ -12,7 +12,7 @@ from streamq.operators import JoinTable, Source
 from streamq.plan.node import Node, number_sources
 from streamq.plan.schema import Field
 from streamq.reading import table_readers
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.kernel import DROP
 from streamq.testing.program_text import WIDTH, call, free_name, is_name, listed, string, value
 from streamq.testing.progress_policies import leader_of

@@ -17,7 +17,7 @@ from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.follow import LeaderCtis
 from streamq.progress.generate import GeneratedCtis, PartitionCtis
 from streamq.runtime.event import CTI
-from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.arrival import Item, brings_start, start_of
 from streamq.testing.program_text import duration
 from streamq.testing.python_values import comparable

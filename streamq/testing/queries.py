@@ -26,7 +26,7 @@ from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Field, Schema
 from streamq.run.query import local_history
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.sources.points import Points
 from streamq.testing.drawn_operators import (
     OVER_ONE,

@@ -21,8 +21,8 @@ from streamq.operators import WindowAggregate
 from streamq.operators.step import Step
 from streamq.plan.node import Node, expanded, nodes
 from streamq.runtime.event import INSERT, LE, RE, RETRACT
-from streamq.runtime.progress_rule import Cti
-from streamq.runtime.release import Release
+from streamq.runtime.time.progress_rule import Cti
+from streamq.runtime.time.release import Release
 from streamq.testing.arrival import OPEN, Item
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, sum_deltas

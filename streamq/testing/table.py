@@ -14,7 +14,7 @@ from streamq.errors import SourceError, TypeMismatch, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_type
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.time import plain_integer
 
 if TYPE_CHECKING:

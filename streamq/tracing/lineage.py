@@ -30,7 +30,7 @@ from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import fold
-from streamq.runtime.columnar import concat
+from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import MINUS_INFINITY
 from streamq.tracing.recorded_run import Recording, net_rows, row_identities

@@ -13,9 +13,9 @@ import pyarrow as pa
 from streamq.operators import Source
 from streamq.pictures.panel_history import instant_label, shown_value
 from streamq.plan.schema import POINT
-from streamq.runtime.columnar import concat
+from streamq.runtime.arrow.columnar import concat
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.event import LE, RE, RETRACT
-from streamq.runtime.rendering import python_rows
 from streamq.time import show_duration
 from streamq.tracing.recorded_run import TracedOperator, row_identities
 from streamq.tracing.traced_rows import CHANGE, MICRO_BATCH, plain_names, user_columns

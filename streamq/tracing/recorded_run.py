@@ -22,10 +22,10 @@ from streamq.operators import Source
 from streamq.plan.footprint import KEEPS, NOTHING_KEPT
 from streamq.plan.node import Node, nodes
 from streamq.run.passed_batches import ArrivingRows
-from streamq.runtime.columnar import concat, ints
+from streamq.runtime.arrow.columnar import concat, ints
+from streamq.runtime.arrow.values import combine_numbers, number_values
 from streamq.runtime.event import INSERT, RETRACT, WEIGHT
-from streamq.runtime.lateness import LATE_SCHEMA
-from streamq.runtime.values import combine_numbers, number_values
+from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.tracing.traced_rows import CHANGE, MICRO_BATCH, changes_in_ticks

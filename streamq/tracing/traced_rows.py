@@ -14,10 +14,10 @@ from streamq.pictures.panel_history import shown_value
 from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Schema
 from streamq.run.answers import as_html, as_text
-from streamq.runtime.columnar import ints
+from streamq.runtime.arrow.columnar import ints
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.event import LE, RE, RETRACT
-from streamq.runtime.rendering import python_rows
-from streamq.runtime.result_rows import changelog_rows
+from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.time import INFINITY, TIMESTAMP
 
 MICRO_BATCH, CHANGE = "micro_batch", "change"

@@ -20,7 +20,7 @@ from streamq.plan.fingerprint import fingerprint, text_of
 from streamq.plan.function import CallableModule
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields, parse_type
-from streamq.runtime.shipping import ship_module_of
+from streamq.runtime.hosts.shipping import ship_module_of
 from streamq.user_code import decorator_rooms
 from streamq.user_code.signature import signature_without_self
 

@@ -13,7 +13,7 @@ from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Application, Partials, WindowPlace
 from streamq.plan.expr import Col, Expr
 from streamq.plan.partial import ReducedColumn
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState, shared_note
 from streamq.user_code.module import OF_OPERATORS, check_decorator, guards_of, type_returned
 from streamq.user_code.repository import decorate

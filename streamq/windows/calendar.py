@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.errors import TimeError, nearest, sentence
-from streamq.runtime.columnar import ints
-from streamq.runtime.endpoints import Bound
+from streamq.runtime.arrow.columnar import ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.event import LE, RE
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.endpoints import Bound
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs

@@ -13,13 +13,13 @@ from streamq.choices import ClipInput, Stamp, check_word
 from streamq.errors import PlanError, check_whole_number, sentence
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
-from streamq.runtime.columnar import codes, ints
+from streamq.runtime.arrow.columnar import codes, ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distinct_pairs, find_places, first_place, group_bounds
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
 from streamq.windows.window import W, Window, WindowKindVerbs
@@ -27,7 +27,7 @@ from streamq.windows.window import W, Window, WindowKindVerbs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.runtime.progress_rule import Cti, MissingRows
+    from streamq.runtime.time.progress_rule import Cti, MissingRows
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,12 @@ class CountAssigner(Assigner):
 
     @property
     def cti(self) -> Cti:
-        from streamq.runtime.progress_rule import Cti
+        from streamq.runtime.time.progress_rule import Cti
 
         return Cti.COUNTED
 
     def wanted(self, *, grouped: bool) -> MissingRows:
-        from streamq.runtime.progress_rule import MissingRows
+        from streamq.runtime.time.progress_rule import MissingRows
 
         return MissingRows(self.n, self.by, grouped)
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.errors import TimeError, sentence
-from streamq.runtime.columnar import ints
-from streamq.runtime.endpoints import Bound
+from streamq.runtime.arrow.columnar import ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.event import RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.endpoints import Bound
 from streamq.time import Duration, Grid, show_duration, ticks
 from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs

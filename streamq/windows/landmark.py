@@ -13,15 +13,15 @@ import pyarrow as pa
 from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
 from streamq.plan.footprint import Footprint, Retention
-from streamq.runtime.columnar import codes, expand_ranges, ints
-from streamq.runtime.endpoints import Bound
+from streamq.runtime.arrow.columnar import codes, expand_ranges, ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.evaluators.numbering import distance_behind
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_index
 from streamq.runtime.groups import ToCome
-from streamq.runtime.tick_arithmetic import ARRAYS, saturating
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.endpoints import Bound
+from streamq.runtime.time.tick_arithmetic import ARRAYS, saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, Grid, instant_ticks, show_duration, show_ticks, ticks
 from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs
@@ -29,7 +29,7 @@ from streamq.windows.window import W, Window, WindowKindVerbs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.runtime.progress_rule import Cti
+    from streamq.runtime.time.progress_rule import Cti
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class LandmarkAssigner(RangeAssigner):
 
     @property
     def cti(self) -> Cti:
-        from streamq.runtime.progress_rule import Cti
+        from streamq.runtime.time.progress_rule import Cti
 
         return Cti.LANDMARK
 

@@ -14,13 +14,13 @@ from streamq.errors import check_whole_number, column_names
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.lowering import payload_order
 from streamq.plan.schema import quote
-from streamq.runtime.columnar import first_places
+from streamq.runtime.arrow.columnar import first_places
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import OrderedRows, event_order, is_new_pair, run_bounds
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
 from streamq.windows.window import W, Window, WindowKindVerbs
@@ -28,7 +28,7 @@ from streamq.windows.window import W, Window, WindowKindVerbs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.runtime.progress_rule import Cti, MissingRows
+    from streamq.runtime.time.progress_rule import Cti, MissingRows
 
 
 @dataclass(frozen=True)
@@ -187,12 +187,12 @@ class RowsAssigner(Assigner):
 
     @property
     def cti(self) -> Cti:
-        from streamq.runtime.progress_rule import Cti
+        from streamq.runtime.time.progress_rule import Cti
 
         return Cti.FIRST_ROW
 
     def wanted(self, *, grouped: bool) -> MissingRows:
-        from streamq.runtime.progress_rule import MissingRows
+        from streamq.runtime.time.progress_rule import MissingRows
 
         return MissingRows(self.n, "", grouped)
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 from streamq.errors import TimeError, sentence
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
-from streamq.runtime.columnar import ints
+from streamq.runtime.arrow.columnar import ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import running_max
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs
@@ -26,7 +26,7 @@ from streamq.windows.window import W, Window, WindowKindVerbs
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.runtime.progress_rule import Cti
+    from streamq.runtime.time.progress_rule import Cti
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class SessionAssigner(Assigner):
 
     @property
     def cti(self) -> Cti:
-        from streamq.runtime.progress_rule import Cti
+        from streamq.runtime.time.progress_rule import Cti
 
         return Cti.SESSION
 

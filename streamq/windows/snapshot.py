@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
-from streamq.runtime.columnar import codes, ints
+from streamq.runtime.arrow.columnar import codes, ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distinct_pairs, find_places
 from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged, same_keys
 from streamq.windows.window import W, Window, WindowKindVerbs

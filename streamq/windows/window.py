@@ -16,8 +16,8 @@ from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import Traits
 from streamq.plan.schema import Schema, check_key
 from streamq.plan.verbs import named_after
-from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner
+from streamq.runtime.time.endpoints import Bound
 from streamq.time import Grid, WindowEnds
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from streamq.compiler.shared_windows import share_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CheckpointError
 from streamq.plan.node import number_sources
-from streamq.runtime.identity import read_identity
+from streamq.runtime.hosts.identity import read_identity
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle

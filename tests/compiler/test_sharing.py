@@ -17,7 +17,7 @@ from streamq.operators.table_steps import is_exact
 from streamq.plan.expr import as_expr
 from streamq.plan.node import number_sources
 from streamq.plan.schema import Field, Schema
-from streamq.runtime.hosted_kernel import InnerPath, RenamedColumns
+from streamq.runtime.hosts.hosted_kernel import InnerPath, RenamedColumns
 from tests.each import each
 from tests.programs import compiled
 

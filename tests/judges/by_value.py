@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from streamq.choices import ArgumentForm
 from streamq.errors import ModuleFailed, QueryFailed, sentence
 from streamq.plan.expr import Call, Cast
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.testing.oracle.modules import plain_value, series_of
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
 from streamq.user_code.udf import UserFunction

@@ -25,8 +25,8 @@ from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.passes import columns, expression_nodes, is_opaque, types
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
-from streamq.runtime.arrow_expr import attempt
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_expr import attempt
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.testing.intent import ANYTHING
 from streamq.testing.payload_values import odd, pool
 from streamq.testing.query_scale import expressions

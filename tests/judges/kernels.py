@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.hosted_kernel import HostedKernel
+from streamq.runtime.hosts.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
 from streamq.runtime.kernels.condensing import CallModulesKernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.progress_rule import ProgressRule
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets, TimeBinSizes
+from streamq.runtime.time.progress_rule import ProgressRule
 from streamq.testing.deltas import ProgressViolation, changes_before
 from streamq.testing.timeline import shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, WindowEnds

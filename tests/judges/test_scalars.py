@@ -16,8 +16,8 @@ from streamq.errors import QueryFailed
 from streamq.expressions import col, lit
 from streamq.plan.expr import Call, Expr
 from streamq.plan.schema import Field, Schema
-from streamq.runtime.arrow_expr import attempt
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_expr import attempt
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.testing.intent import ANYTHING
 from streamq.testing.oracle.python_functions import PythonFunctions
 from streamq.testing.oracle.run import Run, database

@@ -18,7 +18,7 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.result_rows import changelog_rows
+from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
 from streamq.time import INFINITY, MINUS_INFINITY

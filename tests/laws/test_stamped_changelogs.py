@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq.errors import InvalidEvent, PlanError, TypeMismatch
-from streamq.runtime.result_rows import SENT, STAMP, changelog_rows
+from streamq.runtime.hosts.result_rows import SENT, STAMP, changelog_rows
 from streamq.testing.deltas import net
 from streamq.testing.difference import same_history
 from tests.changed_query import ChangingRun

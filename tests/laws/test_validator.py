@@ -22,7 +22,7 @@ from streamq.errors import InvalidEvent
 from streamq.operators import Source
 from streamq.plan.node import nodes, number_sources
 from streamq.plan.schema import Field
-from streamq.runtime.result_rows import changelog_rows
+from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.testing.generate import cuts
 from streamq.testing.history import fold_physical
 from streamq.testing.intent import Intent

@@ -21,7 +21,7 @@ from streamq.errors import PlanError, SourceError, UnknownColumn
 from streamq.levels.compare_levels import LevelRun, RecordedInput
 from streamq.policies import MIDDLE, Level
 from streamq.run.rehearsal import Rehearsal
-from streamq.runtime.result_rows import changelog_rows
+from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.screens import ProgressBar
 from streamq.stream import Stream
 from streamq.time import INFINITY, MINUS_INFINITY

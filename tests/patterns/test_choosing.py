@@ -15,7 +15,7 @@ from streamq.errors import CedrError
 from streamq.operators import Scan
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.node import expanded, nodes
-from streamq.runtime.shipping import dumps
+from streamq.runtime.hosts.shipping import dumps
 from tests.judged import answer
 from tests.patterns.chosen import matches, query, stream
 from tests.runtime.test_shipping import READ

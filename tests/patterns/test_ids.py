@@ -16,8 +16,8 @@ from streamq.functions.id_text import IdText
 from streamq.patterns import matches
 from streamq.plan.expr import Call, Expr
 from streamq.plan.schema import Field
-from streamq.runtime.arrow_expr import check_in_process, evaluate
-from streamq.runtime.values import number_values
+from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate
+from streamq.runtime.arrow.values import number_values
 from streamq.testing.patterns.rules import brute_force
 from tests.spark.nasty_values import SCHEMA, nasty
 

@@ -14,10 +14,10 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.policies import Level, consistency_of
-from streamq.runtime.consistency import AlignAt, HeldRows, progress_at_level
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.progress import LevelProgress
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets
+from streamq.runtime.time.consistency import AlignAt, HeldRows, progress_at_level
+from streamq.runtime.time.progress import LevelProgress
 from streamq.sources.literal import Item
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history

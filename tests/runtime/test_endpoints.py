@@ -14,9 +14,9 @@ from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.policies import Level
 from streamq.run.query import local_history
-from streamq.runtime.endpoints import Endpoint, Endpoints
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, Work
+from streamq.runtime.time.endpoints import Endpoint, Endpoints
 from streamq.testing.deltas import as_history, net
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle

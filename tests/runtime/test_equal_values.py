@@ -21,7 +21,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import InvalidEvent, StreamqError
 from streamq.run.answers import in_user_form
-from streamq.runtime.columnar import concat, ints, net_deltas
+from streamq.runtime.arrow.columnar import concat, ints, net_deltas
 from streamq.runtime.event import WEIGHT
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle

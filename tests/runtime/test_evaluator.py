@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.choices import JoinKind, Stamp
-from streamq.runtime.columnar import codes, concat, ints
+from streamq.runtime.arrow.columnar import codes, concat, ints
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, LastRowsEvaluator, SignalEvaluator

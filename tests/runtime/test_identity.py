@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import CheckpointError
-from streamq.runtime.identity import (
+from streamq.runtime.hosts.identity import (
     FORM_CHANGED,
     STATE_VERSION,
     Identity,
@@ -19,8 +19,8 @@ from streamq.runtime.identity import (
     ResultState,
     read_identity,
 )
+from streamq.runtime.hosts.state_fit import check_state, fit_to_state
 from streamq.runtime.state.baskets import Baskets, DictStore
-from streamq.runtime.state_fit import check_state, fit_to_state
 
 WINDOW = OperatorState(
     name="window:a1",

@@ -8,7 +8,7 @@ import pytest
 import streamq as sq
 from streamq.operators import Source
 from streamq.runtime.event import CTI, KIND, LE, OPENS
-from streamq.runtime.packer import Items, Mark
+from streamq.runtime.hosts.packer import Items, Mark
 
 ITEMS = pa.table({LE: [5, 9, 7], KIND: ["insert", CTI, "retract"], OPENS: [True, False, True]})
 

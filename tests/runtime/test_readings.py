@@ -10,9 +10,9 @@ import pytest
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
-from streamq.runtime.progress import StartSummary, merge_summaries, summarize_starts
-from streamq.runtime.readings import KernelReadings, SourceReadings
+from streamq.runtime.hosts.readings import KernelReadings, SourceReadings
 from streamq.runtime.state.baskets import Baskets, DictStore
+from streamq.runtime.time.progress import StartSummary, merge_summaries, summarize_starts
 from tests.programs import compiled
 
 CARS = sq.events(

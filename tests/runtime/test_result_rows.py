@@ -24,7 +24,7 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.node import Node, number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.result_rows import changelog_rows, folding, split_ctis, upsert_rows
+from streamq.runtime.hosts.result_rows import changelog_rows, folding, split_ctis, upsert_rows
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.expectation import promises

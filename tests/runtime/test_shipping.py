@@ -32,18 +32,18 @@ from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Field, Schema
 from streamq.run.sinks import sink_of
 from streamq.run.sinks.sink import SplitWriter
-from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.evaluators import joins, pair_condition, spans, top_k_evaluator, window_evaluator
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
-from streamq.runtime.expr_progress_map import ExprProgressMap
-from streamq.runtime.hosted_kernel import Channel, InnerPath, RenamedColumns
+from streamq.runtime.hosts.hosted_kernel import Channel, InnerPath, RenamedColumns
+from streamq.runtime.hosts.packer import Packer
+from streamq.runtime.hosts.processor import DRIVER_WORKER, make_processor
+from streamq.runtime.hosts.shipping import KEPT, WORKER_MEMORY, dumps, packed
+from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.kernels import condensing, inner_join, recompute, settle, window_aggregate
-from streamq.runtime.packer import Packer
-from streamq.runtime.processor import DRIVER_WORKER, make_processor
-from streamq.runtime.progress_map import ProgressShift
-from streamq.runtime.shipping import KEPT, WORKER_MEMORY, dumps, packed
-from streamq.runtime.stage import Stage
+from streamq.runtime.time.expr_progress_map import ExprProgressMap
+from streamq.runtime.time.progress_map import ProgressShift
 from streamq.time import Grid
 from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 from tests.runtime.test_identity import MINE
@@ -282,7 +282,7 @@ import sys
 import own
 import streamq as sq
 from streamq.plan.lowering import ship_runtime
-from streamq.runtime.shipping import dumps
+from streamq.runtime.hosts.shipping import dumps
 
 @sq.udf("int")
 def six(value):

@@ -15,8 +15,8 @@ from streamq.functions.catalogue import function_of
 from streamq.functions.id_text import IdText
 from streamq.plan.expr import Call, Expr, Lit
 from streamq.plan.passes import expression_nodes
-from streamq.runtime.arrow_casts import can_cast
-from streamq.runtime.arrow_expr import check_in_process
+from streamq.runtime.arrow.arrow_casts import can_cast
+from streamq.runtime.arrow.arrow_expr import check_in_process
 from tests.spark.nasty_values import NAN, POOLS, SCHEMA
 
 NUMBERS = "bhilxd"

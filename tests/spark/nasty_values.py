@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.plan.schema import Field, Schema
-from streamq.runtime.arrow_expr import arrow_type
+from streamq.runtime.arrow.arrow_expr import arrow_type
 
 ROWS = 240
 UTC = dt.UTC

@@ -28,7 +28,7 @@ from streamq.plan.passes import infer, substitute
 from streamq.plan.schema import Field, Schema
 from streamq.plan.spark_types import AGGREGATES, GENERATORS, WINDOWED
 from streamq.plan.tree import show
-from streamq.runtime.arrow_expr import arrow_type, attempt
+from streamq.runtime.arrow.arrow_expr import arrow_type, attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -18,9 +18,9 @@ from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType, Str
 
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.plan.partial import SparkPartial
-from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialMin, PartialSum
-from streamq.runtime.deviation_partials import PartialComoments, PartialMoments
-from streamq.runtime.ordered_partials import SparkFirst, SparkLast
+from streamq.runtime.partials.built_in_partials import PartialCount, PartialMax, PartialMin, PartialSum
+from streamq.runtime.partials.deviation_partials import PartialComoments, PartialMoments
+from streamq.runtime.partials.ordered_partials import SparkFirst, SparkLast
 
 ORDER = StructType().add("_0", LongType()).add("_1", StringType())
 EXACT = (

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import col
 from streamq.errors import StreamqWarning
-from streamq.runtime.lateness import LATE_SCHEMA
+from streamq.runtime.time.lateness import LATE_SCHEMA
 from tests.failing_modules import FAILING, function_of, operator_of
 from tests.spark.replay import ended
 from tests.test_quarantine import EVENTS

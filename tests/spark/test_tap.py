@@ -15,7 +15,7 @@ from streamq import testing as t
 from streamq.errors import PlanError
 from streamq.run.checkpoint import Checkpoint
 from streamq.run.tap import Tap
-from streamq.runtime.stage import TAPS
+from streamq.runtime.hosts.stage import TAPS
 from tests.spark.replay import land, stream
 
 pytestmark = pytest.mark.usefixtures("plain")

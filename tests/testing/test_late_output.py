@@ -10,7 +10,7 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
-from streamq.runtime.lateness import LATE_SCHEMA
+from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.testing.arrival import Item
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput

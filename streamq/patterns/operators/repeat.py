@@ -43,9 +43,9 @@ from streamq.plan.expr import Col, Expr, Lifetime, Lit
 from streamq.plan.schema import Field
 from streamq.plan.tree import lazy, show
 from streamq.plan.verbs import accepts_placeholders
+from streamq.runtime.arrow.columnar import expand_ranges
+from streamq.runtime.arrow.values import Ints
 from streamq.runtime.candidates import EventRows, GroupRows, MatchStep, MatchWalk, ReadOrder
-from streamq.runtime.columnar import expand_ranges
-from streamq.runtime.values import Ints
 from streamq.time import INFINITY, TIMESTAMP
 from streamq.time import Duration as Length
 

@@ -31,7 +31,7 @@ def last_parquet_rows(folder: str, number: int, most: int) -> list[dict[str, Any
     """
     import pyarrow.parquet as pq
 
-    from streamq.runtime.rendering import python_rows
+    from streamq.runtime.arrow.rendering import python_rows
 
     path = local_path(folder)
     rows: list[dict[str, Any]] = []

@@ -65,7 +65,7 @@ class MemorySink(DisplaySink):
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
         """Return the last rows of the table, which are in the driver, of whichever micro-batches."""
-        from streamq.runtime.rendering import python_rows
+        from streamq.runtime.arrow.rendering import python_rows
 
         del number
         if name is None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import codes, first_places, ints
+from streamq.runtime.arrow.columnar import codes, first_places, ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.event import RE
 from streamq.runtime.groups import Holds, ToCome, no_holds
-from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import Cti, MissingRows
+    from streamq.runtime.time.progress_rule import Cti, MissingRows
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Assigner(ABC):
     @property
     def cti(self) -> Cti:
         """The CTI rule of results that live on their windows, if corrections would hold back progress."""
-        from streamq.runtime.progress_rule import Cti
+        from streamq.runtime.time.progress_rule import Cti
 
         return Cti.EARLIEST_WINDOW
 

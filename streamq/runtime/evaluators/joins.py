@@ -13,20 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import JoinKind
-from streamq.runtime.columnar import concat, expand_ranges, ints, is_matching, with_column, with_columns
+from streamq.runtime.arrow.columnar import concat, expand_ranges, ints, is_matching, with_column, with_columns
+from streamq.runtime.arrow.overlap import next_after, overlapping_pairs, remaining_pieces, union_of_pieces
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group, matching_groups, no_holds
-from streamq.runtime.overlap import next_after, overlapping_pairs, remaining_pieces, union_of_pieces
-from streamq.runtime.release import Release
-from streamq.runtime.tick_arithmetic import ARRAYS
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.release import Release
+from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import INFINITY, Grid
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class JoinEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; an anti join subtracts the right rows."""
-        from streamq.runtime.progress_rule import SETTLED, Cti
+        from streamq.runtime.time.progress_rule import SETTLED, Cti
 
         if self.how == JoinKind.INNER:
             return SETTLED
@@ -164,7 +164,7 @@ class ExceptEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; the right stream subtracts from the left one."""
-        from streamq.runtime.progress_rule import SETTLED
+        from streamq.runtime.time.progress_rule import SETTLED
 
         return replace(SETTLED, subtracts=True)
 
@@ -221,7 +221,7 @@ class ClipEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; a row without an end is cut by a row of the other stream."""
-        from streamq.runtime.progress_rule import SETTLED, EndlessRow
+        from streamq.runtime.time.progress_rule import SETTLED, EndlessRow
 
         return replace(SETTLED, endless=EndlessRow.A_CUT)
 
@@ -295,7 +295,7 @@ class WindowedJoinEvaluator:
     @property
     def progress_rule(self) -> ProgressRule:
         """Windows of a grid are final once they have ended."""
-        from streamq.runtime.progress_rule import Cti, NoRowReason, ProgressRule
+        from streamq.runtime.time.progress_rule import Cti, NoRowReason, ProgressRule
 
         return ProgressRule(
             Cti.EARLIEST_WINDOW,

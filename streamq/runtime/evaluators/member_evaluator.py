@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import ClipInput, Stamp
-from streamq.runtime.columnar import expand_ranges, ints, with_column
+from streamq.runtime.arrow.columnar import expand_ranges, ints, with_column
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome
-from streamq.runtime.release import Release
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.release import Release
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import Cti, ProgressRule
+    from streamq.runtime.time.progress_rule import Cti, ProgressRule
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class MemberEvaluator(ABC):
 
         A piece, a window between two changes of its members, may become longer until progress is past its end.
         """
-        from streamq.runtime.progress_rule import ProgressRule
+        from streamq.runtime.time.progress_rule import ProgressRule
 
         wanted = self.assigner.wanted(grouped=bool(self.keys))
         if self.stamp == Stamp.TIME_BOUND:
@@ -138,7 +138,7 @@ class MemberEvaluator(ABC):
     @property
     def _cti_rule(self) -> Cti:
         """The rule by which :meth:`cti` computes the CTI, as explain shows it."""
-        from streamq.runtime.progress_rule import Cti
+        from streamq.runtime.time.progress_rule import Cti
 
         if self._sends_c:
             if not self.waits_for_members:

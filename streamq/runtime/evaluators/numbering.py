@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.partial import COUNT
-from streamq.runtime.columnar import ints
+from streamq.runtime.arrow.columnar import ints
+from streamq.runtime.arrow.values import Ints, Mask, column_ranks
 from streamq.runtime.event import LE, RE
-from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import FIRST_INSTANT, INFINITY
 
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_expr import evaluate
-from streamq.runtime.values import Mask
+from streamq.runtime.arrow.arrow_expr import evaluate
+from streamq.runtime.arrow.values import Mask
 
 
 @dataclass(frozen=True)

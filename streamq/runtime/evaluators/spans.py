@@ -19,22 +19,22 @@ import pyarrow.compute as pc
 from streamq.plan.expr import Expr
 from streamq.plan.function import Fault
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_expr import attempt, lifetime_part
-from streamq.runtime.columnar import codes, expand_ranges, ints, with_column, with_columns
+from streamq.runtime.arrow.arrow_expr import attempt, lifetime_part
+from streamq.runtime.arrow.columnar import codes, expand_ranges, ints, with_column, with_columns
+from streamq.runtime.arrow.overlap import next_after
+from streamq.runtime.arrow.values import ORDER, Ints, Mask, column_ranks, combine_numbers, number_values
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.numbering import OrderedRows, event_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.groups import GROUP_NUMBER, ToCome
-from streamq.runtime.overlap import next_after
-from streamq.runtime.release import Release
+from streamq.runtime.time.release import Release
 from streamq.runtime.user_code.calls import NOBODY_TAKES
-from streamq.runtime.values import ORDER, Ints, Mask, column_ranks, combine_numbers, number_values
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 if TYPE_CHECKING:
-    from streamq.runtime.lateness import QuarantineRows
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.lateness import QuarantineRows
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SignalEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; the last one of a key ends with the next."""
-        from streamq.runtime.progress_rule import SETTLED, EndlessRow
+        from streamq.runtime.time.progress_rule import SETTLED, EndlessRow
 
         return replace(SETTLED, endless=EndlessRow.THE_NEXT)
 
@@ -138,7 +138,7 @@ class DistinctIdsEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """A row is final once it has started: its end does not move any more, and only earlier events could repeat it."""
-        from streamq.runtime.progress_rule import SETTLED
+        from streamq.runtime.time.progress_rule import SETTLED
 
         return replace(SETTLED, final=Release.PAST_START)
 
@@ -194,7 +194,7 @@ class LastRowsEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; the last ones of a key end with later ones."""
-        from streamq.runtime.progress_rule import SETTLED, EndlessRow
+        from streamq.runtime.time.progress_rule import SETTLED, EndlessRow
 
         return replace(SETTLED, endless=EndlessRow.LATER_ROWS)
 
@@ -260,7 +260,7 @@ class AttemptEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Events are sent as they come."""
-        from streamq.runtime.progress_rule import AT_ONCE
+        from streamq.runtime.time.progress_rule import AT_ONCE
 
         return AT_ONCE
 

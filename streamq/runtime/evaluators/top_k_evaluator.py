@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.partial import COUNT
-from streamq.runtime.columnar import ints, with_column
+from streamq.runtime.arrow.columnar import ints, with_column
+from streamq.runtime.arrow.values import Ints, Mask, column_ranks
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.numbering import is_new_pair
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import LAST_END
 from streamq.runtime.groups import GROUP_NUMBER
-from streamq.runtime.values import Ints, Mask, column_ranks
 
 
 @dataclass(frozen=True)

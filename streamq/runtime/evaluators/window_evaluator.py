@@ -24,21 +24,27 @@ from streamq.plan.partial import (
     RangeReduction,
     Reduction,
 )
-from streamq.runtime.built_in_partials import PartialMax, PartialMin
-from streamq.runtime.columnar import codes, expand_ranges, ints, with_column, with_columns
+from streamq.runtime.arrow.columnar import codes, expand_ranges, ints, with_column, with_columns
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.numbering import event_order, find_places
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import LAST_END, grid_lifetimes
 from streamq.runtime.groups import GROUP_NUMBER, HASH
-from streamq.runtime.range_partials import INDEX, TouchedWindows, merge_by_window, merge_partial_rows, row_windows
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.partials.built_in_partials import PartialMax, PartialMin
+from streamq.runtime.partials.range_partials import (
+    INDEX,
+    TouchedWindows,
+    merge_by_window,
+    merge_partial_rows,
+    row_windows,
+)
 from streamq.time import Grid
 
 if TYPE_CHECKING:
-    from streamq.runtime.lateness import QuarantineRows
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.lateness import QuarantineRows
+    from streamq.runtime.time.progress_rule import ProgressRule
     from streamq.runtime.user_code.member_changes import CallMemory
 
 
@@ -138,7 +144,7 @@ class WindowEvaluator(MemberEvaluator):
     @property
     def progress_rule(self) -> ProgressRule:
         """The rule of the windows; it also says if a window may have no row, because a module may return none for it."""
-        from streamq.runtime.progress_rule import NoRowReason
+        from streamq.runtime.time.progress_rule import NoRowReason
 
         rule = super().progress_rule
         is_open = any(reduction.may_be_none for reduction in self.reductions)

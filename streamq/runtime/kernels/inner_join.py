@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.values import Mask
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import GroupHashes, distinct_hashes, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
-from streamq.runtime.lateness import weighted_events
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
 from streamq.runtime.state.bins import Bins, bin_reach
-from streamq.runtime.values import Mask
+from streamq.runtime.time.lateness import weighted_events
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 Sides = Sequence[pa.Table | None]
@@ -138,7 +138,7 @@ class InnerJoinKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """Pairs are sent at once."""
-        from streamq.runtime.progress_rule import AT_ONCE
+        from streamq.runtime.time.progress_rule import AT_ONCE
 
         return AT_ONCE
 

@@ -16,20 +16,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import codes, concat
+from streamq.runtime.arrow.columnar import codes, concat
+from streamq.runtime.arrow.values import Ints, Mask, column_ranks
 from streamq.runtime.deltas import with_ends
 from streamq.runtime.event import LE, RE, beside_names, without_beside
 from streamq.runtime.groups import HASH, distinct_hashes, with_timed_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel
-from streamq.runtime.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
-from streamq.runtime.values import Ints, Mask, column_ranks
+from streamq.runtime.time.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.time import INFINITY, WindowEnds
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], what: Sequence[str]) -> tuple[Mask, Mask]:
@@ -122,7 +122,7 @@ class InsertIngressKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """Events are sent as they come."""
-        from streamq.runtime.progress_rule import AT_ONCE
+        from streamq.runtime.time.progress_rule import AT_ONCE
 
         return AT_ONCE
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.values import Mask
 from streamq.runtime.deltas import cancelling_deltas, history_of, net_retractions, unit_weights, weighted
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import ClipEvaluator, JoinEvaluator
@@ -29,15 +30,14 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import distinct_hashes, number_groups
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.kernels.recompute import input_basket, new_deltas
-from streamq.runtime.release import Release
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.state.waiting import OpenStarts, WaitingRows
-from streamq.runtime.values import Mask
+from streamq.runtime.time.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 E = TypeVar("E", bound=Evaluator)

@@ -22,16 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import CountReason
-from streamq.runtime.columnar import concat, ints, is_matching, with_column
+from streamq.runtime.arrow.columnar import concat, ints, is_matching, with_column
+from streamq.runtime.arrow.values import Mask
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT
 from streamq.runtime.groups import HASH
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.kernels.insert_ingress import repetitions
-from streamq.runtime.lateness import (
-    count_duplicates,
-    count_invalid,
-)
 from streamq.runtime.physical_matching import (
     BEHIND,
     CHANGED,
@@ -53,11 +50,14 @@ from streamq.runtime.physical_matching import (
     without_cycles,
 )
 from streamq.runtime.state.baskets import KernelBaskets
-from streamq.runtime.values import Mask
+from streamq.runtime.time.lateness import (
+    count_duplicates,
+    count_invalid,
+)
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 
@@ -75,7 +75,7 @@ class PhysicalKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """Events are sent as they come."""
-        from streamq.runtime.progress_rule import AT_ONCE
+        from streamq.runtime.time.progress_rule import AT_ONCE
 
         return AT_ONCE
 

@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import as_points, cancelling_deltas, history_of, weighted
-from streamq.runtime.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
-from streamq.runtime.lateness import weighted_events
-from streamq.runtime.release import Release
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
+from streamq.runtime.time.lateness import weighted_events
+from streamq.runtime.time.release import Release
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 def input_basket(port: int) -> str:

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, ints, net_deltas
+from streamq.runtime.arrow.columnar import concat, ints, net_deltas
 from streamq.runtime.deltas import weighted
 from streamq.runtime.evaluators.spans import AttemptEvaluator, set_events_aside
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
-from streamq.runtime.lateness import QuarantineRows, weighted_events
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.waiting import UnsettledRows
+from streamq.runtime.time.lateness import QuarantineRows, weighted_events
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 ROWS = "rows"
@@ -44,8 +44,8 @@ class SettleKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """A row is sent once it is settled, at every level of consistency; or else at once."""
-        from streamq.runtime.progress_rule import Cti, ProgressRule
-        from streamq.runtime.release import Release
+        from streamq.runtime.time.progress_rule import Cti, ProgressRule
+        from streamq.runtime.time.release import Release
 
         return ProgressRule(Cti.UNSETTLED, final=None if self.at_once else Release.PAST_END)
 

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from streamq.choices import ClipInput, CountReason
 from streamq.plan.partial import COUNT, Partial, Reduction, RowWindow, are_exact
-from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column, with_columns
+from streamq.runtime.arrow.columnar import concat, group, ints, net_deltas, with_column, with_columns
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_ends, with_weights
-from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluators.window_evaluator import reduced_windows, value_columns
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import (
@@ -35,8 +35,7 @@ from streamq.runtime.grid_ranges import (
     window_range,
 )
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
-from streamq.runtime.lateness import judgement
-from streamq.runtime.range_partials import (
+from streamq.runtime.partials.range_partials import (
     EXPLODE_ROWS,
     INDEX,
     MergedWindows,
@@ -47,12 +46,13 @@ from streamq.runtime.range_partials import (
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
 from streamq.runtime.state.blocks import BlocksBasket, block_sizes
 from streamq.runtime.state.window_bins import BinSpans, PartialsBasket, ReportedBasket
-from streamq.runtime.tick_arithmetic import ARRAYS
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.endpoints import Bound, Endpoint, bound_at_end, endpoint
+from streamq.runtime.time.lateness import judgement
+from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class WindowAggregateKernel:
     @property
     def progress_rule(self) -> ProgressRule:
         """Windows are reported one by one, at their ends; final ones also wait for members whose ends are read."""
-        from streamq.runtime.progress_rule import Cti, ProgressRule
-        from streamq.runtime.release import Release
+        from streamq.runtime.time.progress_rule import Cti, ProgressRule
+        from streamq.runtime.time.release import Release
 
         release, cti = Release.AT_END, Cti.EARLIEST_WINDOW
         if self.at_ends:

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.deltas import cancelling_deltas, net_retractions
-from streamq.runtime.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.evaluators.joins import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.kernels.inner_join import JoinedEvents, new_side, side_basket
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
 from streamq.runtime.state.time_bins import TimeBins
+from streamq.runtime.time.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 WAITING = ("waiting0", "waiting1")
 """The baskets, one a side, of the members whose first window is to come."""

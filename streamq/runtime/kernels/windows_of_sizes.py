@@ -18,22 +18,22 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.partial import COUNT
-from streamq.runtime.columnar import codes, concat, expand_ranges, first_places, ints, with_column, with_columns
+from streamq.runtime.arrow.columnar import codes, concat, expand_ranges, first_places, ints, with_column, with_columns
+from streamq.runtime.arrow.values import Ints
 from streamq.runtime.deltas import weighted
 from streamq.runtime.evaluators.top_k_evaluator import Ranking
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.grid_ranges import HI, LO, grid_index
 from streamq.runtime.kernel import Arrival, Clock, Output
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.range_partials import INDEX, TouchedWindows
+from streamq.runtime.partials.range_partials import INDEX, TouchedWindows
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.window_bins import BinSpans, PartialsBasket, ReportedBasket
-from streamq.runtime.tick_arithmetic import ARRAYS
-from streamq.runtime.values import Ints
+from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 NUMBER = "__window"

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import ints
+from streamq.runtime.arrow.columnar import ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.groups import BITS, HASH, GroupHashes
-from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 
 NOBODY = -1

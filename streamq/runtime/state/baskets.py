@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, decode_small, encode_small
+from streamq.runtime.arrow.columnar import concat, decode_small, encode_small
 from streamq.runtime.deltas import live_rows
 
 COMPACT_AT = 8

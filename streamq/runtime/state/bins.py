@@ -16,11 +16,11 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, decode_rows, ints, split_by
+from streamq.runtime.arrow.columnar import concat, decode_rows, ints, split_by
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import BITS, HASH, GroupHashes, is_among, with_hashes
 from streamq.runtime.state.baskets import SIZES, BinSizes, Compact, KernelBaskets, grain
-from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 ENDLESS = "inf"

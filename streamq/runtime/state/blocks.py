@@ -19,14 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.arrow.columnar import concat, ints, with_column
+from streamq.runtime.arrow.values import Ints
 from streamq.runtime.grid_ranges import HI, LO
-from streamq.runtime.range_partials import dyadic_nodes
+from streamq.runtime.partials.range_partials import dyadic_nodes
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.bins import ENDLESS, Bins, bin_starts, class_of
 from streamq.runtime.state.window_bins import PARTIALS, PartialsBasket
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Ints
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 BLOCKS = "blocks"

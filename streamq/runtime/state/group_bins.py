@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, decode_rows, ints, net_deltas, split_by
+from streamq.runtime.arrow.columnar import concat, decode_rows, ints, net_deltas, split_by
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import cancelling_deltas, history_of, live_rows, weighted
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.groups import BITS, HASH, GroupHashes, is_among
 from streamq.runtime.state.agenda import STORED, Agenda, Leaf, agenda_of, latest_agenda, without_silent
 from streamq.runtime.state.baskets import AGENDA, BinSizes, Compact, KernelBaskets
-from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from streamq.runtime.arrow.columnar import concat, group, ints, is_matching, net_deltas, with_column
+from streamq.runtime.arrow.values import Mask
 from streamq.runtime.candidates import ReadOrder
-from streamq.runtime.columnar import concat, group, ints, is_matching, net_deltas, with_column
 from streamq.runtime.deltas import history_of, weighted
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import HASH, distinct_hashes, with_hashes
 from streamq.runtime.state.baskets import COUNTS, KernelBaskets, grain
 from streamq.runtime.state.bins import Bins, bin_starts
 from streamq.runtime.state.group_bins import GroupBins
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Mask
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

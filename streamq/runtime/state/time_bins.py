@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, ints, net_deltas, split_by
+from streamq.runtime.arrow.columnar import concat, ints, net_deltas, split_by
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.state.baskets import TIME_BINS, KernelBaskets, TimeBinSizes
-from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 PARTS = 8

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, ints, net_deltas
+from streamq.runtime.arrow.columnar import concat, ints, net_deltas
 from streamq.runtime.deltas import cancelling_deltas
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Clock
-from streamq.runtime.release import Release
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.time_bins import TimeBins
+from streamq.runtime.time.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 
 STARTING, SETTLING, LIFETIMES = "starting", "settling", "lifetimes"

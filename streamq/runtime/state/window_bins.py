@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.plan.partial import Partial
-from streamq.runtime.columnar import concat, group, ints, net_deltas, sort, with_column
+from streamq.runtime.arrow.columnar import concat, group, ints, net_deltas, sort, with_column
+from streamq.runtime.arrow.values import Ints
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.groups import HASH
-from streamq.runtime.range_partials import INDEX, TouchedWindows, merge_partial_rows, net_partial_rows
+from streamq.runtime.partials.range_partials import INDEX, TouchedWindows, merge_partial_rows, net_partial_rows
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.bins import ENDLESS, Bins, bin_starts, in_bins
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Ints
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 PARTIALS, REPORTED = "partials", "reported"

@@ -21,7 +21,7 @@ from streamq.errors import ModuleFailed, sentence
 from streamq.plan.fingerprint import fingerprint
 from streamq.plan.function import NamedObject, VersionedCode
 from streamq.plan.own_names import show_argument, shown_group
-from streamq.runtime.rendering import python_rows
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.user_code.code_values import (
     Lifetime,
     ReturnError,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.values import Ints
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

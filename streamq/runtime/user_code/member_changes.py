@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.plan.partial import Mask, RangedMembers
-from streamq.runtime.columnar import codes, ints
+from streamq.runtime.arrow.columnar import codes, ints
+from streamq.runtime.arrow.values import Ints, float_bits
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import BITS, HASH, Hashes, combine_hashes, group_hashes, hashes
 from streamq.runtime.user_code.calls import ModuleStates, pickled
 from streamq.runtime.user_code.code_values import instants_of
-from streamq.runtime.values import Ints, float_bits
 
 RowNumbers = Ints
 """Rows of the members' table."""

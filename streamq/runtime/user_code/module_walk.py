@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.partial import Mask, RangedMembers, ReducedColumn
-from streamq.runtime.columnar import expand_ranges, with_column
+from streamq.runtime.arrow.columnar import expand_ranges, with_column
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.event import LE, RE
-from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
 from streamq.runtime.user_code.code_values import FAILURES
 from streamq.runtime.user_code.member_changes import (

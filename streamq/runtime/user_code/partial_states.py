@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, BooleanType, DataType
 
 from streamq.plan.partial import COUNT, Ints, Mask, MergeableColumns, Partial, RowWindow, Values, no_row_window
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import ints, with_column, with_columns
-from streamq.runtime.rendering import python_values
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.columnar import ints, with_column, with_columns
+from streamq.runtime.arrow.rendering import python_values
 from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
 from streamq.runtime.user_code.code_values import FAILURES, ReturnError, reason_of
 

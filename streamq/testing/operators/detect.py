@@ -14,7 +14,7 @@ from streamq.patterns.detect import Detect
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.testing.meetings import Meeting, meeting_of
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run

@@ -23,7 +23,7 @@ from streamq.plan.expr import Cast, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.passes import infer
 from streamq.plan.schema import POINT
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import number_groups
 from streamq.runtime.user_code.code_values import FAILURES

@@ -22,7 +22,7 @@ from pyspark.sql import types as t
 from streamq.choices import ClipInput, ErrorPolicy, Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.aggregate import Aggregate
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.user_code.code_values import FAILURES, LASTS, START
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks

@@ -26,7 +26,7 @@ from streamq.plan.lowering import in_utc, to_spark
 from streamq.plan.passes import columns, expression_nodes, infer, is_opaque
 from streamq.plan.schema import Schema, quote
 from streamq.plan.tree import show
-from streamq.runtime.arrow_expr import check_in_process, evaluate
+from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate
 from streamq.testing.oracle.values import from_duckdb, lifetime, listed, literal, sql_type, to_duckdb
 
 if TYPE_CHECKING:

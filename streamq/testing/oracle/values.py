@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.time import INFINITY, TIMESTAMP
 
 _TYPES: Mapping[type[t.DataType], str] = {

@@ -17,7 +17,7 @@ from streamq.operators import Source
 from streamq.plan.schema import Field
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import CTI, INSERT
-from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.arrival import Item, is_event, table_of
 from streamq.testing.intent import Intent
 from streamq.testing.scale import Scale

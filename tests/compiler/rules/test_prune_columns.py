@@ -3,7 +3,7 @@ from streamq.compiler.rules.prune_columns import prune_columns, why_not
 from streamq.operators import MergePartials, Select, Union, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Opaque
-from streamq.runtime.built_in_partials import PartialMax
+from streamq.runtime.partials.built_in_partials import PartialMax
 from tests.compiler.rules.law import HOPPING, MORE, PAYLOAD, TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")

@@ -74,7 +74,7 @@ def test_statements_without_an_answer_have_no_faults() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["streamq/runtime/lateness.py", "streamq/runtime/columnar.py"])
+@pytest.mark.parametrize("file", ["streamq/runtime/time/lateness.py", "streamq/runtime/arrow/columnar.py"])
 def test_every_fault_of_a_module_is_one_change_that_parses(file: str) -> None:
     source = (ROOT / file).read_text(encoding="utf-8")
     faults = faults_of(file)
@@ -130,7 +130,7 @@ def test_processes_end_whatever_they_do() -> None:
 
 
 def test_statements_note_that_they_run() -> None:
-    file = "streamq/runtime/result_rows.py"
+    file = "streamq/runtime/hosts/result_rows.py"
     lines = {node.lineno for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.Return)}
     reached: list[Any] = []
     names: dict[str, Any] = {"__name__": "x", PROBE: reached.append}
@@ -171,7 +171,7 @@ def test_equivalent_faults_are_there_and_have_reasons() -> None:
 
 
 def test_an_entry_that_matches_nothing_is_stale(tmp_path: Path) -> None:
-    file = "streamq/runtime/result_rows.py"
+    file = "streamq/runtime/hosts/result_rows.py"
     first, *_ = faults_of(file)
     entry = dict(zip(("file", "function", "before"), key(first), strict=False))
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.items())

@@ -20,11 +20,11 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from streamq.runtime.columnar import net_deltas
+from streamq.runtime.arrow.columnar import net_deltas
 from streamq.runtime.deltas import with_weights
+from streamq.runtime.hosts.readings import KernelReadings
 from streamq.runtime.kernels.condensing import ASLEEP, CondensingKernel, slots
 from streamq.runtime.kernels.recompute import input_basket
-from streamq.runtime.readings import KernelReadings
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled, with_sizes

@@ -14,13 +14,13 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
-from streamq.runtime.columnar import with_column
+from streamq.runtime.arrow.columnar import with_column
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.recompute import RecomputeKernel
-from streamq.runtime.progress_rule import ProgressRule
-from streamq.runtime.release import Release
 from streamq.runtime.state.baskets import BinSizes
+from streamq.runtime.time.progress_rule import ProgressRule
+from streamq.runtime.time.release import Release
 from streamq.stream import Stream
 from streamq.time import INFINITY
 from tests.judges.kernels import watch_kernels

@@ -19,7 +19,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from streamq.runtime.columnar import net_deltas
+from streamq.runtime.arrow.columnar import net_deltas
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.runtime.state.baskets import BinSizes

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
-import streamq.runtime.range_partials as partials
+import streamq.runtime.partials.range_partials as partials
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun

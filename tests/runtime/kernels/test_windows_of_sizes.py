@@ -15,7 +15,7 @@ import streamq as sq
 from streamq.compiler import shared_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CheckpointError
-from streamq.runtime.identity import read_identity
+from streamq.runtime.hosts.identity import read_identity
 from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
 from streamq.runtime.state.baskets import BinSizes
 from streamq.testing.deltas import net

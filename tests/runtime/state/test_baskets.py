@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import net_deltas
+from streamq.runtime.arrow.columnar import net_deltas
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.state.baskets import CHUNK_ROWS, COMPACT_AT, UNREAD, Baskets, DictStore, KernelBaskets
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.columnar import concat, net_deltas
+from streamq.runtime.arrow.columnar import concat, net_deltas
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.groups import HASH, with_hashes
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore, KernelBaskets

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.columnar import decode_rows, decode_small, encode_small, ints
+from streamq.runtime.arrow.columnar import decode_rows, decode_small, encode_small, ints
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import HASH
 from streamq.runtime.state.agenda import Agenda, agenda_of

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.columnar import net_deltas
+from streamq.runtime.arrow.columnar import net_deltas
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, TimeBinSizes
 from streamq.runtime.state.time_bins import TimeBins

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from streamq.runtime.kernel import Clock
-from streamq.runtime.release import Release
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, TimeBinSizes
 from streamq.runtime.state.waiting import OpenStarts, WaitingRows
+from streamq.runtime.time.release import Release
 from streamq.time import INFINITY
 from tests.runtime.state.test_time_bins import counted, deltas
 

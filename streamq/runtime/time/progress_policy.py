@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
+from streamq.runtime.time.tick_arithmetic import INTEGERS, Arithmetic, Number
 from streamq.time import INFINITY, MINUS_INFINITY, show_duration
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.runtime.columnar import ints
+from streamq.runtime.arrow.columnar import ints
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Output
-from streamq.runtime.progress import StartSummary
 from streamq.runtime.state.baskets import Work
+from streamq.runtime.time.progress import StartSummary
 
 LATEST = "latest_readings"
 """The name under which a bucket's state has its latest readings."""

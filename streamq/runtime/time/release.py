@@ -7,10 +7,10 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import ints
+from streamq.runtime.arrow.columnar import ints
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.event import LE, RE
-from streamq.runtime.tick_arithmetic import saturating
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY
 
 

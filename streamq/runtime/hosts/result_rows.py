@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import concat, ints
+from streamq.runtime.arrow.columnar import concat, ints
+from streamq.runtime.arrow.values import Ints, Mask, Numbered, combine_numbers, dense_numbers, number_values
 from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
-from streamq.runtime.shipping import packed
-from streamq.runtime.values import Ints, Mask, Numbered, combine_numbers, dense_numbers, number_values
+from streamq.runtime.hosts.shipping import packed
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from streamq.runtime.release import Release
+from streamq.runtime.time.release import Release
 
 if TYPE_CHECKING:
     from streamq.time import Grid

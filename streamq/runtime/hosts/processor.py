@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import concat, decode
-from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, REPORTS, SPOKEN, TAP, Envelope, relation_of
-from streamq.runtime.identity import Identity
-from streamq.runtime.packer import Packer, passed_rows
-from streamq.runtime.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.shipping import packed
-from streamq.runtime.stage import Stage
+from streamq.runtime.arrow.columnar import concat, decode
+from streamq.runtime.hosts.envelope import LATE, OUTPUTS, PROGRESS, REPORTS, SPOKEN, TAP, Envelope, relation_of
+from streamq.runtime.hosts.identity import Identity
+from streamq.runtime.hosts.packer import Packer, passed_rows
+from streamq.runtime.hosts.shipping import packed
+from streamq.runtime.hosts.stage import Stage
+from streamq.runtime.hosts.state_fit import check_state
 from streamq.runtime.state.baskets import Baskets
-from streamq.runtime.state_fit import check_state
+from streamq.runtime.time.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
+from streamq.runtime.time.progress_policy import ProgressPolicy
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,10 +25,10 @@ from streamq.plan.partial import (
     no_row_window,
     rows_present,
 )
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import ints, narrow_sums, negate, with_column, with_columns
-from streamq.runtime.exact_sums import DoubleSums, SumColumns, SumWords
-from streamq.runtime.values import sortable, unsortable
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.columnar import ints, narrow_sums, negate, with_column, with_columns
+from streamq.runtime.arrow.values import sortable, unsortable
+from streamq.runtime.partials.exact_sums import DoubleSums, SumColumns, SumWords
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -76,7 +76,7 @@ class PartialCount(SummablePartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import CountAlgebra
+        from streamq.runtime.partials.merging_sql import CountAlgebra
 
         return ((CountAlgebra(), (self.name,)),)
 
@@ -186,7 +186,7 @@ class PartialSum(SummablePartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import CountAlgebra, SumAlgebra
+        from streamq.runtime.partials.merging_sql import CountAlgebra, SumAlgebra
 
         return (SumAlgebra(isinstance(self.type, LongType)), (self.name,)), (CountAlgebra(), (self.many,))
 
@@ -272,7 +272,7 @@ class _Extreme(SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import ExtremeAlgebra
+        from streamq.runtime.partials.merging_sql import ExtremeAlgebra
 
         return ((ExtremeAlgebra(self.how), (self.name,)),)
 

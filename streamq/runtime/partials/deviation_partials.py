@@ -27,8 +27,8 @@ from streamq.plan.partial import (
     alive_rows,
     no_row_window,
 )
-from streamq.runtime.columnar import ints, with_columns
-from streamq.runtime.exact_sums import (
+from streamq.runtime.arrow.columnar import ints, with_columns
+from streamq.runtime.partials.exact_sums import (
     Accumulator,
     DoubleSums,
     ExactNumbers,
@@ -90,7 +90,7 @@ class _Deviations(SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import DeviationsAlgebra
+        from streamq.runtime.partials.merging_sql import DeviationsAlgebra
 
         pairs = tuple((self.means.index(a), self.means.index(b)) for a, b in self.products.values())
         return ((DeviationsAlgebra(len(self.means), pairs), tuple(self.columns)),)

@@ -25,8 +25,8 @@ from streamq.plan.passes import leading_arguments, show_to_user, types
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
 from streamq.plan.tree import fold
-from streamq.runtime.arrow_casts import can_cast, cast
-from streamq.runtime.arrow_types import arrow_type, constant_array, is_true
+from streamq.runtime.arrow.arrow_casts import can_cast, cast
+from streamq.runtime.arrow.arrow_types import arrow_type, constant_array, is_true
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:

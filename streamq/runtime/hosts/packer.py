@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import Invalid
-from streamq.runtime.columnar import concat, encode, split_by, with_column
-from streamq.runtime.endpoints import Endpoint
-from streamq.runtime.envelope import LATE, PROGRESS, Envelope
+from streamq.runtime.arrow.columnar import concat, encode, split_by, with_column
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.event import BAD, KEEP, LAST_POINT, LE, NOW, start_reasons
 from streamq.runtime.groups import buckets_of
-from streamq.runtime.hosted_kernel import Channel
+from streamq.runtime.hosts.envelope import LATE, PROGRESS, Envelope
+from streamq.runtime.hosts.hosted_kernel import Channel
 from streamq.runtime.kernel import Kernel, refuse_invalid
-from streamq.runtime.lateness import late_rows
-from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages, merge_summaries, summarize_starts
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.rendering import python_rows
+from streamq.runtime.time.endpoints import Endpoint
+from streamq.runtime.time.lateness import late_rows
+from streamq.runtime.time.progress import NOTES_ONLY, Message, encode_messages, merge_summaries, summarize_starts
+from streamq.runtime.time.progress_policy import ProgressPolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.columnar import concat, decode, encode, encode_small, ints, net_deltas
-from streamq.runtime.consistency import HeldRows, progress_at_level
+from streamq.runtime.arrow.columnar import concat, decode, encode, encode_small, ints, net_deltas
 from streamq.runtime.deltas import unit_weights, with_weights
-from streamq.runtime.envelope import (
+from streamq.runtime.event import WEIGHT
+from streamq.runtime.hosts.envelope import (
     LATE,
     PROGRESS,
     READINGS,
@@ -30,12 +30,14 @@ from streamq.runtime.envelope import (
     Envelope,
     output_number,
 )
-from streamq.runtime.event import WEIGHT
-from streamq.runtime.hosted_kernel import UNWATCHED, Channel, HostedKernel, StageWatcher
-from streamq.runtime.identity import FORM_CHANGED
+from streamq.runtime.hosts.hosted_kernel import UNWATCHED, Channel, HostedKernel, StageWatcher
+from streamq.runtime.hosts.identity import FORM_CHANGED
+from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
-from streamq.runtime.lateness import weighted_events
-from streamq.runtime.progress import (
+from streamq.runtime.state.baskets import Baskets, KernelBaskets, Work
+from streamq.runtime.time.consistency import HeldRows, progress_at_level
+from streamq.runtime.time.lateness import weighted_events
+from streamq.runtime.time.progress import (
     CLOCKS,
     LevelProgress,
     Message,
@@ -45,10 +47,8 @@ from streamq.runtime.progress import (
     forget_pace,
     merge_summaries,
 )
-from streamq.runtime.progress_map import map_progress
-from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
-from streamq.runtime.state.baskets import Baskets, KernelBaskets, Work
+from streamq.runtime.time.progress_map import map_progress
+from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.time import INFINITY
 
 OUT = -1

@@ -26,8 +26,8 @@ from streamq.plan.partial import (
     Values,
     no_row_window,
 )
-from streamq.runtime.columnar import with_column, with_columns
-from streamq.runtime.values import ORDER, number_values
+from streamq.runtime.arrow.columnar import with_column, with_columns
+from streamq.runtime.arrow.values import ORDER, number_values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -116,7 +116,7 @@ class _OnSpark(PartialFirst, SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import OrderedAlgebra
+        from streamq.runtime.partials.merging_sql import OrderedAlgebra
 
         return ((OrderedAlgebra(self.how), self.value_columns),)
 

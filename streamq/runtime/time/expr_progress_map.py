@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_expr import attempt
+from streamq.runtime.arrow.arrow_expr import attempt
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.plan.spark_types import FLOATING, INTEGRAL
-from streamq.runtime.arrow_types import (
+from streamq.runtime.arrow.arrow_types import (
     BITS,
     CAST_OVERFLOW,
     INVALID,

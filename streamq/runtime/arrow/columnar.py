@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.errors import StreamqError, sentence
+from streamq.runtime.arrow.values import SAME, Ints, Mask, bytes_tell, combine_numbers, number_values
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.values import SAME, Ints, Mask, bytes_tell, combine_numbers, number_values
 
 NUMBER = "__number"
 """The name of a column of group numbers."""

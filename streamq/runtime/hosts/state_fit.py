@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.errors import CheckpointError, sentence
-from streamq.runtime.hosted_kernel import scope_owner
-from streamq.runtime.identity import (
+from streamq.runtime.hosts.hosted_kernel import scope_owner
+from streamq.runtime.hosts.identity import (
     FORM_CHANGED,
     IDENTITY,
     OF_RESULT,
@@ -19,9 +19,9 @@ from streamq.runtime.identity import (
     ResultState,
     read_identity,
 )
-from streamq.runtime.progress import CLOCKS
-from streamq.runtime.readings import TALLIES
+from streamq.runtime.hosts.readings import TALLIES
 from streamq.runtime.state.baskets import Baskets
+from streamq.runtime.time.progress import CLOCKS
 
 MIGRATE = "sq.migrate(query, checkpoint, to=...) computes its state anew from the sources, up to where this one stands"
 """The way on for a query that does not fit."""

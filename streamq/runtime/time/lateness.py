@@ -21,13 +21,13 @@ from streamq.choices import CountReason, Invalid
 from streamq.errors import LateEvent
 from streamq.plan.own_names import shown_group
 from streamq.plan.partial import COUNT
-from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.arrow.columnar import concat, ints, with_column
+from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, beside_names
 from streamq.runtime.groups import number_groups
 from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid
-from streamq.runtime.rendering import python_rows
-from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 WINDOW_START, WINDOW_END, GROUP = "window_start", "window_end", "group"

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import codes, expand_ranges
-from streamq.runtime.values import Ints
+from streamq.runtime.arrow.columnar import codes, expand_ranges
+from streamq.runtime.arrow.values import Ints
 from streamq.time import INFINITY
 
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import concat, decode_small, encode_small, group, ints, with_column
+from streamq.runtime.arrow.columnar import concat, decode_small, encode_small, group, ints, with_column
+from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.event import LE
-from streamq.runtime.rendering import python_rows
 
 ROUND = "__round"
 """The column of the last round in which a partition had rows."""

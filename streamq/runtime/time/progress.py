@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamq.runtime.endpoints import Endpoint
-from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.time.endpoints import Endpoint
+from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.policies import Level
-from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import codes, concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import group_hashes
-from streamq.runtime.progress import LevelProgress
-from streamq.runtime.result_rows import replacement_masks
+from streamq.runtime.hosts.result_rows import replacement_masks
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.time_bins import TimeBins
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.time.progress import LevelProgress
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.plan.partial import COUNT, MergeableColumns, Partial, RowWindow, no_row_window
-from streamq.runtime.columnar import codes, concat, expand_ranges, group, ints, is_matching, with_column
+from streamq.runtime.arrow.columnar import codes, concat, expand_ranges, group, ints, is_matching, with_column
+from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.groups import HASH, GroupHashes, with_hashes
-from streamq.runtime.rendering import python_rows
-from streamq.runtime.values import Ints, Mask
 
 INDEX = "__i"
 """A window's number."""

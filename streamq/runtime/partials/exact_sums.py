@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.plan.partial import Values
-from streamq.runtime.columnar import ints
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.arrow.columnar import ints
+from streamq.runtime.arrow.values import Ints, Mask
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -1,7 +1,7 @@
 """The identity of a query: it marks the checkpoint and each bucket of state, and says whose state is in it.
 
 State belongs to an operator, by the name of its scope. Another query goes on from a checkpoint if every operator with state that
-it needs is there (:mod:`streamq.runtime.state_fit` decides that); the state of operators that it lacks is dropped.
+it needs is there (:mod:`streamq.runtime.hosts.state_fit` decides that); the state of operators that it lacks is dropped.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import with_column
-from streamq.runtime.consistency import AlignAt
+from streamq.runtime.arrow.columnar import with_column
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
-from streamq.runtime.progress_map import ProgressMap, map_progress
+from streamq.runtime.time.consistency import AlignAt
+from streamq.runtime.time.progress_map import ProgressMap, map_progress
 
 TECHNICAL = (LE, RE, WEIGHT)
 """The columns of deltas beside their payload."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.values import list_members, plain_array
+from streamq.runtime.arrow.values import list_members, plain_array
 
 DAY = 86_400_000_000
 YEAR_1, YEAR_10000 = -719_162, 2_932_897
