@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     while search.phase is not SearchPhase.SETTLED:
         times = hop_times(run, tuples, window.basic, search.chunks)
         whole_hops[search.chunks].append(sum(times))
-        search, hops = search.after(Slide(times[-1], window.basic)), hops + 1
+        search, hops = search.with_slide(Slide(times[-1], window.basic)), hops + 1
     cells = [
         {"chunks": chunks, "response_ms": response, "hop_ms": statistics.median(whole_hops[chunks])}
         for chunks, response in sorted(search.responses.items())

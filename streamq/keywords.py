@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, eq=False)
-class MadeBy:
+class MakingCall:
     """The call that made an object: a verb of ``target``, or, if that is None, a function of streams."""
 
     function: Callable[..., Any]
@@ -26,13 +26,13 @@ class MadeBy:
     keywords: Mapping[str, Any]
 
 
-class Made:
+class CallResult:
     """A stream, or a step on the way to one, that remembers the call that made it.
 
     ``made_by`` is None for sources, whose plan says all but the rows, and for plans that no call made. It is not pickled.
     """
 
-    made_by: MadeBy | None = None
+    made_by: MakingCall | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "made_by"}
@@ -80,20 +80,20 @@ def check_keywords(function: F, advice: Callable[[str], str] = lambda name: "") 
         except StreamqError as error:
             error.__traceback__ = users_frames(error.__traceback__)
             raise
-        if isinstance(result, Made) and is_recorded:
-            _remember(result, MadeBy(function, args[0] if is_verb else None, args[is_verb:], keywords))
+        if isinstance(result, CallResult) and is_recorded:
+            _remember(result, MakingCall(function, args[0] if is_verb else None, args[is_verb:], keywords))
         return result
 
     return cast(F, call)
 
 
-def _remember(result: Made, call: MadeBy) -> None:
+def _remember(result: CallResult, call: MakingCall) -> None:
     """Let the result of a call remember it, unless it is itself an argument, or no argument is one of the objects that remember.
 
     The outermost call is the last to be remembered, and so the one that the user wrote.
     """
     values = (call.target, *call.args, *call.keywords.values())
-    if any(isinstance(value, Made) for value in values) and not any(value is result for value in values):
+    if any(isinstance(value, CallResult) for value in values) and not any(value is result for value in values):
         # some of these objects are frozen
         object.__setattr__(result, "made_by", call)
 

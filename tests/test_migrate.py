@@ -41,7 +41,10 @@ def test_files_are_copied_without_check_sums(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/0").write_text("old")
     (tmp_path / "a/b/.0.crc").write_text("sum")
-    folder, target = RawFolder.at(str(tmp_path / "a"), "migrate"), RawFolder.at(str(tmp_path / "c"), "migrate")
+    folder, target = (
+        RawFolder.from_path(str(tmp_path / "a"), "migrate"),
+        RawFolder.from_path(str(tmp_path / "c"), "migrate"),
+    )
     assert (folder.files(), target.files()) == (["b/0"], [])
     folder.copy_to(target / "d", lambda content: content.replace(b"old", b"new"))
     assert target.files() == ["d/b/0"] and target.read("d/b/0") == b"new"
@@ -49,7 +52,7 @@ def test_files_are_copied_without_check_sums(tmp_path: Path) -> None:
     target.delete()
     assert not (tmp_path / "c").exists()
     with pytest.raises(CheckpointError, match="migrate: this program cannot reach the files; found nosuch://a"):
-        RawFolder.at("nosuch://a", "migrate")
+        RawFolder.from_path("nosuch://a", "migrate")
 
 
 def test_parts_that_were_idle_are_awaited_anew() -> None:

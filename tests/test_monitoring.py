@@ -222,7 +222,7 @@ def test_what_is_known_after_reports_of_which_some_are_lost() -> None:
     def seen(*reports: MicroBatch) -> RunHistory:
         known = RunHistory()
         for report in reports:
-            known = known.after(report)
+            known = known.with_micro_batch(report)
         return known
 
     def readings(rows: int, inserted: int, now: int) -> Readings:
@@ -236,21 +236,21 @@ def test_what_is_known_after_reports_of_which_some_are_lost() -> None:
     assert known.readings.source("source:cars").rows == 20 and known.late == {"cars|dropped": 1}
     assert known.inserted_before == {"w": 4}
     assert seen(first, empty).readings == first.readings, "what nobody told anew stands"
-    assert known.after(empty) is known
+    assert known.with_micro_batch(empty) is known
 
 
 def test_time_of_stages_is_the_tasks_that_spark_reports_from_the_last_stage_on() -> None:
     run = Rehearsal(windows(cars(1)).tumbling_window(20).select(n=sq.sum("n")))
     operators = [{"allUpdatesTimeMs": 5, "commitTimeMs": 2}, {"allUpdatesTimeMs": 40, "commitTimeMs": 3}]
     report = MicroBatch(number=0, spark={"stateOperators": operators, "inputRowsPerSecond": 3.5})
-    found = RunStatus(program=run.program, history=RunHistory().after(report)).metrics()
+    found = RunStatus(program=run.program, history=RunHistory().with_micro_batch(report)).metrics()
     assert [stage["time_ms"] for stage in found["stages"]] == [43, 7]
     assert found["query"]["rows_per_second"] == 3.5
 
 
 def test_rows_of_a_query_without_stages_are_those_that_spark_counts() -> None:
     run = Rehearsal(cars(1).where(sq.col("k") > 1), "changelog")
-    seen = RunHistory().after(from_spark(spark_report(0, streamq={"inserted": 3})))
+    seen = RunHistory().with_micro_batch(from_spark(spark_report(0, streamq={"inserted": 3})))
     assert (seen.inserted, RunStatus(program=run.program, history=seen).progress()["rows"]) == (3, 7)
 
 

@@ -53,7 +53,7 @@ class Stream:
             self.read, cti, before = began, began - HOPS.lag, self.pace.complete
             self.begun[HOPS.grid.floor_to_end(cti)] += 1
             self.now += self.batch + round(rows * self.row)
-            self.pace = self.pace.after(cti, rows, self.now)
+            self.pace = self.pace.with_micro_batch(cti, rows, self.now)
             end = HOPS.grid.floor_to_end(cti)
             if before is not None and end > before:
                 self.responses[end] = self.now - HOPS.due(end)
@@ -94,7 +94,7 @@ def test_as_many_micro_batches_begin_in_a_hop_as_it_has_chunks() -> None:
 def test_a_backlog_is_processed_without_pauses_and_its_responses_do_not_count() -> None:
     behind = Pace(hops=HOPS, complete=HOPS.grid.floor_to_end(0))
     for number in range(1, 20):
-        behind = behind.after(number * HOP + 10, 100, 100 * HOP + number * SECOND)
+        behind = behind.with_micro_batch(number * HOP + 10, 100, 100 * HOP + number * SECOND)
         assert behind.begins == behind.ended
     assert behind.search == ChunkSearch()
 
@@ -103,11 +103,11 @@ def test_a_hop_that_is_due_waits_for_its_rows_alone() -> None:
     """There is no pause until the CTI has passed its end."""
     end = HOPS.grid.floor_to_end(100 * HOP)
     due = HOPS.due(end)
-    early = Pace(hops=HOPS, complete=end - HOP, begins=due - HOP).after(end - 2, 5, due - SECOND)
+    early = Pace(hops=HOPS, complete=end - HOP, begins=due - HOP).with_micro_batch(end - 2, 5, due - SECOND)
     assert early.begins == due
-    late = early.after(end - 1, 0, due + SECOND)
+    late = early.with_micro_batch(end - 1, 0, due + SECOND)
     assert late.begins == due + SECOND
-    complete = late.after(end + 1, 1, due + 2 * SECOND)
+    complete = late.with_micro_batch(end + 1, 1, due + 2 * SECOND)
     assert complete.search.slides == (Slide(response=2 * SECOND, rows=6),)
     assert complete.begins == due + HOP
 
@@ -190,7 +190,7 @@ def test_a_clock_that_is_set_back_makes_no_pause_longer_than_a_hop() -> None:
     pace = Pace(hops=HOPS, complete=HOPS.grid.floor_to_end(50 * HOP), begins=50 * HOP, ended=50 * HOP)
     for back in (HOP, 3 * HOP, 40 * HOP):
         now = 50 * HOP - back
-        assert 0 <= pace.after(49 * HOP, 1, now).begins - now <= HOP
+        assert 0 <= pace.with_micro_batch(49 * HOP, 1, now).begins - now <= HOP
 
 
 def test_pauses_are_suspended_for_a_while_and_released_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +277,7 @@ def searched(search: ChunkSearch, engine: Engine, rows: int, noise: float = 0.0,
         response = (
             responses[search.chunks] * rng.uniform(1 - noise, 1 + noise) * (10 if noise and hops % 11 in (1, 3) else 1)
         )
-        search = search.after(Slide(response, round(rows * rng.uniform(1 - noise, 1 + noise))))
+        search = search.with_slide(Slide(response, round(rows * rng.uniform(1 - noise, 1 + noise))))
         if (
             search.phase is SearchPhase.SETTLED
             and not search.slides
@@ -325,7 +325,7 @@ def test_a_rate_that_changes_within_a_measurement_begins_the_search_anew() -> No
     for hops in range(1, SLIDES):
         search = settled
         for _ in range(hops):
-            search = search.after(Slide(FIGURE_8.response(search.chunks, 20_000), 20_000))
+            search = search.with_slide(Slide(FIGURE_8.response(search.chunks, 20_000), 20_000))
         search = searched(search, FIGURE_8, 2_000)
         assert FIGURE_8.response(search.chunks, 2_000) <= FACTOR * FIGURE_8.best(2_000)
 
@@ -355,7 +355,7 @@ def test_a_response_time_that_drifts_is_compared_with_that_of_settling() -> None
         search = settled
         for factor in factors:
             for _ in range(SLIDES):
-                search = search.after(Slide(response * factor, 1_000))
+                search = search.with_slide(Slide(response * factor, 1_000))
         return search
 
     assert after(1.3, 0.8, 1.4, 0.9).phase is SearchPhase.SETTLED

@@ -170,11 +170,11 @@ def test_the_backlog_counts_files_and_bytes_of_the_folders_that_a_run_reads(
         if number == 10:
             log("9.compact", **{"day=1/a.json": 7, "b.json": 8, "c.json": 9})
             log("10", **{"d.json": 10})
-        history = history.after(report(number, number - 1, number))
+        history = history.with_micro_batch(report(number, number - 1, number))
         counts.append(backlog.work(history))
     assert counts[0] == (2_000_000, 9_000_000, "1 of 3 files, 2.0 of 9.0 MB, 10 rows")
     assert counts[1][:2] == (9_000_000, 9_000_000) and counts[1][2].startswith("3 of 3 files")
-    later = Backlog(str(checkpoint)).work(RunHistory().after(report(10, 9, 10)))
+    later = Backlog(str(checkpoint)).work(RunHistory().with_micro_batch(report(10, 9, 10)))
     assert later[:2] == (4_000_000, 4_000_000), "those of earlier runs are no backlog"
     elsewhere = Backlog("s3://bucket/checkpoint").work(history)
     rows_only = (0, None, "20 rows, 11 micro-batches")

@@ -71,7 +71,7 @@ def test_a_path_with_a_scheme_is_no_url_and_no_relative_path() -> None:
     assert folder_name("file:/a/b/") == "file:/a/b" and folder_name("a/../b/") == folder_name("b")
     for path in ("file:/a#b/50%41 c?d", "file:///a#b/50%41 c?d", "/a#b/50%41 c?d"):
         assert local_path(path) == Path("/a#b/50%41 c?d")
-        assert RawFolder.at(path, "migrate").path == "/a#b/50%41 c?d"
+        assert RawFolder.from_path(path, "migrate").path == "/a#b/50%41 c?d"
     assert local_path("s3://bucket/a") is None and local_path("file://host/a") is None
     assert path_of_url("file:///a%23b/50%2541%20c") == Path("/a#b/50%41 c") and path_of_url("s3://bucket/a") is None
     assert in_url("/a#b/50%41 cé") == "/a%23b/50%2541%20cé"

@@ -82,7 +82,7 @@ def _ranked(rank: Ints, first: Ints, last: Ints, number: Ints, place: Ints, top:
         high_bits = rank >> bit
         begun, ended = (_RangeTotals(high_bits * wide + at, several) for at in (first, last + 1))
         zero = (prefix >> bit) * wide
-        here = begun.between(zero, zero + window) - ended.between(zero, zero + window)
+        here = begun.totals(zero, zero + window) - ended.totals(zero, zero + window)
         is_one = place >= here
         place = np.where(is_one, place - here, place)
         prefix = prefix | (is_one.astype(np.int64) << bit)
@@ -97,7 +97,7 @@ class _RangeTotals:
         self.at = np.sort(at) if order is None else at[order]
         self.before = None if numbers is None else np.concatenate([[0], np.cumsum(numbers[order])])
 
-    def between(self, first: Ints, last: Ints) -> Ints:
+    def totals(self, first: Ints, last: Ints) -> Ints:
         """Return the totals from ``first`` to ``last``, both included."""
         upto, since = np.searchsorted(self.at, last, "right"), np.searchsorted(self.at, first, "left")
         totals: Ints = upto - since if self.before is None else self.before[upto] - self.before[since]

@@ -46,7 +46,7 @@ class TimeWeightedReduction(MemberReduction):
         has_value = np.bincount(members.number[is_there], minlength=members.n) > 0
         start, end = (w.astype(np.float64) for w in members.window)
         with np.errstate(all="ignore"):
-            weighted = DoubleSums.of(members.number[is_there], (values * members.lasts)[is_there], members.n)
+            weighted = DoubleSums.from_values(members.number[is_there], (values * members.lasts)[is_there], members.n)
             return pa.array(weighted.columns()[0] / (end - start), mask=~has_value)
 
 

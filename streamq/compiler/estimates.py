@@ -66,7 +66,7 @@ def expected_rates(plan: Node, expected: Expected | None) -> ExpectedRates:
 
 def rows_line(node: Node, rates: ExpectedRates, expected: Expected) -> str | None:
     """Return the rows of a node in the time of the expectation as text: ``at most 600 rows in 1 minute``; None if unknown."""
-    rows = rates.of(node)
+    rows = rates.rate(node)
     if rows is None:
         return None
     return f"{_in_time(rows, expected, node.schema.axis)}{_but_for(node)}"
@@ -88,9 +88,9 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
     """
     axis = node.schema.axis
     windows = _grid_factory(node)
-    sent = _sent([rates.of(child) for child in node.children], expected, axis)
+    sent = _sent([rates.rate(child) for child in node.children], expected, axis)
     if windows is not None:
-        events, share = rates.of(windows.input), windows.partials_an_event(rates)
+        events, share = rates.rate(windows.input), windows.partials_an_event(rates)
         sent = _sent([events], expected, axis)
         if events is not None and share is not None:
             sent += f", {_in_time(events * share, expected, axis)} in micro-batches of a hop or longer{_but_for(node)}"

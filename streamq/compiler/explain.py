@@ -18,7 +18,7 @@ from streamq import html
 from streamq.choices import check_word
 from streamq.compiler.batch import check_form
 from streamq.compiler.estimates import cost_line, expected_rates, rows_line
-from streamq.compiler.explain_graphs import UNMEASURED, Measured, plan_graph, rule_marks, stage_graph
+from streamq.compiler.explain_graphs import NO_MEASUREMENTS, Measurements, plan_graph, rule_marks, stage_graph
 from streamq.compiler.kernel_sites import HOLDING
 from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.plan_graph import Section, sections_html
@@ -42,7 +42,7 @@ STAGES_GUIDE = (
 
 
 def stages_section(
-    plan: Results, options: Options, expected: Expected | None, measured: Measured, written: Results
+    plan: Results, options: Options, expected: Expected | None, measured: Measurements, written: Results
 ) -> Section:
     """Return the part on the run of plans, which were ``written`` otherwise before they were rewritten.
 
@@ -111,7 +111,7 @@ def _buckets(program: StagedPlan, stage: int) -> str:
 def _source_line(source: Source, axis: str) -> str:
     """Return the line that shows a source's policies and, if its CTI follows the clock, at which distance."""
     progress = source.policy.progress
-    clock = f"; c follows the clock, {progress.clock.behind(axis)}" if progress.clock else ""
+    clock = f"; c follows the clock, {progress.clock.lag_text(axis)}" if progress.clock else ""
     return f"source {source.shown_name()}: {source.policy.shown(axis)}{clock}"
 
 
@@ -182,7 +182,7 @@ def explain(
     before: Sequence[Section] = (),
     expected: Expected | None = None,
     form: BatchForm | None = None,
-    measured: Measured = UNMEASURED,
+    measured: Measurements = NO_MEASUREMENTS,
 ) -> str:
     """Explain how plans are executed; ``mode`` selects one part (MODES), ``format`` is one of FORMATS.
 
@@ -235,7 +235,7 @@ def explain_sections(
     options: Options = RUN,
     expected: Expected | None = None,
     form: BatchForm | None = None,
-    measured: Measured = UNMEASURED,
+    measured: Measurements = NO_MEASUREMENTS,
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan = number_sources(plan)[0]
@@ -390,7 +390,10 @@ def _rules_part(done: RewriteResult, shared: SharedPlan) -> Section:
         lines += [f"  {s.rule.name} at {clip_text(describe_node(s.node))}", f"      {s.reason}"]
     lines += [f"  {share_windows.__name__}"] * bool(shared.apart) + [f"      {reason}" for reason in shared.apart]
     data = {
-        "fired": [{"rule": f.rule.name, "law": f.rule.law, "before": f.before, "after": f.after} for f in done.firings],
+        "fired": [
+            {"rule": f.rule.name, "law": f.rule.law, "before": f.left_sketch, "after": f.right_sketch}
+            for f in done.firings
+        ],
         "did not fire": [{"rule": s.rule.name, "at": describe_node(s.node), "reason": s.reason} for s in done.skipped],
         "shared": sharing,
         "not shared": list(shared.apart),
@@ -402,7 +405,7 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
     """Yield the lines on a rule that fired: its law, its first firings, and the number of the others."""
     yield f"{rule.name}: {rule.law}"
     for firing in firings[:SHOWN]:
-        yield f"      {firing.before}"
-        yield f"   => {firing.after}"
+        yield f"      {firing.left_sketch}"
+        yield f"   => {firing.right_sketch}"
     if len(firings) > SHOWN:
         yield f"      and {len(firings) - SHOWN} more"

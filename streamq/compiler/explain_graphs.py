@@ -18,7 +18,7 @@ from streamq.plan.node import Node, nodes
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """Lines on operators, by kernel, the times of stages in milliseconds, by number, and lines on sources.
 
     The lines on an operator have its rows, its state and its processor time; ``slowest`` is the kernel of the one that took most
@@ -32,7 +32,7 @@ class Measured:
     slowest: str | None = None
 
     @classmethod
-    def of_metrics(cls, metrics: Mapping[str, Any], program: StagedPlan) -> Measured:
+    def of_metrics(cls, metrics: Mapping[str, Any], program: StagedPlan) -> Measurements:
         """Return the measurements in the metrics of a run of ``program``; docs/operations.md lists the fields."""
         operators, times, cpu_ms = {}, {}, {}
         for stage, own in zip(program.stages, metrics["stages"], strict=True):
@@ -72,7 +72,7 @@ def _source_lines(fields: Mapping[str, Any]) -> tuple[str, ...]:
     return f"so far: {counted(fields['rows'], 'row')}", *([f"of these {'; '.join(unused)}"] if unused else [])
 
 
-UNMEASURED = Measured()
+NO_MEASUREMENTS = Measurements()
 """Nothing has been measured: the query does not run."""
 
 
@@ -116,7 +116,7 @@ def rule_marks(done: RewriteResult, *, before: bool) -> dict[str, str]:
     return shown
 
 
-def stage_graph(title: str, program: StagedPlan, frames: Sequence[str], measured: Measured) -> PlanGraph:
+def stage_graph(title: str, program: StagedPlan, frames: Sequence[str], measured: Measurements) -> PlanGraph:
     """Return the graph of a run: sources, the operators with state in the frames of their stages, and results.
 
     ``frames``: the titles of the stages. ``measured``: measurements of a run; the slowest operator is highlighted.

@@ -247,7 +247,7 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
     schema = result.plan.schema
     lifetimes = (LE, RE, WEIGHT)
     inputs = [PortInput(paths, PortColumns(all_columns(schema)), lifetimes)]
-    opened = [p.upto(p.open_end) for p in paths if p.open_end is not None]
+    opened = [p.first_steps(p.open_end) for p in paths if p.open_end is not None]
     if opened:
         inputs.append(PortInput(opened, PortColumns(()), lifetimes))
     in_order = result.in_order

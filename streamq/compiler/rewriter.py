@@ -45,7 +45,7 @@ class Consumer:
     bounds_windows: bool = False
     reads_judged_rows: bool = False
 
-    def past(self, node: Node) -> Consumer:
+    def with_node(self, node: Node) -> Consumer:
         """Return the way extended by a node."""
         steps = (*self.steps, node) if isinstance(node, Step) else self.steps
         return replace(self, reads=(*self.reads, *expressions(node)), steps=steps)
@@ -86,7 +86,7 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
     def visit(node: Node, inputs: list[list[Consumer]]) -> list[Consumer]:
         if isinstance(node, Source):
             return [Consumer(node.digest)]
-        ways = [way.past(node) for ways in inputs for way in ways]
+        ways = [way.with_node(node) for ways in inputs for way in ways]
         if not isinstance(node, Operator) or not node.keeps_state:
             return ways
         for way in ways:
@@ -123,12 +123,12 @@ class Firing:
     right: Node
 
     @cached_property
-    def before(self) -> str:
+    def left_sketch(self) -> str:
         """The operators that the rule replaced, input first: ``… | select a | where a > 3``."""
         return self._sketches[0]
 
     @cached_property
-    def after(self) -> str:
+    def right_sketch(self) -> str:
         """The operators that took their place."""
         return self._sketches[1]
 

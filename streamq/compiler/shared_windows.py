@@ -56,7 +56,7 @@ class SharedPartials:
     names: tuple[dict[str, str], ...]
 
     @staticmethod
-    def of(readers: Sequence[MergePartials], window: Window) -> SharedPartials:
+    def from_readers(readers: Sequence[MergePartials], window: Window) -> SharedPartials:
         """Return the partial results of all readers, each once, by basic windows of ``window``."""
         arguments: dict[str, tuple[str, Expr]] = {}
         partials: dict[str, Partial] = {}
@@ -148,7 +148,11 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
         state = next((name for name, there in stored.items() if one.partials <= there), "")
         groups.setdefault((longest.group, longest.window, state), []).append(one)
     longest_windows = [(max(group, key=_by_length).window, group) for group in groups.values()]
-    shared = [SharedPartials.of([one.node for one in group], window) for window, group in longest_windows if group[1:]]
+    shared = [
+        SharedPartials.from_readers([one.node for one in group], window)
+        for window, group in longest_windows
+        if group[1:]
+    ]
     chosen = {reader.digest: one for one in shared for reader in one.readers}
     alone = [one for one in every if one.node.digest not in chosen]
     return SharedPlan(_over_shared(plan, chosen), tuple(shared), tuple(dict.fromkeys(_apart(alone, every))))

@@ -91,17 +91,17 @@ class Path:
         """True if a step that may drop rows is, or comes after, the first step that reads an end which may still move."""
         return self.open_end is not None and any(step.may_drop for step in self.steps[self.open_end :])
 
-    def upto(self, at: int) -> Path:
-        """Return the path without the steps from ``at`` on; ``at`` is the first step that reads ends which may still move.
+    def first_steps(self, number: int) -> Path:
+        """Return the path with only the first ``number`` steps; the step after them reads ends which may still move.
 
         The ends of its rows may move, and it has retractions.
         """
-        steps = self.steps[:at]
+        steps = self.steps[:number]
         progress_maps = tuple(step.progress_map for step in steps if step.progress_map is not None)
         return Path(
             relation=self.relation,
             stage=self.stage,
-            schema=self.steps[at].input.schema,
+            schema=self.steps[number].input.schema,
             steps=steps,
             retracts=True,
             points=False,

@@ -181,7 +181,7 @@ class _Compiler:
             form=FINAL if final else EARLY if self.options.early and factory.corrects else OPEN,
         )
         retracts = not final and (factory.corrects or any(p.retracts for p in all_paths))
-        path = self._host(port, retracts=retracts, moves=evaluation.moves.over(any(p.moves for p in all_paths)))
+        path = self._host(port, retracts=retracts, moves=evaluation.moves.may_move(any(p.moves for p in all_paths)))
         return (
             path.then(Select(SchemaLeaf.with_schema(path.schema), evaluation.outputs)) if evaluation.outputs else path
         )
@@ -212,7 +212,7 @@ class _Compiler:
         """
         if path.open_end is None:
             return path
-        base = path.upto(path.open_end)
+        base = path.first_steps(path.open_end)
         # below a union several paths lead to one node, so the kernel is named after the path, not after the node
         settled = self._host_settle([base], base.schema, self._settling(node, base.digest))
         for step in path.steps[path.open_end :]:

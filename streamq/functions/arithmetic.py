@@ -318,7 +318,7 @@ NEGATIVE = BuiltIn(
     result=SAME_NUMBER,
     arrow=ArrowForm(types_accepted(NUMBER), _signed(pc.negate_checked, pc.negate, operator.neg)),
     cheap=True,
-    shown=lambda arguments: Text(f"-{arguments[0].within(8)}", 8),
+    shown=lambda arguments: Text(f"-{arguments[0].as_operand(8)}", 8),
     notation=Prefix("-"),
 )
 POSITIVE = BuiltIn("positive", result=SAME_NUMBER, arrow=ArrowForm(types_accepted(NUMBER), lambda o, _: o[0].array))

@@ -84,7 +84,7 @@ class BuiltIn(Function):
 
 def infix(sign: str, rank: int) -> Show:
     """Return a function that shows ``a sign b``, which binds as tightly as ``rank`` and groups from the left."""
-    return lambda arguments: Text(f"{arguments[0].within(rank)} {sign} {arguments[1].within(rank + 1)}", rank)
+    return lambda arguments: Text(f"{arguments[0].as_operand(rank)} {sign} {arguments[1].as_operand(rank + 1)}", rank)
 
 
 def overflow_message(kind: DataType) -> str:

@@ -140,7 +140,7 @@ ISNULL = BuiltIn(
     cheap=True,
     selects=True,
     exact=True,
-    shown=lambda arguments: Text(f"{arguments[0].within(5)} is null", 4),
+    shown=lambda arguments: Text(f"{arguments[0].as_operand(5)} is null", 4),
     notation=Method("is_null", 1),
 )
 ISNOTNULL = BuiltIn(

@@ -121,7 +121,7 @@ def _ordered(sign: str, spark: Callable[[Any, Any], Column]) -> BuiltIn:
 
 
 def _among(arguments: Sequence[Text]) -> Text:
-    return Text(f"{arguments[0].within(5)} in ({', '.join(a.text for a in arguments[1:])})", 4)
+    return Text(f"{arguments[0].as_operand(5)} in ({', '.join(a.text for a in arguments[1:])})", 4)
 
 
 _NULL_SAFE = ArrowForm(lambda o: len(o) == 2 and have_common_type(o), _null_safe, all_rows)
@@ -199,7 +199,7 @@ NOT = BuiltIn(
     cheap=True,
     selects=True,
     exact=True,
-    shown=lambda arguments: Text(f"not {arguments[0].within(5)}", 3),
+    shown=lambda arguments: Text(f"not {arguments[0].as_operand(5)}", 3),
     notation=Prefix("~"),
 )
 

@@ -17,7 +17,7 @@ from streamq.runtime.arrow.arrow_types import arrow_type, is_valid
 GETITEM = BuiltIn(
     "getitem",
     lambda value, key: value[key],
-    shown=lambda arguments: Text(f"{arguments[0].within(9)}[{arguments[1].text}]"),
+    shown=lambda arguments: Text(f"{arguments[0].as_operand(9)}[{arguments[1].text}]"),
     notation=Subscript(),
 )
 STRUCT = BuiltIn("struct", names_fields=True)

@@ -255,7 +255,7 @@ class AlterLifetime(Step):
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
         """Compute the new lifetimes, saturating; raise TimeError for a start further back than ``within`` allows."""
-        return rows.with_lifetimes(*ChangedLifetimes(self.start, self.length).of(rows), self.schema)
+        return rows.with_lifetimes(*ChangedLifetimes(self.start, self.length).lifetimes(rows), self.schema)
 
     @property
     def table_step(self) -> TableStep | None:

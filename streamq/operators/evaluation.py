@@ -182,7 +182,7 @@ class EndMoves(Enum):
     ALWAYS = auto()
     """The end may move even if no end in an input does."""
 
-    def over(self, is_input_moving: bool) -> bool:
+    def may_move(self, is_input_moving: bool) -> bool:
         """Return True if ends in the result may move; ``is_input_moving``: ends in some input may."""
         return is_input_moving if self is EndMoves.AS_INPUTS else self is EndMoves.ALWAYS
 

@@ -103,7 +103,7 @@ class GridFactory(KernelFactory):
         (``basic_window_blocks``), as bins are wider then, and rows stay for longer. None if they cannot be estimated; ``lag`` as
         in ``estimates.py``.
         """
-        grid, are_points, rows = self.window.basic_grid(), self.input.schema.shape == POINT, rates.of(self.input)
+        grid, are_points, rows = self.window.basic_grid(), self.input.schema.shape == POINT, rates.rate(self.input)
         longest = 0 if are_points else self.input.traits.longest
         if rows is None or longest is None:
             return None
@@ -128,7 +128,7 @@ class GridFactory(KernelFactory):
 
     def partials_an_event(self, rates: ExpectedRates) -> float | None:
         """Return the rows sent by that of events, at most, in micro-batches of a hop or longer; None if it is not known."""
-        rows, expected = rates.of(self.input), rates.expected
+        rows, expected = rates.rate(self.input), rates.expected
         if rows is None or expected is None or self.input.schema.shape != POINT:
             return None if rows is None else 1.0
         if self.ranking is not None and self.input.traits.retracts:

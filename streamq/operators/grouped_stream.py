@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, TimeError, TypeMismatch, kind_of, sentence
 from streamq.functions.choice import COALESCE
-from streamq.keywords import Made
+from streamq.keywords import CallResult
 from streamq.operators.operator import Operator
 from streamq.operators.per_window import PerWindow, warn_of_neighbours
 from streamq.operators.scan import ScanVerbs
@@ -257,7 +257,7 @@ class GroupVerbs(WindowVerbs[Any], Verbs):
         return GroupedStream(stream, names)
 
 
-class GroupedStream(Made, ScanVerbs[S], WindowVerbs[S]):
+class GroupedStream(CallResult, ScanVerbs[S], WindowVerbs[S]):
     """A stream divided into groups, the result of ``group_by``."""
 
     called = "a group without a window"

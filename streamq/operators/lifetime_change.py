@@ -233,7 +233,7 @@ class ChangedLifetimes:
     start: Start
     length: Length
 
-    def of(self, rows: ArrowRows) -> tuple[pa.Array, pa.Array, pa.Array]:
+    def lifetimes(self, rows: ArrowRows) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Return the new starts and ends in ticks, saturating, and a mask of the rows that have a new lifetime.
 
         Raises TimeError for a start further back than ``within`` allows.

@@ -130,7 +130,7 @@ class MovedRows:
     def applied_to(self, rows: pa.Table) -> pa.Table:
         """Return the deltas on their new lifetimes."""
         events = ArrowRows.from_table(rows, self.schema, {})
-        return _table(events.with_lifetimes(*self.change.of(events), self.schema))
+        return _table(events.with_lifetimes(*self.change.lifetimes(events), self.schema))
 
 
 def _table(events: ArrowRows) -> pa.Table:

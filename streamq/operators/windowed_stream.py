@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from streamq.aggregates.time_sensitive import WINDOW_EDGES
 from streamq.choices import Anchor, ClipInput, LengthKind, Stamp, check_word, choose_word
 from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number, sentence
-from streamq.keywords import Made
+from streamq.keywords import CallResult
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.explode import Explode
 from streamq.operators.lifetime_change import Length, Start
@@ -91,7 +91,7 @@ class IncompleteVerb(Protocol):
 
 
 @dataclass(frozen=True)
-class WindowedStream(Made, Generic[S]):
+class WindowedStream(CallResult, Generic[S]):
     """A stream in windows; ``select`` or ``top_k`` turns it into a stream again."""
 
     called: ClassVar[str] = "a window without a select"

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from streamq.choices import Consumption, Selection
 from streamq.errors import PlanError, UnknownVerb, nearest, sentence
-from streamq.keywords import Made
+from streamq.keywords import CallResult
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Condition, Part
 from streamq.plan.verbs import Verbs, named_after
@@ -18,7 +18,7 @@ Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Contributor(Made):
+class Contributor(CallResult):
     """A part of a pattern: what it is, the streams of its event types, and its conditions."""
 
     part: Part

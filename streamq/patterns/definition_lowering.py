@@ -78,7 +78,7 @@ class Pair:
             optional=self.optional,
         )
 
-    def without(self, left: Stream, right: Stream, *more: Expr) -> Stream:
+    def anti_join(self, left: Stream, right: Stream, *more: Expr) -> Stream:
         """Return the left matches with no right one that lives at once and fulfils the conditions, and ``more`` conditions.
 
         ``left`` and ``right`` are the matches with the lifetimes that decide which of them live at once.
@@ -335,4 +335,4 @@ class DefinitionLowering:
         if reach <= 1:
             return matches
         before = with_lifetimes(negated.stream, Start(by=1), Length(LengthKind.FIXED, reach - 1))
-        return replace(matches, stream=pair.without(matches.stream, before, negated.starts > start))
+        return replace(matches, stream=pair.anti_join(matches.stream, before, negated.starts > start))

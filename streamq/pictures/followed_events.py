@@ -31,14 +31,14 @@ class ResultChanges:
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class RehearsalRecord:
     """The changes of several results, and the number of rows that sources left out, by reason."""
 
     changes: list[ResultChanges]
     left_out: Mapping[str, int]
 
 
-def rehearse_changes(plans: Sequence[Node], tables: Mapping[str, pa.Table], until: int | None) -> Rehearsed:
+def rehearse_changes(plans: Sequence[Node], tables: Mapping[str, pa.Table], until: int | None) -> RehearsalRecord:
     """Run plans as one stream in-process over tables and to the end of their input; return the changes of each result.
 
     In each micro-batch one row of each table arrives, or several if a table has more than MOST_STEPS. ``until``, in ticks,
@@ -65,7 +65,7 @@ def rehearse_changes(plans: Sequence[Node], tables: Mapping[str, pa.Table], unti
     run.finish(until)
     _record(run.deltas, run.ctis, changes)
     left_out = sum((Counter(totals) for totals in run.totals.values()), Counter[str]())
-    return Rehearsed(changes, {reason: count for reason, count in left_out.items() if count})
+    return RehearsalRecord(changes, {reason: count for reason, count in left_out.items() if count})
 
 
 def micro_batches(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:

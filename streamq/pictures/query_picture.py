@@ -52,7 +52,7 @@ def draw_query(
     plan, names = number_sources(plan)
     numbered = {names[name]: table for name, table in tables.items() if name in names}
     in_memory = passed_tables(plan, numbered, rows, verb="plot")
-    drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.of(plan, key, "plot"))
+    drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.from_argument(plan, key, "plot"))
     histories = drawing.changelog() if output == OutputForm.CHANGELOG else drawing.final()
     return Picture(title or drawing.title, histories, _section(between, plan.schema.axis))
 
@@ -68,7 +68,7 @@ def chart_query(
 ) -> StepChart:
     """Return the chart of a query's answer; the arguments are those of ``Stream.chart``."""
     check_title(title, "chart")
-    keys = _KeyChoice.of(plan, key, "chart").for_schema(plan.schema)
+    keys = _KeyChoice.from_argument(plan, key, "chart").for_schema(plan.schema)
     drawn = number_columns(plan.schema, columns, keys)
     answer = compute_answer(plan, tables, until, "chart")
     history = answer_history(answer, title or "", plan.schema.axis, keys, has_points=_has_points(plan))
@@ -96,7 +96,7 @@ class _KeyChoice:
         self.candidates = candidates
 
     @classmethod
-    def of(cls, plan: Node, key: str | Sequence[str] | None, verb: str) -> _KeyChoice:
+    def from_argument(cls, plan: Node, key: str | Sequence[str] | None, verb: str) -> _KeyChoice:
         """Return the user's choice, or the query's; raise UnknownColumn, worded for ``verb``, for columns that no panel has."""
         if key is None:
             return cls([keys for node in reversed(nodes(plan)) for keys in _keys_of(node)])

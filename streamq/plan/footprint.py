@@ -66,7 +66,7 @@ class ExpectedRates:
     by_digest: Mapping[str, float] = field(default_factory=dict)
     expected: Expected | None = None
 
-    def of(self, node: Node) -> float | None:
+    def rate(self, node: Node) -> float | None:
         """Return a node's rows a tick, at most; None where they cannot be estimated."""
         return self.by_digest.get(node.digest)
 
@@ -92,7 +92,7 @@ class Retention:
 
         Some rows that are over stay until half of their bin are, so it is twice the bound.
         """
-        rows, groups = rates.of(node), expected.groups(node, self.keys) if self.rows else 0.0
+        rows, groups = rates.rate(node), expected.groups(node, self.keys) if self.rows else 0.0
         return None if rows is None or groups is None else 2 * rows * (self.ticks + lag + 1) + self.rows * groups
 
 

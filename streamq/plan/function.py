@@ -139,7 +139,7 @@ class Text:
     text: str
     rank: int = 9
 
-    def within(self, least: int) -> str:
+    def as_operand(self, least: int) -> str:
         """Return the text, in brackets if it binds less tightly than ``least``."""
         return self.text if self.rank >= least else f"({self.text})"
 

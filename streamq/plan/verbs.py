@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Self, TypeVar, cast
 
 from streamq.errors import PlanError, kind_of, sentence
-from streamq.keywords import Made, check_keywords
+from streamq.keywords import CallResult, check_keywords
 from streamq.plan.node import Node
 
 
-class Verbs(Made, ABC):
+class Verbs(CallResult, ABC):
     """A plan and its tables by source name; each verb derives another one."""
 
     plan: Node

@@ -69,7 +69,7 @@ class RunHistory:
         """Return the counts of late and other odd rows: those of ``reasons``, 0 if there are none, and all others there are."""
         return Readout({**dict.fromkeys(reasons, 0), **self.late})
 
-    def after(self, micro_batch: MicroBatch) -> RunHistory:
+    def with_micro_batch(self, micro_batch: MicroBatch) -> RunHistory:
         """Return the history with a micro-batch added; the same history if it has that micro-batch already.
 
         Numbers between the last micro-batch and this one are counted as unseen. If it has no readings, or no counts of late rows,

@@ -122,7 +122,7 @@ class _Migrator:
 
     def migrate(self) -> Migration:
         """Do what is left of the migration."""
-        source, target = RawFolder.at(self.old, VERB), RawFolder.at(self.new, VERB)
+        source, target = RawFolder.from_path(self.old, VERB), RawFolder.from_path(self.new, VERB)
         stored, upto = self._point()
         plan = {"from": folder_name(self.old), "upto": upto}
         if not self._begin(target, plan):

@@ -73,7 +73,7 @@ class ChunkSearch:
 
     >>> search = ChunkSearch()
     >>> for _ in range(60):
-    ...     search = search.after(Slide(response=10 + 100 / search.chunks + search.chunks, rows=1_000))
+    ...     search = search.with_slide(Slide(response=10 + 100 / search.chunks + search.chunks, rows=1_000))
     >>> search.phase.value, search.chunks, search.responses[search.chunks]
     ('settled', 8, 30.5)
     """
@@ -85,7 +85,7 @@ class ChunkSearch:
     settled: float | None = None
     slides: tuple[Slide, ...] = ()
 
-    def after(self, slide: Slide) -> ChunkSearch:
+    def with_slide(self, slide: Slide) -> ChunkSearch:
         """Return the search after a hop that was processed in ``chunks`` chunks.
 
         When the rate has changed, or the response time since the search settled, the search begins anew: what was measured
@@ -221,7 +221,7 @@ class Pace:
     ended: int = 0
     begins: int = 0
 
-    def after(self, cti: int, rows: int, now: int) -> Pace:
+    def with_micro_batch(self, cti: int, rows: int, now: int) -> Pace:
         """Return the pace after a micro-batch with so many rows that ended ``now``, and after which the CTI is ``cti``.
 
         The next one may begin once the chunk is over in which this one began: at once, if that has passed, as after a trigger
@@ -250,7 +250,7 @@ class Pace:
             return replace(self, rows=rows)
         hop, due = self.hops.grid.hop, self.hops.due(end)
         counts = end == self.complete + hop and self.ended < due + hop and now >= due
-        search = self.search.after(Slide(response=now - due, rows=rows)) if counts else self.search
+        search = self.search.with_slide(Slide(response=now - due, rows=rows)) if counts else self.search
         return replace(self, search=search, complete=end, rows=0)
 
     def record(self) -> dict[str, Any]:
@@ -284,7 +284,7 @@ class Pacer:
         if readings:
             cti = min(progress.cti for progress in progress_of_sources(self._program, readings).values())
             rows = sum(source.new_rows or 0 for source in readings.of_sources.values())
-            self.pace = self.pace.after(cti, rows, self._clock())
+            self.pace = self.pace.with_micro_batch(cti, rows, self._clock())
 
     def pause(self) -> None:
         """Wait until the next chunk is over, or for ``release``."""

@@ -65,7 +65,7 @@ class RawFolder:
     path: str
 
     @staticmethod
-    def at(path: str, verb: str) -> RawFolder:
+    def from_path(path: str, verb: str) -> RawFolder:
         """Return the folder that a user names; raise CheckpointError, in the name of ``verb``, if it cannot be reached."""
         try:
             local = local_path(path)

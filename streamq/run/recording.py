@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    Recorded = list[dict[str, pa.Table]]
+    RecordedRows = list[dict[str, pa.Table]]
     """Micro-batches: the rows of each source that has any, by the name of the source."""
 
 BATCH = "__batch"
@@ -31,7 +31,7 @@ LOOK_EVERY = 0.1
 
 def record(
     spark: SparkSession, sources: Mapping[str, DataFrame], checkpoint: str, *, rows: int, seconds: float, to_end: bool
-) -> Recorded:
+) -> RecordedRows:
     """Return the first rows of streaming DataFrames, as micro-batches; stop after so many rows in all, or so many seconds.
 
     Each source has an equal part of the rows; what one does not have goes to the others.

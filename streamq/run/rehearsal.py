@@ -181,7 +181,7 @@ class Rehearsal:
             readings=self._local.readings if rows or ctis or self.program.clock_policies else NO_READINGS,
             late=late,
         )
-        self.history = self.history.after(micro_batch)
+        self.history = self.history.with_micro_batch(micro_batch)
         (result,) = self.program.results
         schema = result.plan.schema
         match self.program.results[0].egress.output:

@@ -159,7 +159,7 @@ class RunSources:
         if clock is None:
             return ""
         now = instant_text(clock.least_instant(t), TIMESTAMP)
-        return f"the clock at {now}, which c of {source.name} follows ({clock.behind(self.axis)})"
+        return f"the clock at {now}, which c of {source.name} follows ({clock.lag_text(self.axis)})"
 
     def _from(self, t: int) -> str:
         """Return "at or after" an instant as text, or "after" the microsecond before if that is a whole millisecond."""

@@ -34,7 +34,7 @@ from streamq.time import instant_ticks
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamq.run.recording import Recorded
+    from streamq.run.recording import RecordedRows
     from streamq.run.tap import Tap
 
 T = TypeVar("T")
@@ -249,7 +249,7 @@ class Run:
     def _run_look(self, newest: NewestRows) -> RunLook:
         """Return one look at the run; all its parts are of one micro-batch."""
         status = self._status()
-        return RunLook(seconds=time.monotonic(), status=status, newest=newest.after(status.history))
+        return RunLook(seconds=time.monotonic(), status=status, newest=newest.read(status.history))
 
     def explain(self, mode: str | None = None, format: str = "text") -> None:
         """Print the state of the run, the plans of its queries and how they run, as :meth:`Stream.explain` does for one query.
@@ -268,10 +268,10 @@ class Run:
         the last micro-batch. Raises PlanError for a mode or format that does not exist.
         """
         from streamq.compiler.explain import explain, state_section
-        from streamq.compiler.explain_graphs import Measured
+        from streamq.compiler.explain_graphs import Measurements
 
         status = self._status()
-        measured = Measured.of_metrics(status.metrics(), self._program)
+        measured = Measurements.of_metrics(status.metrics(), self._program)
         before = [state_section(status.state, status.reason)]
         plans, options = self._launch.prepared.written, self._program.options
         return explain(plans, mode, format, options, before, measured=measured)
@@ -303,7 +303,7 @@ class Run:
         return Tap(title, name, rows, axis=axis, send=self._send, reports=lambda: self.query.recentProgress)
 
     @spark_errors("sample")
-    def sample(self, rows: int = 1_000, seconds: float = 10.0) -> Recorded:
+    def sample(self, rows: int = 1_000, seconds: float = 10.0) -> RecordedRows:
         """Return the first rows of the run's sources, as the micro-batches in which a second query reads them.
 
         A micro-batch has a ``pyarrow.Table`` for each source that has rows in it, by the source's name, the first one also the
@@ -416,7 +416,7 @@ class Run:
     def _repr_html_(self) -> str:
         """The view that :meth:`watch` shows, without rates and without newest rows, as a notebook shows it."""
         look = RunLook(seconds=time.monotonic(), status=self._status())
-        return run_view(look, Trail().after(look.totals)).html()
+        return run_view(look, Trail().with_look(look.totals)).html()
 
 
 _INPUT_ENDED = "its stream has ended"

@@ -148,7 +148,7 @@ class WaitAnalysis:
             sources.releases_with_note(lacking, not early) if lacking else (self._held_below(hosted), "")
         )
         release = rule.early if early else rule.final
-        by_start, beyond = (release.by_start, release.past) if release is not None else (False, False)
+        by_start, beyond = (release.by_start, release.is_strict) if release is not None else (False, False)
         proviso = passed_over or self._proviso(hosted, needed, early) or self._goes_on(self._onward(hosted))
         return Wait(
             operator=self.title(hosted),
@@ -260,7 +260,7 @@ class WaitAnalysis:
             return {channel.relation: t if is_fixed else None}
         below = self.kernels[channel.relation]
         if not is_fixed:
-            return dict.fromkeys(self.behind(below))
+            return dict.fromkeys(self.sources_of(below))
         rule = below.kernel.progress_rule
         if until_final and rule.sends_window_start and rule.grid is not None:
             # its CTI is the start of its earliest window that is not final
@@ -281,13 +281,13 @@ class WaitAnalysis:
 
     # names and numbers
 
-    def behind(self, hosted: HostedKernel) -> list[str]:
+    def sources_of(self, hosted: HostedKernel) -> list[str]:
         """Return the source relations that feed a kernel, directly or through other kernels."""
         return list(dict.fromkeys(s for channel in hosted.channels for s in self.feeding(channel.relation)))
 
     def feeding(self, relation: str) -> list[str]:
         """Return the source relations that feed a relation; a source's relation itself."""
-        return [relation] if relation in self.sources.statuses else self.behind(self.kernels[relation])
+        return [relation] if relation in self.sources.statuses else self.sources_of(self.kernels[relation])
 
     def arrived(self, hosted: HostedKernel) -> dict[int, int]:
         """Return the number of deltas that have reached each port of a kernel so far."""

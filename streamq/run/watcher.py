@@ -283,7 +283,7 @@ class Watcher:
 
     def _add(self, micro_batch: MicroBatch) -> None:
         """Add a micro-batch to the history and, if it is new, write its line to the progress log."""
-        history = self._history.after(micro_batch)
+        history = self._history.with_micro_batch(micro_batch)
         if history is not self._history and self.log is not None:
             self.log(RunStatus(program=self.program, history=history, name=self.name).line())
         self._history = history

@@ -94,7 +94,7 @@ class Trail:
 
     totals: tuple[RowTotals, ...] = ()
 
-    def after(self, now: RowTotals) -> Trail:
+    def with_look(self, now: RowTotals) -> Trail:
         """Return the trail after one more look, without the totals that no later rate needs."""
         if self.totals and self.totals[-1].batches == now.batches:
             return self
@@ -292,7 +292,7 @@ class NewestRows:
     number: int | None = None
     rows: list[Sequence[Row] | None] = field(default_factory=list)
 
-    def after(self, history: RunHistory) -> list[Sequence[Row] | None]:
+    def read(self, history: RunHistory) -> list[Sequence[Row] | None]:
         """Return the newest rows of each result."""
         last = history.last_with_results
         if last is not None and last.number != self.number:
@@ -307,7 +307,7 @@ def watch_run(look: Callable[[], RunLook], screen: Screen, wait: Callable[[], bo
     try:
         while True:
             now = look()
-            trail = trail.after(now.totals)
+            trail = trail.with_look(now.totals)
             screen.show(run_view(now, trail))
             if now.why.state != RunState.RUNNING:
                 return

@@ -172,7 +172,7 @@ def _stateful_form(operator: StatefulOperator, kinds: Sequence[DataType], instan
             if is_timed:
                 at += event[0]
                 event = (instant_of(at, instants), *event[1:])
-            state, own = calling.after(state, event)
+            state, own = calling.next_state(state, event)
             rows += own
         return Walk(state, at, tuple(rows))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError, sentence
-from streamq.keywords import Made, MadeBy, check_keywords
+from streamq.keywords import CallResult, MakingCall, check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.operators.grouped_stream import Group, GroupedStream
 from streamq.plan.expr import Col, Expr, as_expr
@@ -174,21 +174,21 @@ class _Writer:
                 wanted |= {
                     col.origin for col in expression_nodes(part) if isinstance(col, Col) and col.origin is not None
                 }
-            if not isinstance(part, Made) or id(part) in seen:
+            if not isinstance(part, CallResult) or id(part) in seen:
                 continue
             seen.add(id(part))
             streams += [part] if isinstance(part, Stream) else []
             if part.made_by is not None:
                 parts = [*_parts(part.made_by.target), *_parts(part.made_by.args), *_parts(part.made_by.keywords)]
-                self.uses.update(id(one) for one in parts if isinstance(one, Made))
+                self.uses.update(id(one) for one in parts if isinstance(one, CallResult))
                 waiting += parts
         self.origins = {stream.plan.digest: stream for stream in streams if stream.plan.digest in wanted}
 
-    def _is_named(self, made: Made) -> bool:
+    def _is_named(self, made: CallResult) -> bool:
         is_origin = isinstance(made, Stream) and self.origins.get(made.plan.digest) is made
         return not self.depth and made.made_by is not None and (self.uses[id(made)] > 1 or is_origin)
 
-    def _state(self, made: Made, name: str = "") -> str:
+    def _state(self, made: CallResult, name: str = "") -> str:
         """Append the statement that makes an object, unless it has been, and return its name."""
         if id(made) not in self.named:
             chain = self._chain(made)
@@ -204,13 +204,13 @@ class _Writer:
             self.lines.append(line)
         return self.named[id(made)]
 
-    def _chain(self, made: Made) -> list[str]:
+    def _chain(self, made: CallResult) -> list[str]:
         """Return the beginning of a chain and its calls; of a stream with a call that has no text, what reads it from JSON.
 
         Raises Unwritable for an object that is no stream yet.
         """
         parts: list[str] = []
-        one: Made = made
+        one: CallResult = made
         try:
             while True:
                 if id(one) in self.named:
@@ -236,7 +236,7 @@ class _Writer:
             return [self._unmade(made)]
         return parts[::-1]
 
-    def _unmade(self, made: Made) -> str:
+    def _unmade(self, made: CallResult) -> str:
         """Return the variable of a source, or a call that reads another stream's plan from JSON, over sources and tables."""
         if not isinstance(made, Stream) or (self.depth and not isinstance(made.plan, Source)):
             raise Unwritable("what no call has made")
@@ -247,7 +247,7 @@ class _Writer:
         names = {name: self.variables[name] if source else name for name, source in is_source.items()}
         return _from_json(rename_tables(plan, names), {names[name]: self.variables[name] for name in is_source})
 
-    def _arguments(self, made: Made, by: MadeBy) -> list[str]:
+    def _arguments(self, made: CallResult, by: MakingCall) -> list[str]:
         """Return the arguments of a call as text; raise Unwritable for one that has none."""
         args = list(by.args)
         if by.function.__name__ == "apply":
@@ -278,7 +278,7 @@ class _Writer:
     def _argument(self, argument: Any) -> str:
         """Return an argument of a call as text; raise Unwritable for one that has none, such as a class."""
         match argument:
-            case Made():
+            case CallResult():
                 text = "" if self._is_named(argument) else "".join(self._chain(argument))
                 return (
                     text if self.depth or (text and len(text) <= SHORT and "\n" not in text) else self._state(argument)
@@ -316,7 +316,7 @@ class _Writer:
         return f"{name}[{string(column.name)}]"
 
 
-def _verb(by: MadeBy) -> str:
+def _verb(by: MakingCall) -> str:
     """Return the name of a call's verb; a function may have two, of which another class may define one."""
     names = (by.function.__name__, *dir(type(by.target)))
     return next(name for name in names if inspect.unwrap(getattr(type(by.target), name, None)) is by.function)  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ class HistorySource(Source):
         return Footprint(final="every row", cost="a pass over what is new")
 
     @classmethod
-    def over(cls, source: Source) -> HistorySource:
+    def from_source(cls, source: Source) -> HistorySource:
         """Return the source over the history of ``source``, under the name of its table."""
         times = (Field(EVENT_START, t.LongType()), Field(EVENT_END, t.LongType()))
         lasts = replace(source.traits, retracts=False, moves_ends=False)
@@ -202,7 +202,9 @@ class Lineage:
         parts: dict[str, Node] = {}
 
         def replaced(node: Node, inputs: list[Node]) -> Node:
-            parts[node.digest] = HistorySource.over(node) if isinstance(node, Source) else node.with_children(inputs)
+            parts[node.digest] = (
+                HistorySource.from_source(node) if isinstance(node, Source) else node.with_children(inputs)
+            )
             return parts[node.digest]
 
         fold(self.recording.plan, replaced)

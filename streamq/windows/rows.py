@@ -197,7 +197,7 @@ class RowsAssigner(Assigner):
         return MissingRows(self.n, "", grouped)
 
     def _ordered(self, g: Ints, table: pa.Table) -> OrderedRows:
-        return OrderedRows.of(event_order(table, g, self.order_by)[0], g, table)
+        return OrderedRows.in_order(event_order(table, g, self.order_by)[0], g, table)
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each row's complete windows that end after ``since``; ``upto`` bounds nothing.
@@ -231,7 +231,7 @@ class RowsAssigner(Assigner):
         Events that nothing orders keep numbers of their own if such a place parts them: as rows they could not be ordered.
         """
         order, tie = event_order(table, g, self.order_by)
-        rows = OrderedRows.of(order, g, table)
+        rows = OrderedRows.in_order(order, g, table)
         chain = np.cumsum(is_new_pair(rows.head, rows.place // self.step)) - 1
         first, last = run_bounds(tie)
         chains = np.empty(len(order), np.int64)

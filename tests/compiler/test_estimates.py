@@ -75,12 +75,12 @@ def test_rows_and_state_are_at_most_those_that_are_estimated(
     cells = Counter((k, grid.first_ending_after(at), grid.last_starting_before(at + 1)) for at, k, _ in events)
     filled = {(k, i) for k, low, high in cells for i in range(low, high + 1)}
     # the windows and basic windows at both ends are only partly in the time
-    assert len(filled) <= (rates.of(node) or 0) * (time + grid.size + 2 * grid.hop)
+    assert len(filled) <= (rates.rate(node) or 0) * (time + grid.size + 2 * grid.hop)
     if isinstance(node, MergePartials):
         factory = node.evaluation.factory
         assert isinstance(factory, GridFactory)
         share = factory.partials_an_event(rates)
-        assert len(cells) <= (rates.of(node.children[0]) or 0) * (share or 0) * (time + 2 * grid.hop)
+        assert len(cells) <= (rates.rate(node.children[0]) or 0) * (share or 0) * (time + 2 * grid.hop)
     usual, most = expected_state(node, delay, rates, expected) or (0, 0)
     assert usual <= most
     live = LocalRun(compiled(plan, "final", buckets=1))
@@ -279,7 +279,7 @@ def test_a_number_of_values_is_that_of_a_column_of_sources(
     factory = node.evaluation.factory
     assert isinstance(factory, GridFactory)
     share = factory.partials_an_event(rates)
-    assert (share is not None and share * (rates.of(node.children[0]) or 0) == pytest.approx(0.2)) is is_estimated
+    assert (share is not None and share * (rates.rate(node.children[0]) or 0) == pytest.approx(0.2)) is is_estimated
     text = windows.explanation("physical", expected=sq.Expected(rows=1_000, every=EVERY))
     assert "no number of different k is expected" in text
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq.compiler.explain import explain
-from streamq.compiler.explain_graphs import Measured
+from streamq.compiler.explain_graphs import Measurements
 from streamq.compiler.graph_layout import Layout, apart_at_least, layered
 from streamq.compiler.plan_graph import TIME_GUIDE, OperatorBox, OperatorBoxKind, PlanGraph
 from streamq.compiler.results import Results
@@ -154,7 +154,7 @@ def test_the_stages_of_a_run_have_its_rows_its_state_and_the_slowest_stage() -> 
     metrics["stages"][-1]["time_ms"] = 40
     metrics["stages"][-1]["operators"][-1]["cpu_ms"] = 31.5
     metrics["sources"]["cars & vans"] |= {"rows": 1_200, "dropped": 3}
-    measured = Measured.of_metrics(metrics, run.program)
+    measured = Measurements.of_metrics(metrics, run.program)
     text = explain(Results((query().plan,)), "physical", options=run.program.options, measured=measured)
     assert re.search(r"so far: 0 rows inserted, 0 retracted; state: [1-9]\d* rows?, [1-9]\d* bytes; 2.0 ms", text)
     assert "buckets, 12 ms in the last micro-batch\n" in text and "40 ms in the last micro-batch, the slowest\n" in text
@@ -191,6 +191,6 @@ def test_a_single_stage_has_its_time_and_is_not_the_slowest() -> None:
     run.arrive()
     metrics = run.metrics
     metrics["stages"][0]["time_ms"] = 7
-    measured = Measured.of_metrics(metrics, run.program)
+    measured = Measurements.of_metrics(metrics, run.program)
     page = explain(Results((counts.plan,)), "physical", "html", run.program.options, measured=measured)
     assert "stage 1 of 1, up to 4 buckets, 7 ms in the last micro-batch</text>" in page and "slowest" not in page

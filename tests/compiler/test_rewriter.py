@@ -70,8 +70,8 @@ def test_it_is_deterministic() -> None:
 def test_a_firing_shows_what_it_did() -> None:
     first = rewrite(Where(Select(Union((TRIPS, MORE)), (("k", K),)), K == "a")).firings[0]
     assert first.rule.name == "push_select_below_union"
-    assert first.before == "union(trips; more) | select k"
-    assert first.after == "union(trips | select k; more | select k)"
+    assert first.left_sketch == "union(trips; more) | select k"
+    assert first.right_sketch == "union(trips | select k; more | select k)"
 
 
 def test_what_did_not_fire_says_why() -> None:

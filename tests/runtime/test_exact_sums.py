@@ -185,7 +185,7 @@ def test_windows_have_the_same_results_copied_or_cut(events: list[tuple[float | 
     ],
 )
 def test_sums(values: list[float], total: float) -> None:
-    sums, _ = DoubleSums.of(np.zeros(len(values), np.int64), np.array(values, float), 1).columns()
+    sums, _ = DoubleSums.from_values(np.zeros(len(values), np.int64), np.array(values, float), 1).columns()
     assert sums.tobytes() == np.array([total]).tobytes()
 
 

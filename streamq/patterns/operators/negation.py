@@ -67,7 +67,7 @@ class Unless(PatternOperator):
         if self.scope > 1:
             # a negated event lives over all instants that it follows within the scope
             follows = with_lifetimes(negated.stream, Start(by=1 - self.scope), Length(LengthKind.FIXED, self.scope - 1))
-            stream = pair.without(stream, follows)
+            stream = pair.anti_join(stream, follows)
         if not is_own:
             stream = with_lifetimes(stream, Start(expr=matches.ticks(matches.starts), within=0), POINT)
         matches = replace(matches, stream=stream, contributors=(matches.starts,), lasts=tick_count(self.scope))
@@ -123,7 +123,7 @@ class UnlessBefore(PatternOperator):
         matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
         pair = lowering.pair(matches, negated)
         lasting = with_lifetimes(negated.stream, Start(by=1), Length(LengthKind.FIXED, self.scope))
-        alone = pair.without(matches.stream, lasting)
+        alone = pair.anti_join(matches.stream, lasting)
         matches = replace(matches, stream=alone, contributors=(matches.starts,), lasts=tick_count(1))
         return lowering.identified(matches, f"UNLESS_BEFORE {self.scope}", (matches.id,))
 

@@ -38,9 +38,9 @@ class Ranges:
 
     def some(self) -> Ranges:
         """Return the ranges that are not empty."""
-        return self.of(self.low <= self.high)
+        return self.take(self.low <= self.high)
 
-    def of(self, which: Ints | Mask) -> Ranges:
+    def take(self, which: Ints | Mask) -> Ranges:
         """Return some of the ranges, by place or mask; one may occur repeatedly."""
         return Ranges(self.event[which], self.owner[which], self.low[which], self.high[which], self.where)
 

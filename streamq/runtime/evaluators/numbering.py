@@ -129,7 +129,7 @@ class OrderedRows:
     upto: Ints
 
     @staticmethod
-    def of(row: Ints, g: Ints, table: pa.Table) -> OrderedRows:
+    def in_order(row: Ints, g: Ints, table: pa.Table) -> OrderedRows:
         """Return the rows of a table in the order ``row``; ``g`` are their groups, in the table's order.
 
         Without a column of counts each row is one event.

@@ -199,10 +199,10 @@ class _ScanWalk:
         Only an event before c is added to those set aside: a later one is read again.
         """
         if self.aside is None:
-            return self.scan.calling.after(state, values)
+            return self.scan.calling.next_state(state, values)
         before = pickled(state)
         try:
-            after, rows = self.scan.calling.after(state, values)
+            after, rows = self.scan.calling.next_state(state, values)
             pickled(after)  # a state that cannot be pickled fails here, even if it is not kept
             return after, rows
         except FAILURES as error:

@@ -226,7 +226,7 @@ class LastRowsEvaluator(SettledProgress):
 
     def _ordered(self, table: pa.Table) -> OrderedRows:
         group = ints(table, GROUP_NUMBER)
-        return OrderedRows.of(event_order(table, group, self.order)[0], group, table)
+        return OrderedRows.in_order(event_order(table, group, self.order)[0], group, table)
 
     def _first_window_to(self, place: Ints) -> Ints:
         """Return the first window whose last row has this place or a later one; it is below 0 if window 0 has."""

@@ -299,7 +299,7 @@ class WindowEvaluator(MemberEvaluator):
 
         window: the starts and ends of ``windows``; groups: the key values of each.
         """
-        ranges = ranges.of(np.flatnonzero(ints(table, COUNT)[ranges.event] > 0))
+        ranges = ranges.take(np.flatnonzero(ints(table, COUNT)[ranges.event] > 0))
         first = find_places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
         place = None
         if self.order and not self.reads_values:

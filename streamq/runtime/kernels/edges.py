@@ -77,12 +77,12 @@ class EdgesKernel(UncombinedKernel):
         """
         totals = Totals()
         judge = remembered_judge(state, arrivals)
-        bins, passing = GroupBins(state, BinSizes()), _Passing.at(clock)
+        bins, marks = GroupBins(state, BinSizes()), _ProgressMarks.from_clock(clock)
         hashed = [replace(a, table=with_hashes(a.table, self.key)) for a in arrivals]
         touched = distinct_hashes([a.table for a in hashed])
-        is_further = passing.second > int(state.values.get("second", MINUS_INFINITY))
-        state.values["second"] = passing.second
-        bins.open(touched, passing.least, min(passing.greatest, INFINITY - 1), is_further=is_further)
+        is_further = marks.second > int(state.values.get("second", MINUS_INFINITY))
+        state.values["second"] = marks.second
+        bins.open(touched, marks.least, min(marks.greatest, INFINITY - 1), is_further=is_further)
         held = bins.events(EDGES)
         fresh = [self._judged(self._without_repetitions(a, held, judge, totals)) for a in hashed]
         every = [t for t in (held, *fresh) if t is not None]
@@ -113,7 +113,9 @@ class EdgesKernel(UncombinedKernel):
         edges = concat([t.select(names) for t in every])
         edges, old, number = self._ordered(edges, old)
         touched = np.isin(number, number[~old])
-        ties = _Ties.among(self._places(edges, number), old, is_late=~old & (ints(edges, SINCE) > ints(edges, LE)))
+        ties = _Ties.from_places(
+            self._places(edges, number), old, is_late=~old & (ints(edges, SINCE) > ints(edges, LE))
+        )
         count_invalid(edges.filter(pa.array(ties.fresh)), judge, self.tie, totals)
         counted = old & touched & ~ties.before
         before = self._lifetimes(edges.filter(pa.array(counted)), number[counted], -1)
@@ -162,13 +164,13 @@ class EdgesKernel(UncombinedKernel):
         The payload is the start's; if payloads come from the end, that of the end that closes the event, if one does.
         """
         chains = self._chains(edges, number)
-        starts = np.flatnonzero(chains.opens & chains.chained & (chains.until > chains.since))
+        starts = np.flatnonzero(chains.opens & chains.chained & (chains.end_times > chains.since))
         rows = starts
         if self.from_end:
             by = chains.closed_by[starts]
             rows = np.where((by >= 0) & ~chains.opens[by], by, starts)
         events = without_beside(edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE, HASH]))
-        events = with_column(with_column(events, LE, chains.since[starts]), RE, chains.until[starts])
+        events = with_column(with_column(events, LE, chains.since[starts]), RE, chains.end_times[starts])
         return weighted(events, weight)
 
     def _count_late(self, edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, totals: Totals) -> None:
@@ -180,7 +182,7 @@ class EdgesKernel(UncombinedKernel):
         if not late.any():
             return
         # an end acts only on an event that has not ended
-        acts = chains.chained & (chains.until > chains.since) & (chains.opens | chains.after_start)
+        acts = chains.chained & (chains.end_times > chains.since) & (chains.opens | chains.after_start)
         if self.from_end:
             # if another edge ends the event at the same instant, this edge still decides on its payload
             acts |= chains.closes
@@ -232,7 +234,7 @@ class EdgesKernel(UncombinedKernel):
         bins.replace_events(EDGES, needed)
         opened = np.where(is_open & self.from_end, chains.since, INFINITY)[is_needed]
         opened = np.concatenate([opened, np.full(tied.num_rows, INFINITY)])
-        bins.write_agenda(_Passing.at(clock).agenda(needed, opened), [EDGES])
+        bins.write_agenda(_ProgressMarks.from_clock(clock).agenda(needed, opened), [EDGES])
         bins.close([EDGES], None)
 
     def _without_repetitions(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
@@ -268,7 +270,7 @@ class _Ties:
     fresh: Mask
 
     @staticmethod
-    def among(places: Ints, old: Mask, is_late: Mask) -> _Ties:
+    def from_places(places: Ints, old: Mask, is_late: Mask) -> _Ties:
         """Return the ties among edges, of which ``old`` are in state; a late one does not void an edge that was on time."""
         held = np.bincount(places, weights=old)[places]
         standing = np.bincount(places, weights=~is_late)[places]
@@ -278,7 +280,7 @@ class _Ties:
 
 
 @dataclass(frozen=True)
-class _Passing:
+class _ProgressMarks:
     """The CTI, the CTI by which items are late, and the one that the source has sent, from the least to the greatest.
 
     They differ at some levels of consistency. A key must be looked at when one of them passes an edge of it, or the instant from
@@ -290,12 +292,12 @@ class _Passing:
     greatest: int
 
     @staticmethod
-    def at(clock: Clock) -> _Passing:
+    def from_clock(clock: Clock) -> _ProgressMarks:
         """Return the progress after a micro-batch; all are INFINITY at the end of the input."""
         if clock.c == INFINITY:
-            return _Passing(INFINITY, INFINITY, INFINITY)
+            return _ProgressMarks(INFINITY, INFINITY, INFINITY)
         counted = max(clock.c, clock.counted)
-        return _Passing(*sorted((clock.c, counted, min(counted, clock.promised))))
+        return _ProgressMarks(*sorted((clock.c, counted, min(counted, clock.promised))))
 
     def agenda(self, edges: pa.Table, opened: Ints) -> pa.Table:
         """Return what the keys of edges wait for; ``opened``: for each edge the open start that it is, or INFINITY."""
@@ -366,14 +368,14 @@ class _Chains:
         )
 
     @property
-    def until(self) -> Ints:
+    def end_times(self) -> Ints:
         """The instants until which the events that edges start go on; INFINITY if no edge ends them."""
         return np.where(self.closed_by < 0, INFINITY, self.since[self.closed_by])
 
     @property
     def closes(self) -> Mask:
         """Mark the edges, ends or further starts, that end an event which is not empty."""
-        of = self.closed_by[self.opens & self.chained & (self.until > self.since)]
+        of = self.closed_by[self.opens & self.chained & (self.end_times > self.since)]
         closes = np.zeros(len(self.number), bool)
         closes[of[of >= 0]] = True
         return closes
@@ -385,7 +387,7 @@ class _Chains:
 
     def open_at(self, c: int) -> Mask:
         """Mark the starts whose event does not end before c."""
-        return self.opens & self.chained & (self.until >= c)
+        return self.opens & self.chained & (self.end_times >= c)
 
     def last(self, of: Mask) -> Mask:
         """Mark the last edge of each key among the edges in ``of``."""

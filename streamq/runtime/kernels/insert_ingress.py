@@ -41,7 +41,7 @@ def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], wh
     """
     n = fresh.num_rows
     repeated, contrary = np.zeros(n, bool), np.zeros(n, bool)
-    rivals = _Rivals.of(fresh, held, whose, what)
+    rivals = _Rivals.find(fresh, held, whose, what)
     if rivals is None:
         return repeated, contrary
     order = np.lexsort((*reversed(rivals.columns), ~rivals.old, rivals.number))
@@ -64,7 +64,7 @@ def repeats(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], what: 
     The columns ``what`` are compared only where rows have equal columns ``whose``.
     """
     repeated = np.zeros(fresh.num_rows, bool)
-    rivals = _Rivals.of(fresh, held, whose, what)
+    rivals = _Rivals.find(fresh, held, whose, what)
     if rivals is None:
         return repeated
     order = np.lexsort((~rivals.old, *reversed(rivals.columns), rivals.number))
@@ -90,7 +90,7 @@ class _Rivals:
     columns: list[Ints]
 
     @staticmethod
-    def of(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], what: Sequence[str]) -> _Rivals | None:
+    def find(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], what: Sequence[str]) -> _Rivals | None:
         """Return the rows that share the columns ``whose`` with others, ranked by the columns ``what``; None if none do."""
         names = [*dict.fromkeys((*whose, *what))]
         every = fresh.select(names)

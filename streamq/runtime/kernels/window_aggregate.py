@@ -436,7 +436,7 @@ class WindowAggregateKernel:
             touched.append(windows_of(endless, max(first, least + 1)))
         if last_of_all < INFINITY:
             # the end of the input may remove windows that have been reported
-            touched.append(self._reported.behind(state, last_of_all))
+            touched.append(self._reported.windows_after(state, last_of_all))
         return TouchedWindows.of_all(touched)
 
     def _not_final(
@@ -447,7 +447,7 @@ class WindowAggregateKernel:
         ``closed`` are the windows that waited for members before, ``open_before`` is the first window that had not ended.
         """
         first = least_open(closed, open_before)
-        reported = self._reported.behind(state, first if first == MINUS_INFINITY else first - 1)
+        reported = self._reported.windows_after(state, first if first == MINUS_INFINITY else first - 1)
         tables = [t for t in (self._held.read(state, MINUS_INFINITY, INFINITY), new) if t is not None]
         if not tables:
             return reported

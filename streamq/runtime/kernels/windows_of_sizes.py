@@ -66,9 +66,9 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
             # windows that were reported before they were final are reported again once they are
             self._reported.forget(state, INFINITY)
         new = self._arrived([arrival.table for arrival in arrivals if arrival.table.num_rows])
-        placed = [_Placed(kernel.window, self.window) for kernel in self.shown]
+        places = [_GridPlace(kernel.window, self.window) for kernel in self.shown]
         out = []
-        for number, (kernel, place) in enumerate(zip(self.shown, placed, strict=True)):
+        for number, (kernel, place) in enumerate(zip(self.shown, places, strict=True)):
             rows = kernel._deltas(self._due_rows(state, new, kernel, place, clock))
             if rows is not None:
                 out.append(self._numbered(rows, number))
@@ -77,7 +77,7 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
         self._blocks.merge_past(state, self.window.last_starting_before(clock.m))
         least = self.window.first_ending_after(clock.c)
         self._forget(state, least)
-        ends = [place.next_end(BinSpans(state.values), clock.c) for place in placed]
+        ends = [place.next_end(BinSpans(state.values), clock.c) for place in places]
         due = min((end for end in ends if end is not None), default=None)
         return Output(concat(out) if out else None, self._cti(least, clock.c), due=due)
 
@@ -86,7 +86,7 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
         state: KernelBaskets,
         new: pa.Table | None,
         kernel: WindowAggregateKernel,
-        place: _Placed,
+        place: _GridPlace,
         clock: Clock,
     ) -> list[pa.Table]:
         """Return the rows of the windows of one grid that the CTI has reached in this micro-batch, as one table or none."""
@@ -115,7 +115,7 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _GridPlace:
     """The windows of a grid in terms of the basic windows of another one, ``basic``: these are a hop long, and numbered."""
 
     grid: Grid

@@ -154,7 +154,7 @@ class PartialSum(SummablePartial):
             return table
         values = alive_rows(table, self.name)
         table = with_column(table, self.many, pc.if_else(pc.is_valid(values), table.column(COUNT), 0))
-        single = DoubleSums.of(None, pc.fill_null(values, 0.0).to_numpy(), len(values))
+        single = DoubleSums.from_values(None, pc.fill_null(values, 0.0).to_numpy(), len(values))
         return with_columns(table, self.sums.of_sums(single.times(ints(table, self.many))))
 
     @property
@@ -166,7 +166,7 @@ class PartialSum(SummablePartial):
         """Return the table with sums of doubles as words; with sums of other types as they are."""
         if self.exact:
             return table, self
-        words, columns = SumWords.of(self.name, self.sums.read(table))
+        words, columns = SumWords.from_sums(self.name, self.sums.read(table))
         return with_columns(table.drop_columns(self.sums.names), columns), _SumInWords(self.name, self, words)
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:

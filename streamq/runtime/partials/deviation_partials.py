@@ -127,7 +127,7 @@ class _Deviations(SparkPartial):
         each = {of: self._sums(of).rounded(table) for of in self.means}
         columns: dict[str, Any] = {}
         for of, numbers in each.items():
-            columns |= self._sums(of).of_sums(DoubleSums.of(row, numbers, len(row)).times(many))
+            columns |= self._sums(of).of_sums(DoubleSums.from_values(row, numbers, len(row)).times(many))
         for of, (a, b) in self.products.items():
             products = Accumulator(len(row))
             products.add_products(row, _finite(each[a]), _finite(each[b]))
@@ -163,10 +163,10 @@ class _Deviations(SparkPartial):
         sums, products = {}, {}
         columns: dict[str, Any] = {}
         for of, of_values in totals.sums.items():
-            sums[of], words = SumWords.of(self.part(of), of_values)
+            sums[of], words = SumWords.from_sums(self.part(of), of_values)
             columns |= words
         for of, of_products in totals.products.items():
-            products[of], words = WordColumns.of(self.part(of), of_products)
+            products[of], words = WordColumns.from_numbers(self.part(of), of_products)
             columns |= words
         held = [name for name in self.held_columns if name != self.part("n")]
         return with_columns(table.drop_columns(held), columns), _DeviationsInWords(self.name, self, sums, products)

@@ -234,7 +234,7 @@ class DoubleSums:
     beyond: Floats | None
 
     @classmethod
-    def of(cls, number: Ints | None, values: Floats, count: int, exact: Any = None) -> DoubleSums:
+    def from_values(cls, number: Ints | None, values: Floats, count: int, exact: Any = None) -> DoubleSums:
         """Return the sums of the rows of each number, 0 to ``count`` - 1; None: of each row by itself.
 
         ``exact`` has bytes, which :meth:`columns` returned, where a value is not the row's sum itself; None: nowhere.
@@ -304,7 +304,7 @@ class SumColumns:
 
     def read(self, table: pa.Table) -> DoubleSums:
         """Return the sums of each row."""
-        return DoubleSums.of(None, self.rounded(table), table.num_rows, table.column(self.exact))
+        return DoubleSums.from_values(None, self.rounded(table), table.num_rows, table.column(self.exact))
 
     def rounded(self, table: pa.Table) -> Floats:
         """Return the sums as doubles."""
@@ -320,7 +320,7 @@ class WordColumns:
     count: int
 
     @classmethod
-    def of(cls, name: str, numbers: ExactNumbers) -> tuple[WordColumns, Values]:
+    def from_numbers(cls, name: str, numbers: ExactNumbers) -> tuple[WordColumns, Values]:
         """Return the columns, with the words of the numbers; words above or below all others, which are 0, are left out."""
         used = np.flatnonzero(numbers.words.any(axis=1))
         least, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
@@ -345,9 +345,9 @@ class SumWords:
     beyond: str | None
 
     @classmethod
-    def of(cls, name: str, sums: DoubleSums) -> tuple[SumWords, Values]:
+    def from_sums(cls, name: str, sums: DoubleSums) -> tuple[SumWords, Values]:
         """Return the columns, with the sums."""
-        words, columns = WordColumns.of(name, sums.numbers)
+        words, columns = WordColumns.from_numbers(name, sums.numbers)
         if sums.beyond is None:
             return cls(words, None), columns
         return cls(words, f"{name}__beyond"), {**columns, f"{name}__beyond": sums.beyond}

@@ -91,7 +91,7 @@ class PartialFirst(Partial):
         number, _ = number_values(orders, ORDER)
         ranks = pa.array(number, mask=pc.is_null(orders).to_numpy(zero_copy_only=False))
         ranked, row = np.unique(number, return_index=True)
-        form = _Ranked(self.name, self, ranked, table.select(self.value_columns).take(pa.array(row)))
+        form = _RankColumns(self.name, self, ranked, table.select(self.value_columns).take(pa.array(row)))
         return with_column(table.drop_columns(list(self.value_columns)), form.rank, ranks), form
 
 
@@ -130,7 +130,7 @@ class SparkLast(_OnSpark, PartialLast):
 
 
 @dataclass(frozen=True, eq=False)
-class _Ranked(MergeableColumns):
+class _RankColumns(MergeableColumns):
     """The first or last event of a ``partial`` result while one process merges it: ``rows`` has those of each of ``ranks``."""
 
     partial: PartialFirst

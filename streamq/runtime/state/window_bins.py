@@ -46,14 +46,14 @@ class BinSpans:
         span = self.state.get(bin, {"first": INFINITY, "last": MINUS_INFINITY})
         self.state[bin] = {"first": min(span["first"], int(low.min())), "last": max(span["last"], int(high.max()))}
 
-    def of(self, bin: str) -> tuple[int, int]:
+    def span(self, bin: str) -> tuple[int, int]:
         """Return the first and the last window of a bin's span."""
         span = self.state[bin]
         return span["first"], span["last"]
 
     def all(self) -> list[tuple[int, int]]:
         """Return the first and the last window of each bin's span."""
-        return [self.of(bin) for bin in self.state]
+        return [self.span(bin) for bin in self.state]
 
     def forget(self, bin: str) -> None:
         """Remove a bin's span."""
@@ -135,7 +135,7 @@ class PartialsBasket:
         for bin in bins:
             if bin in without:
                 continue
-            low, high = spans.of(bin)
+            low, high = spans.span(bin)
             if max(first, low) <= min(last, high):
                 tables.append(bins.read(bin))
             elif touched is not None and touched.are_among(low, high):
@@ -163,7 +163,7 @@ class PartialsBasket:
         """Drop the bins whose windows all lie before ``least``."""
         bins, spans = self._bins(state), BinSpans(state.values)
         for bin in bins:
-            if spans.of(bin)[1] < least or least == INFINITY:
+            if spans.span(bin)[1] < least or least == INFINITY:
                 bins.drop(bin)
                 spans.forget(bin)
 
@@ -222,7 +222,7 @@ class ReportedBasket:
                 tables.append(bins.read_groups(bin, partial(touched.hashes, first, end - 1)))
         return [table for table in tables if table is not None]
 
-    def behind(self, state: KernelBaskets, last: int) -> TouchedWindows | None:
+    def windows_after(self, state: KernelBaskets, last: int) -> TouchedWindows | None:
         """Return the windows after ``last`` that have rows; None if there are none."""
         bins = self._bins(state)
         rows = [t for bin in bins if bin_starts(bin)[1] > last + 1 and (t := bins.read(bin)) is not None]

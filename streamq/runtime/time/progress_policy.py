@@ -34,7 +34,7 @@ class CtiSteps:
         lengths = {"delay": self.delay, "every": self.every if self.every != 1 else 0}
         return {name: n for name, n in lengths.items() if n}
 
-    def behind(self, axis: str) -> str:
+    def lag_text(self, axis: str) -> str:
         """Return how far its CTIs stay behind the instants, as text: ``10 seconds behind``."""
         steps = f", in steps of {show_duration(self.every, axis)}" if self.every != 1 else ""
         return f"{show_duration(self.delay, axis)} behind{steps}"

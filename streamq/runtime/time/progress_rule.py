@@ -123,7 +123,7 @@ class ProgressRule:
             return "rows of final events"
         if not self.windows:
             return "rows that start before c" if self.final.by_start else "settled rows"
-        ended = f"windows that end {'before' if self.final.past else 'at or before'} c"
+        ended = f"windows that end {'before' if self.final.is_strict else 'at or before'} c"
         return f"{ended}, once their members are settled" if self.waits_for_members else ended
 
     def released(self, *, final: bool, early: bool) -> ProgressRule:

@@ -29,7 +29,7 @@ class Release(Enum):
     AT_ONCE = (LE, False, "start")
 
     @property
-    def past(self) -> bool:
+    def is_strict(self) -> bool:
         """True if progress must be past the instant, not just at it."""
         return self.value[1]
 
@@ -43,11 +43,11 @@ class Release(Enum):
         if progress == INFINITY or self is Release.AT_ONCE:
             return np.ones(rows.num_rows, bool)
         at = ints(rows, self.value[0])
-        return at < progress if self.past else at <= progress
+        return at < progress if self.is_strict else at <= progress
 
     def dues(self, rows: pa.Table) -> Ints:
         """Return the least progress that lets each of these rows go; INFINITY: the end of the input."""
-        return saturating(ints(rows, self.value[0]), int(self.past))
+        return saturating(ints(rows, self.value[0]), int(self.is_strict))
 
     def due(self, rows: pa.Table) -> int | None:
         """Return the least progress that lets one of these rows go; INFINITY: the end of the input; None: there is no row."""

@@ -251,7 +251,7 @@ class StepCall(ModuleCall):
     rows: RowShape
     sensitive: bool = False
 
-    def after(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
+    def next_state(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
         """Return the state after an event, and the event's rows; raises ReturnError if they are not valid.
 
         In checking mode both calls get a copy of the state; ReturnError is raised if they differ, or if one changes its

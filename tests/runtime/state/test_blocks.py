@@ -182,7 +182,7 @@ FAULTS = (
     Mutant("in one bin", "windows cut off are in a bin that a block replaces", "", edits=(
         Edit(FILE, "return widths + (widths == self.rank)", "return np.full(len(widths), self.rank)"),)),
     Mutant("dropped with its start", "a bin is dropped with the windows that contain the starts of its events", "", edits=(
-        Edit("streamq/runtime/state/window_bins.py", "if spans.of(bin)[1] < least or least == INFINITY:",
+        Edit("streamq/runtime/state/window_bins.py", "if spans.span(bin)[1] < least or least == INFINITY:",
              "if bin_starts(bin)[1] <= least:"),)),
     Mutant("twice in state", "rows stay where they were when they are moved", "", edits=(
         Edit(FILE, "self.held.forget(state, INFINITY)", "pass"),)),
