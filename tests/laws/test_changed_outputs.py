@@ -143,6 +143,7 @@ def turns_of_one_length(draw: st.DrawFn) -> list[Turn]:
     return draw(st.lists(st.sampled_from([turn for turn in TURNS if len(turn) == count]), min_size=2, max_size=4))
 
 
+@pytest.mark.slow
 @settings(max_examples=2_000 if SOAK else 20)
 @given(st.sampled_from([*QUERIES]), turns_of_one_length(), st.integers(0, 1_000))
 def test_results_in_another_form_go_on_as_if_they_had_always_had_it_or_are_refused(

@@ -142,6 +142,7 @@ def test_every_query(name: str) -> None:
     check(queries()[name], list(queries()).index(name))
 
 
+@pytest.mark.slow
 @each(range(0, len(HARD), 3))
 def test_every_name(first: int) -> None:
     """Sources, groups, keys of joins, results, batch answers, traces and JSON."""

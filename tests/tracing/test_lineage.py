@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, Phase, assume, given, reject, settings
 from hypothesis import strategies as st
 
@@ -65,6 +66,7 @@ def oracle_history(recording: Recording, source: int, place: int) -> pa.Table:
     return oracle(recording.plan, tables, recording.until, reach)
 
 
+@pytest.mark.slow
 @few
 @given(cases(kinds=("points", "intervals"), intent=t.Intent(late="none")), st.randoms(use_true_random=False))
 def test_without_an_event_a_query_answers_what_the_oracle_does_and_its_effects_are_the_difference(
@@ -87,6 +89,7 @@ def test_without_an_event_a_query_answers_what_the_oracle_does_and_its_effects_a
     assert len(difference.extra) == (effects.prevented[last].num_rows if last in effects.prevented else 0)
 
 
+@pytest.mark.slow
 @few
 @given(cases())
 def test_all_events_together_give_what_the_recording_has_and_effects_go_along_the_plan(case: Case) -> None:

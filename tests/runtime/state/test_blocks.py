@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -103,6 +103,13 @@ TAKEN_BACK = Events(
 )
 KINDS = {"points": POINTS, "ordered": ORDERED_POINTS, "short": SHORT, "long": LONG, "taken back": TAKEN_BACK}
 OTHERS = [kind for kind in KINDS if kind != "points"]
+
+
+def slow_but(fast: str, kinds: Iterable[str]) -> list[Any]:
+    """Kinds of events as parameters of a test, of which one is tried in each run."""
+    return [kind if kind == fast else pytest.param(kind, marks=pytest.mark.slow) for kind in kinds]
+
+
 SLIDES = 16
 """The slides over which the rows that they read are counted."""
 
@@ -128,12 +135,13 @@ def rows_of_a_slide(
     return (work(live).evaluated - before) / SLIDES
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but("taken back", KINDS))
 def test_a_slide_reads_rows_by_the_logarithm_of_the_windows(kind: str) -> None:
     few, many = (rows_of_a_slide(n, KINDS[kind]) for n in (32, 1_024))
     assert many < few + 24
 
 
+@pytest.mark.slow
 def test_of_many_long_lifetimes_it_reads_nodes() -> None:
     def rows() -> float:
         return rows_of_a_slide(64, LONG, range(1, LONG.longest + 1))
@@ -298,11 +306,12 @@ def check_all() -> None:
         check_crossing(8, KINDS[kind], EARLY, CHANGELOG)
 
 
+@pytest.mark.slow
 def test_windows_are_those_that_counting_gives() -> None:
     check_some()
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("kind", slow_but("short", OTHERS))
 def test_windows_of_other_events_are_those_that_counting_gives(kind: str) -> None:
     for forms in ([FINAL], [EARLY, CHANGELOG]):
         check(16, KINDS[kind], *forms)
