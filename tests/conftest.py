@@ -118,3 +118,11 @@ def plain(spark: SparkSession) -> Iterator[None]:
     yield
     for key in INTERPRETED:
         spark.conf.unset(key)
+
+
+@pytest.fixture
+def one_task(spark: SparkSession, plain: None) -> Iterator[None]:
+    """One task for each query: for many of them over a few rows each."""
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", "2")

@@ -16,69 +16,13 @@ from tests.judged import Row, answer
 from tests.made_columns import TABLE, columns
 from tests.programs import compiled
 
-# rows that are delivered more than once
 
-STAYS = {"at": [1, 1, 2, 1, 4], "til": [6, 6, 5, 6, 6], "no": [7, 7, 7, 7, 8], "k": ["a", "a", "a", "a", "b"]}
-LOGGED = {"at": [1, 1, 5, 5, 5], "op": ["start", "start", "end", "start", "end"], "k": ["a"] * 5, "v": [1, 1, 1, 2, 1]}
-MOVES = {
-    "kind": ["insert", "retract", "insert", "retract"],
-    "start": [1] * 4,
-    "end": [9, 9, 9, 9],
-    "new_end": pa.array([None, 4, None, 4], pa.int64()),
-    "no": [7] * 4,
-}
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        (
-            lambda: sq.points(pa.table(STAYS), "at", id="no").drop("til"),
-            [(1, 2, 7, "a"), (2, 3, 7, "a"), (4, 5, 8, "b")],
-        ),
-        (lambda: sq.intervals(pa.table(STAYS), "at", "til", id="no"), [(1, 6, 7, "a"), (2, 5, 7, "a"), (4, 6, 8, "b")]),
-        (
-            lambda: sq.signal(pa.table(STAYS), "at", "k", id=["no", "k"]).drop("til"),
-            [(1, 2, 7, "a"), (2, None, 7, "a"), (4, None, 8, "b")],
-        ),
-        (lambda: sq.edges(pa.table(LOGGED), "at", edge="op", key="k"), [(1, 5, "a", 1), (5, None, "a", 2)]),
-        (
-            lambda: sq.changes(pa.table({**LOGGED, "op": ["c", "C", "d", "u", "d"]}), "op", "at", "k"),
-            [(1, 5, "a", 1), (5, None, "a", 2)],
-        ),
-        (lambda: sq.physical(pa.table(MOVES), id="no"), [(1, 4, 7)]),
-    ],
-    ids=["points", "intervals", "signal", "edges", "changes", "physical"],
-)
-def test_rows_delivered_more_than_once(source: Any, expected: list[tuple[Any, ...]]) -> None:
-    """All at once, where rows that are no events fail; the oracle agrees."""
-    assert answer(source()) == expected
-
-
-@pytest.mark.parametrize("kind", ["points", "intervals", "signal"])
-def test_ids_in_micro_batches(kind: str) -> None:
-    """In one micro-batch, in a later one, and behind the CTI; nothing is held back, and nothing taken back."""
-    empty = pa.table({"at": pa.array([], pa.int64()), "til": pa.array([], pa.int64()), "no": pa.array([], pa.int64())})
-    progress = sq.generate(5)
-    s = {
-        "points": lambda: sq.points(empty, time="at", id="no", name="s", progress=progress).select("no"),
-        "intervals": lambda: sq.intervals(empty, "at", "til", id="no", name="s", progress=progress),
-        "signal": lambda: sq.signal(empty, "at", (), id="no", name="s", progress=progress).select("no"),
-    }[kind]()
-
-    def rows(*given: tuple[int, int]) -> dict[str, pa.Table]:
-        times, numbers = zip(*given, strict=True)
-        return {"s": pa.table({"at": times, "til": [at + 1 for at in times], "no": numbers})}
-
+def test_rows_with_ids_are_final_as_they_come() -> None:
+    """Those that come again, in one micro-batch, in a later one and behind the CTI, hold nothing back."""
+    table = pa.table({"at": [1, 1, 2, 2, 4, 20, 4, 1, 21], "no": [7, 7, 8, 8, 9, 10, 9, 7, 11]})
+    s = sq.points(table, time="at", id="no", name="s", progress=sq.generate(5))
     run = LocalRun(compiled(s.plan, "final", buckets=2))
-    parts = [rows((1, 7), (1, 7), (2, 8)), rows((2, 8), (4, 9)), rows((20, 10), (4, 9)), rows((1, 7), (21, 11))]
-    out = [run.batch(part) for part in parts]
-    if kind != "signal":
-        assert [table.num_rows for table in out] == [2, 1, 1, 1], "final as it comes"
-    out.append(run.finish())
-    assert sorted(n for table in out for n in table.column("no").to_pylist()) == [7, 8, 9, 10, 11]
-    counted = {key: n for counts in run.totals.values() for key, n in counts.items()}
-    assert counted == {"s|duplicates": 3, "s|dropped": 1}
+    assert [run.batch({"s": table.slice(at, 2 + (at == 0))}).num_rows for at in (0, 3, 5, 7)] == [2, 1, 1, 1]
 
 
 def test_an_id_is_part_of_a_plan_only_where_it_is_given() -> None:

@@ -24,7 +24,6 @@ from streamq.errors import (
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.schema import SIGNAL
 from streamq.progress.generate import GeneratedCtis
-from streamq.run.rehearsal import Rehearsal
 from streamq.stream import Stream
 from tests.judged import answer
 from tests.made_columns import TABLE, Columns, columns
@@ -161,11 +160,6 @@ LOG = pa.table(
 )
 
 
-def test_changes_of_an_arrow_table() -> None:
-    rows = answer(sq.changes(LOG, "op", "at", "id"))
-    assert rows == [(1, 3, 1, 5), (2, 3, 2, 9), (3, 5, 1, 6), (3, None, 2, 8)]
-
-
 @pytest.mark.parametrize("op", ["x", None])
 def test_an_unknown_operation_is_no_event(op: str | None) -> None:
     table = LOG.set_column(1, "op", pa.array(["c", op, *LOG["op"].to_pylist()[2:]], pa.string()))
@@ -283,15 +277,6 @@ def test_starts_at_the_ends_of_time(kind: str) -> None:
         why = r"a start at -2\^63, before the first instant" if instant < 0 else "a start too late to last a tick"
         with pytest.raises(InvalidEvent, match=f"{kind}1: a row is no event: {why}"):
             answer(at_the_ends_of_time([instant], "fail")[kind])
-
-
-@pytest.mark.parametrize("kind", ["points", "intervals", "edges", "physical"])
-def test_starts_at_the_ends_of_time_in_micro_batches(kind: str) -> None:
-    query = at_the_ends_of_time(ENDS, "drop")[kind].shift(0)
-    run = Rehearsal(query)
-    rows = [run.arrive(**{f"{kind}1": 1}) for _ in range(len(ENDS) + (kind == "physical"))] + [run.finish()]
-    assert sorted(pa.concat_tables(rows)["v"].to_pylist()) == [1, 2, *([] if kind == "points" else [3])]
-    assert run.metrics["sources"][f"{kind}1"]["invalid"] == (3 if kind == "points" else 2)
 
 
 def test_instants_and_integers_beyond_64_bits() -> None:

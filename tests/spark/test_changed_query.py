@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import CheckpointError, StreamqWarning
-from tests.spark.replay import bag, land, stream
+from streamq.testing.on_spark import land, stream
+from tests.spark.replay import bag
 from tests.spark.test_kill import started
 
 SCHEMA = pa.schema([("start", pa.int64()), ("end", pa.int64()), ("k", pa.string()), ("v", pa.int64())])

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq.compiler import stages
 from streamq.compiler.staged_plan import StagedPlan
+from streamq.testing.on_spark import land, stream
 from tests.laws.cost_mutants import EVERY_BIN
 from tests.laws.cost_operators import EACH, FAR, HOT, NEW, OPERATORS, SMALL
 from tests.programs import with_sizes
-from tests.spark.replay import land, stream
 
 SCHEMA = pa.schema([(name, pa.int64()) for name in ("start", "end", "k", "v")])
 BATCHES = 2

@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
-from streamq.errors import CheckpointError, PlanError, QueryFailed
+from streamq.errors import CheckpointError, PlanError, QueryFailed, SourceError
 from streamq.testing.difference import assert_same_history
-from streamq.testing.validator import check_stream
-from tests.spark.replay import ended, land, stream
+from streamq.testing.on_spark import land, stream
+from streamq.testing.validator import check_stream, find_breaches
+from tests.spark.replay import ended
 
 pytestmark = pytest.mark.usefixtures("plain")
 
@@ -82,12 +83,18 @@ def test_a_changelog_is_read_back(spark: SparkSession, tmp_path: Path) -> None:
     rows = found.select("kind", "start", "end", "new_end").toArrow().to_pylist()
     assert sorted(row["start"] for row in rows if row["kind"] == "cti") == [at(5), at(20)]
     assert sum(row["kind"] == "retract" and row["new_end"] != row["start"] for row in rows) == 6
-    assert check_stream(out, order="chain").rows == len(rows)
+    assert check_stream(out, order="chain").rows == check_stream(found, ctis=False).rows == len(rows)
+    with pytest.raises(SourceError, match="rows without an order cannot be judged for order.*batch="):
+        check_stream(found, order="chain")
+    # those of two ends that move twice count once
+    assert find_breaches(found.where("kind = 'retract'")).counts == {"match": 4}
     expected = query(spark.read.parquet(str(tmp_path / "in"))).to_df().toArrow()
     assert_same_history(sq.physical(found).to_df().toArrow(), expected)
 
     # a CTI is written after all that it promises: read a file at a time, nothing is late
     written = spark.readStream.schema(found.schema).option("maxFilesPerTrigger", 1).parquet(out)
+    with pytest.raises(SourceError, match="a streaming DataFrame"):
+        check_stream(written)
     again = sq.physical(written, name="again", progress=sq.explicit(), late="fail")
     ended(again, checkpoint=str(tmp_path / "again-cp"), sink=str(tmp_path / "again"), buckets=1)
     assert_same_history(spark.read.parquet(str(tmp_path / "again")).toArrow(), expected)

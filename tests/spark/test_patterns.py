@@ -6,7 +6,7 @@ The stream has each kind of kernel, in a soak all texts of the batch.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, reduce
 
@@ -22,6 +22,8 @@ from streamq.testing.in_process import execute
 from streamq.testing.on_spark import execute_on_spark
 from streamq.testing.patterns.rules import brute_force
 from tests.patterns.pattern_cases import CASES, STREAMS, bag, histories
+
+pytestmark = pytest.mark.usefixtures("one_task")
 
 TEXTS = (
     "EVENT E WHEN UNLESS(SEQUENCE(A, B, 6), C, 1, 7) WHERE CorrelationKey(k, EQUAL) OUTPUT A.v AS x, B.v AS y",
@@ -57,15 +59,6 @@ def check(spark: SparkSession, how: Execution, texts: Sequence[str]) -> None:
     assert all(answers)
     result = execute_on_spark(replace(case, plan=reduce(sq.Stream.union, queries).plan), how, spark)
     assert bag(result.to_pylist()) == bag({**row, "text": n} for n, rows in enumerate(answers) for row in rows)
-
-
-@pytest.fixture(autouse=True)
-def one_task(spark: SparkSession, plain: None) -> Iterator[None]:
-    """One task for each of the queries: there are many, over a few rows each."""
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def test_a_batch(spark: SparkSession) -> None:

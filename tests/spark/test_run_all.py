@@ -16,9 +16,9 @@ import streamq as sq
 from streamq.errors import CheckpointError
 from streamq.testing.deltas import from_changelog, net
 from streamq.testing.difference import assert_same_history
+from streamq.testing.on_spark import land, stream
 from streamq.testing.oracle import oracle
 from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
-from tests.spark.replay import land, stream
 
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 

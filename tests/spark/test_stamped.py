@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 import streamq as sq
 import streamq.testing as t
 from streamq.errors import QueryFailed
-from tests.spark.replay import bag, land, rows, stream
+from streamq.testing.on_spark import land, stream
+from tests.spark.replay import bag, rows
 
 COLUMNS = "at bigint, k string, v bigint"
 PARTS = [[(1, "x", 1), (4, "y", 2)], [(7, "x", 3), (12, "x", 4)], [(3, "y", 5), (31, "y", 6)]]

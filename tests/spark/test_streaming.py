@@ -18,9 +18,9 @@ from streamq.compiler.streaming import build_frame, spark_hash
 from streamq.errors import CheckpointError, PlanError, QueryFailed
 from streamq.plan.node import Node, number_sources
 from streamq.run.checkpoint import identity_of
-from streamq.testing.on_spark import session_in
+from streamq.testing.on_spark import land, session_in, stream
 from tests.programs import compiled
-from tests.spark.replay import bag, ended, folded, land, rows, stream
+from tests.spark.replay import bag, ended, folded, rows
 
 pytestmark = pytest.mark.usefixtures("plain")
 
@@ -113,66 +113,6 @@ def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, plain: 
     changes = spark.read.parquet(str(tmp_path / "out"))
     assert changes.where("kind = 'retract'").count() > 0
     assert folded(changes) == rows(batch)
-
-
-EDGES = pa.schema([("t", pa.int64()), ("what", pa.string()), ("id", pa.int64()), ("k", pa.string())])
-
-
-def edge_rows(seed: int) -> list[dict[str, Any]]:
-    rng = random.Random(seed)
-    rows = []
-    for i in range(25):
-        start = rng.randint(0, 80)
-        rows.append({"t": start, "what": "start", "id": i, "k": f"k{i % 3}"})
-        if i % 5:
-            rows.append({"t": start + rng.randint(1, 40), "what": "end", "id": i, "k": f"k{i % 3}"})
-    return rows
-
-
-def test_edges_retractions_stages_and_unions(spark: SparkSession, tmp_path: Path) -> None:
-    """Edges, a window that reads ends that still move, a window over windows, a union of levels: one linear chain."""
-    arrivals = edge_rows(4)
-    random.Random(5).shuffle(arrivals)
-    land(tmp_path / "in", cut(arrivals, [15, 15], EDGES))
-
-    def query(edges: sq.Stream) -> sq.Stream:
-        per = edges.group_by("k").hopping_window(20, 5).select(n=sq.count(), mean=sq.avg(sq.duration()))
-        peaks = per.tumbling_window(40).select(k=sq.max("k"), n=sq.max("n"), mean=sq.min("mean"))
-        return peaks.union(per, edges.select("k", n=sq.lit(-1).cast("long"), mean=sq.duration().cast("double")))
-
-    source = {"time": "t", "edge": "what", "key": "id"}
-    batch = query(sq.edges(spark.read.parquet(str(tmp_path / "in")), **source)).to_df(until=120)
-    q = query(sq.edges(stream(spark, tmp_path / "in", EDGES), progress=sq.generate(1000), **source))
-    ended(q, checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), output="changelog", buckets=3)
-    # a stream ends by itself at the greatest finite endpoint; until=120 lies beyond it, so it is asked about what both cover
-    local = bag(pa.table(query_local(query, arrivals)))
-    assert folded(spark.read.parquet(str(tmp_path / "out"))) == local
-    assert set(local) <= set(rows(batch))
-
-
-def query_local(query: Any, rows: list[dict[str, Any]]) -> pa.Table:
-    """The same rows as a literal stream, in-process."""
-    from streamq.stream import Stream
-
-    table = pa.Table.from_pylist(rows, schema=EDGES)
-    from streamq.operators.input_table import table_fields
-    from streamq.operators.source_arguments import SourcePolicy
-    from streamq.plan.expr import Lit
-    from streamq.progress.generate import GeneratedCtis
-    from streamq.sources.edges import Edges
-
-    node = Edges(
-        "#local",
-        table_fields(table),
-        "t",
-        "what",
-        ("id",),
-        Lit("start"),
-        Lit("end"),
-        "start",
-        SourcePolicy(progress=GeneratedCtis(1000)),
-    )
-    return query(Stream(node, {"#local": table})).to_arrow()
 
 
 def test_literal_physical_stream_runs_on_spark(spark: SparkSession, plain: None, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from streamq.errors import PlanError
 from streamq.run.checkpoint import Checkpoint
 from streamq.run.tap import Tap
 from streamq.runtime.hosts.stage import TAPS
-from tests.spark.replay import land, stream
+from streamq.testing.on_spark import land, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
 

@@ -1,4 +1,4 @@
-"""Functions of a user's own on Spark: in batch and as a stream the answer, and the errors, of the in-process host."""
+"""Functions of a user's own on Spark: their errors are told as in-process, and their files travel with the query."""
 
 from __future__ import annotations
 
@@ -9,73 +9,24 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from streamq import col
 from streamq.errors import ModuleFailed, PlanError
-from tests.own_function import call, digit_sum
-from tests.spark.replay import check_on_every_host, ended, land, stream
+from streamq.testing.on_spark import land, stream
+from tests.host_cases import inverse
+from tests.spark.replay import ended
 
 pytestmark = pytest.mark.usefixtures("plain")
 
 READINGS = pa.schema([("t", pa.timestamp("us", "UTC")), ("v", pa.int64())])
-DIGITS = digit_sum()
-"""A function that no decorator has made."""
 
 LOCK = threading.Lock()
 """What cannot be sent anywhere."""
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
-
-
-@sq.udf("double")
-def inverse(v: int | None, of: float = 1.0) -> float | None:
-    return None if v is None else of / v
-
-
-@sq.udf("string", takes="series")
-def clock(at: pd.Series, v: pd.Series) -> pd.Series:
-    """Which hour Python sees says in which time zone an instant came."""
-    return at.dt.hour.astype(str) + ":" + v.astype(str)
-
-
-@sq.udf("boolean", takes="arrays")
-def is_odd(v: pa.Array) -> list[bool | None]:
-    return [None if value is None else value % 2 == 1 for value in v.to_pylist()]
-
-
-@sq.udf("boolean")
-def is_inverse_less(a: int, b: int) -> bool:
-    """Of columns of both sides of a join."""
-    return 1 / a < 1 / b
-
-
-def query(points: sq.Stream) -> sq.Stream:
-    """In filters that guard it, in columns, an aggregate's argument, and a condition that executors evaluate in a kernel."""
-    lasting = points.where(col("v") != 0).where(inverse("v") < 1).where(call(DIGITS, col("v")) > 0)
-    lasting = lasting.set_duration("9 minutes")
-    left = lasting.select("v", clock=clock(sq.start(), "v"), x=sq.when(col("v") != 7, inverse(col("v") - 7, of=2.0)))
-    right = lasting.select(w=col("v"), digits=call(DIGITS, col("v") * 7))
-
-    def meets(a: Any, b: Any) -> Any:
-        return is_odd(a.v) & is_inverse_less(a.v, b.w) & (call(DIGITS, a.v) != call(DIGITS, b.w))
-
-    pairs = left.join(right, where=meets, how="left")
-    return (
-        pairs.group_by("clock")
-        .tumbling_window("10 minutes")
-        .select(n=sq.count(), x=sq.max("x"), odd=sq.max(is_odd("w")), digits=sq.sum("digits"))
-    )
-
-
-def test_it_gives_one_answer_on_every_host(spark: SparkSession, tmp_path: Path) -> None:
-    made = [{"t": NOON + dt.timedelta(minutes=i), "v": (i * 5) % 12 - 2} for i in range(40)]
-    readings = pa.Table.from_pylist(made, schema=READINGS)
-    check_on_every_host(spark, tmp_path, readings, query, cut=25)
 
 
 def test_its_error_is_told_as_in_process(spark: SparkSession, tmp_path: Path) -> None:

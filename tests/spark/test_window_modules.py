@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -13,6 +13,8 @@ from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, SPARK, Execution
 from streamq.testing.trial import Answers, check_answers
 from tests.window_modules import CASES, SAMPLE, Choice, over
+
+pytestmark = pytest.mark.usefixtures("one_task")
 
 ONCE = settings(
     max_examples=1,
@@ -33,15 +35,6 @@ def check_sample(spark: SparkSession, how: Execution, sample: Sequence[Choice]) 
         check_answers(case, [how], Answers(case), spark)
 
     law()
-
-
-@pytest.fixture(autouse=True)
-def one_task(spark: SparkSession, plain: None) -> Iterator[None]:
-    """One task for each of the queries: there are many, over a few rows each."""
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def test_a_batch(spark: SparkSession) -> None:

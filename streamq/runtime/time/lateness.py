@@ -322,5 +322,6 @@ class BatchEvaluation:
         alone = len(self.inputs) == 1
         mine = events if alone else events.filter(pc.equal(events.column(PORT), number))
         columns = mine.column(port_column(number)).combine_chunks()
-        payload = {field.name: pc.struct_field(columns, field.name).cast(field.type) for field in self.inputs[number]}
+        # in a list a name is no path, even with a dot first
+        payload = {field.name: pc.struct_field(columns, [field.name]).cast(field.type) for field in self.inputs[number]}
         return pa.table({LE: mine.column(LE), RE: mine.column(RE), **payload})
