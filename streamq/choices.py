@@ -47,7 +47,7 @@ class OutputForm(Word):
 
 
 class ArgumentForm(Word):
-    """The form of the arguments with which a function of the user's own is called."""
+    """What the arguments of a function of the user's own are."""
 
     VALUES = "values"
     """One event's values as Python objects; NULL is None."""

@@ -235,7 +235,7 @@ def _counted(count: int, unit: str) -> str:
 
 
 class WindowEnds(Protocol):
-    """The ends of windows that lie where they lie, whatever events there are."""
+    """The ends of fixed windows, which do not depend on events."""
 
     def floor_to_end(self, t: int) -> int:
         """Return the latest instant, at or before t, at which a window ends; MINUS_INFINITY without one; an infinite t itself."""

@@ -6,9 +6,11 @@ The product is ``streamq/`` without ``streamq/testing``, which says the same thi
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -152,3 +154,83 @@ def test_the_language_loads_no_more_than_spark_and_arrow() -> None:
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert {"streamq.stream", "pyspark.sql"} <= set(loaded)
     assert [name for name in loaded if name.split(".")[0] in HEAVY or name.startswith(HEAVY_PARTS)] == []
+
+
+def classes() -> Iterator[ast.ClassDef]:
+    """Yield all classes of the product and of ``streamq/testing``."""
+    for path in python_files("streamq"):
+        yield from (node for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef))
+
+
+PARTICIPLE = re.compile(r"(?:[a-z]*(?<!e)ed|[a-z]+ing|made|shown|given|found|told|taken|held|sent|left|broken)$", re.I)
+"""A word that may be a participle: not ``Feed`` or ``Need``."""
+
+NOUNS = {
+    "DefinitionLowering": "a noun",
+    "Drawing": "a noun",
+    "Expected": "users write it, and it is what they expect",
+    "Finding": "a noun",
+    "Firing": "a noun",
+    "Hopping": "the kind of windows that users know by this word",
+    "LawBroken": "an error says what happened",
+    "Matching": "a noun",
+    "Meeting": "a noun",
+    "ModuleFailed": "an error says what happened",
+    "Pairing": "a noun",
+    "ProgramDrawing": "a noun",
+    "QueryFailed": "an error says what happened",
+    "Ranking": "a noun",
+    "Recording": "a noun",
+    "Rounding": "a noun",
+    "Sharing": "a noun",
+    "StreamLowering": "a noun",
+    "StreamqWarning": "a noun",
+    "VerificationFailed": "an error says what happened",
+    "_QueryDrawing": "a noun",
+}
+"""Classes whose names end as participles do, and why they may."""
+
+
+def last_word(name: str) -> str:
+    """Return the last word of a class name."""
+    return str(re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]", name)[-1])
+
+
+def test_no_class_is_named_by_a_participle() -> None:
+    assert {node.name for node in classes() if PARTICIPLE.match(last_word(node.name))} == set(NOUNS)
+
+
+PREPOSITIONS = frozenset(
+    {
+        *("about", "above", "across", "after", "against", "along", "among", "around", "as_", "at", "before", "behind"),
+        *("below", "beside", "between", "beyond", "by", "during", "for_", "from_", "in_", "into", "of", "off", "on"),
+        *(
+            "out",
+            "over",
+            "past",
+            "per",
+            "since",
+            "through",
+            "to",
+            "under",
+            "until",
+            "upto",
+            "with_",
+            "within",
+            "without",
+        ),
+    }
+)
+
+KEPT = {
+    "Expr.between": "SQL's word, which users write",
+    "NotVerbs.without": "a verb, which users write",
+    "RelationClock.until": "the argument of this name of the call that ended the stream",
+    "TreeBuilder.between": "a rule of the grammar",
+}
+"""Methods whose names are prepositions, and why they may be."""
+
+
+def test_no_method_is_named_by_a_preposition() -> None:
+    methods = {(node.name, part.name) for node in classes() for part in node.body if isinstance(part, ast.FunctionDef)}
+    assert {f"{owner}.{name}" for owner, name in methods if name in PREPOSITIONS} == set(KEPT)

@@ -44,11 +44,11 @@ STAGES_GUIDE = (
 def stages_section(
     plan: Results, options: Options, expected: Expected | None, measured: Measurements, written: Results
 ) -> Section:
-    """Return the part on the run of plans, which were ``written`` otherwise before they were rewritten.
+    """Return the section on the stages of a run of rewritten plans; ``written``: the plans before they were rewritten.
 
     Each stage is shown with its buckets, its state and the bound of it, the part of it that is read, the cost, CTI rule and
-    finality, and with what it keeps for good, the rows that it takes and keeps if input is expected, and those of a run if they
-    are measured.
+    finality, and with what it keeps for good. If input is expected, the rows that it takes and keeps are estimated; of a run
+    they are measured.
     """
     from streamq.compiler.stages import compile_stages
 

@@ -193,7 +193,7 @@ def _split(operator: str, node: Node | None) -> tuple[str, str]:
 
 
 def _inputs_first(boxes: Sequence[OperatorBox], edges: Sequence[tuple[str, str]]) -> tuple[OperatorBox, ...]:
-    """Return the boxes in an order in which each is behind its inputs; otherwise their order stays."""
+    """Return the boxes ordered so that each comes after its inputs, and otherwise as they were."""
     inputs: dict[str, set[str]] = {box.name: set() for box in boxes}
     for above, reader in edges:
         inputs[reader].add(above)

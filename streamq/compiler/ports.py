@@ -87,7 +87,7 @@ class Port:
 
     @property
     def shared_paths(self) -> list[tuple[Path, Sharing]]:
-        """The paths of all its inputs, each with the answer if it may run in the stage where the path begins."""
+        """The paths of all its inputs, each with whether the operator may run in the stage where the path begins."""
         return list(zip(self.paths, self.sharings or [APART] * len(self.paths), strict=True))
 
     def inner_path(self, path: Path, sharing: Sharing) -> InnerPath | None:

@@ -57,7 +57,10 @@ class Consumer:
 
     @property
     def moves_alike(self) -> bool:
-        """True if no step makes several rows of one, each moves rows as it moves progress, and none before spans of windows."""
+        """True if lateness can be judged after the steps: each moves rows as it moves progress, and none multiplies them.
+
+        If a step replaces lifetimes by windows, these must be fixed, and no step before it may move starts.
+        """
         is_moved_first = self._spans is not None and self.ends is None
         return not is_moved_first and all(not step.multiplies and step.moves_as_progress for step in self.steps)
 

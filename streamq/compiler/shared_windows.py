@@ -159,7 +159,7 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
 
 
 def _over_shared(plan: Results, chosen: Mapping[str, SharedPartials]) -> Results:
-    """Return the plans with windows, by digest, over the partial results that they share."""
+    """Return the plans in which each window of ``chosen``, by digest, reads the partial results that it shares."""
     rebuilt: dict[str, Node] = {}
 
     def visit(node: Node, inputs: list[Node]) -> Node:
@@ -214,15 +214,15 @@ class _Windows:
 
     @property
     def group(self) -> tuple[object, ...]:
-        """The windows over one stream and group, with one stamp and form, have the same.
+        """Equal for windows over one stream and group, with one stamp and output.
 
-        A union is one with all its columns, of which those that other windows read may lack some.
+        Unions that keep different columns count as different streams.
         """
         return stream_of(self.node).digest, self.node.keys, self.node.stamp, self.is_final
 
     @property
     def events(self) -> tuple[object, ...]:
-        """The windows over one stream and group, with one stamp, have the same, whatever columns of it they read."""
+        """Equal for windows over one stream and group, with one stamp, whatever columns of the stream they read."""
         return _stream_text(self.node), self.node.keys, self.node.stamp
 
     def may_read(self, longest: _Windows) -> bool:

@@ -169,7 +169,7 @@ class StagedPlan:
     ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
     ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``states``: the
     states of the kernels, in their order. ``patterns``: the patterns in the plans before they were rewritten. ``queries``: a
-    text for each result that is equal for results of one query.
+    text for each result; results of one query have equal texts.
     """
 
     plan: Results

@@ -28,8 +28,8 @@ class JudgePlace(StrEnum):
 class JudgeChoice:
     """The place at which a source's lateness is judged; ``reason``: why a stage was chosen, "" for other places.
 
-    ``ends``: those of the windows that read the source, if only they do, no start is moved, and they lie where they lie; the CTI
-    is rounded down to these.
+    ``ends``: the ends of the windows that read the source, to which its CTI is rounded down; None unless all that reads the
+    source are fixed windows, and no step before them moves a start.
     """
 
     at: JudgePlace

@@ -219,7 +219,7 @@ class Evaluation:
     """The cases in which ends in the result move."""
 
     sets_aside: bool = False
-    """True if a module of the user's quarantines its failures; the evaluator's ``rows`` then takes a ``SetAside``, too."""
+    """True if a module of the user's quarantines its failures; the evaluator's ``rows`` then takes a ``QuarantineRows``, too."""
 
     factory: KernelFactory = field(default_factory=RecomputeFactory)
     """The factory of the kernel that runs the operator on a stream."""

@@ -88,8 +88,8 @@ class RunVerbs(Verbs):
     ) -> Run:
         """Start the query as a stream, and return its :class:`Run`.
 
-        output: the form of the output. "final": final rows, once each. "changelog": rows as soon as the watermark reaches them,
-        of kind "insert", or "retract" if late or corrected input moves an end to ``new_end``, or takes the row back
+        output: the rows that are written. "final": final rows, once each. "changelog": rows as soon as the watermark reaches
+        them, of kind "insert", or "retract" if late or corrected input moves an end to ``new_end``, or takes the row back
         (``new_end`` is then its start). "upsert": the latest state of each group and start, with op "upsert", or "delete" with
         NULL in all columns that are not in ``run.key``; for aggregates of a window, also under where and select.
 
@@ -171,7 +171,7 @@ def result(
     ctis: bool = False,
     stamped: bool = False,
 ) -> ResultRequest:
-    """Return a result for :func:`run_all` to write: a query, its sink, and the form of its output.
+    """Return a result for :func:`run_all` to write: a query, its sink, and its output.
 
     ``sink``, ``output``, ``ctis`` and ``stamped`` are those of :meth:`Stream.run`, except that "memory", "console" and formats
     other than those of files with a path are not allowed as sinks: a function writes a table such as Delta's. Raises PlanError

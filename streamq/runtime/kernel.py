@@ -157,7 +157,10 @@ class Clock:
     """For a kernel that reads a source, the CTI by which items are late; ahead of ``c`` while ``c`` waits for other sources."""
 
     reach: int = MINUS_INFINITY
-    """The watermark if no input were blocked or had ended. Without ``until`` it bounds the windows of endless lifetimes."""
+    """The greatest instant seen, whatever the level or the end of the input.
+
+    Without ``until`` it bounds the windows of endless lifetimes.
+    """
 
     form_changed: bool = False
     """True if an earlier run has sent the kernel's rows in another form (``identity``), until this micro-batch."""

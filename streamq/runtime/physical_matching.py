@@ -105,7 +105,7 @@ def without_cycles(moves: Moves) -> Moves:
 
 
 def is_cut_off(moves: Sequence[EventRow], is_lost: Mask) -> Mask:
-    """Mark the lost moves to whose beginning no move leads that is not lost, directly or through lost ones."""
+    """Mark the lost moves that no chain of moves from a kept one leads to."""
     is_lost = is_lost.copy()
     reached = {destination(move) for move, lost in zip(moves, is_lost, strict=True) if not lost}
     going = True

@@ -17,21 +17,21 @@ from streamq.testing.history import fold_physical, history
 from streamq.testing.intent import Intent
 from streamq.testing.module_laws import LawBroken
 from streamq.testing.modules import check_module
-from streamq.testing.profiles import PROFILES, Profile, Verified, load_profile
+from streamq.testing.profiles import PROFILES, Profile, Verification, load_profile
 from streamq.testing.program import program
 from streamq.testing.replay import replay
 from streamq.testing.scenario import ANY, Scenario, composition, operator, stream
 from streamq.testing.speculative import inject_duplicates, make_speculative
 from streamq.testing.table import table
 from streamq.testing.timeline import plot
-from streamq.testing.validator import Checked, StreamViolation, check_stream, find_breaches
+from streamq.testing.validator import StreamCheck, StreamViolation, check_stream, find_breaches
 from streamq.testing.verify import verify
 
 __all__ = [
     "ANY",
     "PROFILES",
     "Case",
-    "Checked",
+    "StreamCheck",
     "Difference",
     "Intent",
     "LawBroken",
@@ -39,7 +39,7 @@ __all__ = [
     "VerificationFailed",
     "Scenario",
     "StreamViolation",
-    "Verified",
+    "Verification",
     "assert_same_history",
     "check_module",
     "check_stream",

@@ -24,7 +24,7 @@ from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import States, pickled
 from streamq.runtime.user_code.code_values import instant_of, instants_of, short_text
-from streamq.testing.module_forms import Checked, Rows, Select, arrays_of, with_copies
+from streamq.testing.module_forms import CheckedModule, Rows, Select, arrays_of, with_copies
 from streamq.time import INTEGER
 from streamq.user_code.module import time_bound
 from streamq.user_code.udf import UserFunction
@@ -48,7 +48,7 @@ def checked_function(
     reference: Callable[..., Any] | None,
     *,
     order_insensitive: bool,
-) -> Checked:
+) -> CheckedModule:
     """Return the function in the form whose laws are checked, over events with a column of each type.
 
     The columns of an applied function are taken in the order in which it names them. ``reference`` is a function of one event's
@@ -70,14 +70,14 @@ def checked_function(
     def events(rows: Rows) -> pa.Table:
         return pa.table(arrays_of(rows, kinds), names=list(names))
 
-    def form_of(code: Any) -> Checked:
+    def form_of(code: Any) -> CheckedModule:
         applied = Call(replace(function, code=code), call.args)
 
         def result(table: pa.Table) -> list[Any]:
             arrays = {name: table.column(name).combine_chunks() for name in names}
             return list(evaluate(applied, schema, arrays, arrays.__getitem__, table.num_rows).to_pylist())
 
-        return Checked(
+        return CheckedModule(
             name=call.function.name,
             initial=lambda: events(()),
             add=lambda _, table: table,
@@ -136,7 +136,7 @@ def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:
 
 def checked_stateful(
     operator: StatefulOperator, count: int | None, kinds: Sequence[DataType], axis: DataType, *, aggregates: bool
-) -> Checked:
+) -> CheckedModule:
     """Return the operator in the form whose laws are checked, over events of these types; its rows must have its columns' types.
 
     ``count`` is the number of columns that it is applied to, None if it is not applied, so that any number of types is right.
@@ -149,13 +149,13 @@ def checked_stateful(
         found = f"found {len(kinds)} types, {count} columns"
         raise PlanError(sentence("check_module", f"{operator.name} is applied to other columns", found))
 
-    def form_of(code: Any) -> Checked:
+    def form_of(code: Any) -> CheckedModule:
         return _stateful_form(replace(operator, code=code), kinds, arrow_type(axis))
 
     return with_copies(operator.code, operator.name, form_of)
 
 
-def _stateful_form(operator: StatefulOperator, kinds: Sequence[DataType], instants: pa.DataType) -> Checked:
+def _stateful_form(operator: StatefulOperator, kinds: Sequence[DataType], instants: pa.DataType) -> CheckedModule:
     """Return an operator in the form whose laws are checked, over events of these types; ``instants`` is the type of starts."""
     calling, is_timed = operator.calling(len(kinds)), operator.time_sensitive
 
@@ -176,7 +176,7 @@ def _stateful_form(operator: StatefulOperator, kinds: Sequence[DataType], instan
             rows += own
         return Walk(state, at, tuple(rows))
 
-    return Checked(
+    return CheckedModule(
         name=operator.name,
         initial=lambda: Walk(calling.initial(), 0, ()),
         add=add,
@@ -207,7 +207,7 @@ def decorated(subject: Any) -> tuple[WindowModule, tuple[str, ...]] | None:
 
 
 @dataclass(frozen=True)
-class Decorated:
+class DecoratedModule:
     """A decorated module whose laws are to be checked, over events of some types in ``WINDOW``.
 
     ``names`` and ``kinds`` are the names and types of the columns that it reads, ``axis`` is the type of instants. ``reference``
@@ -223,7 +223,7 @@ class Decorated:
     order_insensitive: bool
 
 
-def checked_decorated(decorated: Decorated) -> Checked:
+def checked_decorated(decorated: DecoratedModule) -> CheckedModule:
     """Return a module in the form whose laws are checked; its values must be of its declared type.
 
     Raises PlanError if the argument names of a time-sensitive module are unknown or do not match the types, if ``filters_on``
@@ -243,17 +243,17 @@ def checked_applied(
     reference: Callable[..., Any] | None,
     *,
     order_insensitive: bool,
-) -> Checked:
+) -> CheckedModule:
     """Return the module of an applied aggregate in the form whose laws are checked, with the options of the call.
 
     Its events have a lifetime and the columns of ``select``, over which the arguments are computed; the call's filter does not
-    count. The other arguments are those of :class:`Decorated`.
+    count. The other arguments are those of :class:`DecoratedModule`.
     """
     kinds = [kind for arg in aggregate.args if (kind := types(arg, select.payload, "check_module")[arg.digest])]
     names = tuple(map(str, aggregate.options))
-    own = checked_decorated(Decorated(module, names, kinds, axis, reference, order_insensitive))
+    own = checked_decorated(DecoratedModule(module, names, kinds, axis, reference, order_insensitive))
 
-    def over_columns(form: Checked) -> Checked:
+    def over_columns(form: CheckedModule) -> CheckedModule:
         since = 0 if module.time_sensitive else 2
         events = form.events
         referred = form.reference
@@ -273,7 +273,7 @@ def checked_applied(
     return replace(over_columns(own), fresh=lambda: over_columns(fresh()))
 
 
-def _form(decorated: Decorated) -> Checked:
+def _form(decorated: DecoratedModule) -> CheckedModule:
     """Return a module in the form whose laws are checked, without copies of its code."""
     module, names, kinds, reference = decorated.module, decorated.names, decorated.kinds, decorated.reference
     if not kinds:
@@ -314,7 +314,7 @@ def _form(decorated: Decorated) -> Checked:
 
     states = {f.name: getattr(called, f.name) for f in fields(States)}
     states |= {"result": result, "any_order": called.any_order or decorated.order_insensitive}
-    return Checked(
+    return CheckedModule(
         **states,
         fields=(*(("start", "end") if module.time_sensitive else ()), *map(shown_name, names)),
         events=events,

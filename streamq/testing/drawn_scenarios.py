@@ -54,7 +54,7 @@ def concrete(
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledScenario:
     """The query of a scenario with nothing left out, and the intents of its sources."""
 
     query: Stream
@@ -70,7 +70,7 @@ def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent, *, may_fail:
 
 
 @st.composite
-def filled(draw: Draw, scenario: Scenario | Stream) -> Filled:
+def filled(draw: Draw, scenario: Scenario | Stream) -> FilledScenario:
     """Draw a scenario with nothing left out, and the query that its verbs build.
 
     Raises PlanError if that is not a stream, and the errors of its verbs. If the scenario names no axis, an error over a duration
@@ -89,7 +89,7 @@ def filled(draw: Draw, scenario: Scenario | Stream) -> Filled:
         raise TimeError(f"{wrong[0]}. {hint}") from error
     if not isinstance(query, Stream):
         raise PlanError(sentence("scenario", "it does not end in a stream", f"found {scenario!r}"))
-    return Filled(query, building.intents)
+    return FilledScenario(query, building.intents)
 
 
 _UNIT = re.compile(r".*: a duration with(out)? a unit on .*(?=\. )")

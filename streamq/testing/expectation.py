@@ -23,7 +23,7 @@ from streamq.testing.arrival import brings_start, is_event, start_of, time_colum
 from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
 from streamq.testing.source_progress import Promises, clock_ctis, micro_batches, source_reaches, timeless
-from streamq.testing.sources.model import Admitted, Reach, SetAside
+from streamq.testing.sources.model import Admission, Reach, SetAsideItem
 from streamq.testing.sources.room import is_plain, model_of, repeated, unmatched
 from streamq.testing.windows.room import room_of
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -87,7 +87,7 @@ def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
     return paths
 
 
-def admissions(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
+def admissions(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admission]:
     """Return what each source admits of a case, by name; only plain sources that have late or contradictory items are in it.
 
     ``promises`` are CTIs that no row brings, by micro-batch. ``remember`` holds, for each micro-batch in turn and then from its
@@ -119,7 +119,7 @@ def admissions(case: Case, promises: Promises = (), remember: Sequence[int | Non
     return result
 
 
-def without_late_items(case: Case, seen: Mapping[str, Admitted]) -> Case:
+def without_late_items(case: Case, seen: Mapping[str, Admission]) -> Case:
     """Return a case without late items that has the same answer: each source in ``seen`` brings only the events it admits.
 
     Such a source becomes one of points or intervals; all items arrive in one micro-batch.
@@ -172,7 +172,7 @@ class Expectation:
     case: Case
     counts: Counter[str]
     ctis: Mapping[str, int] = field(default_factory=dict)
-    set_aside: Mapping[str, Sequence[SetAside]] = field(default_factory=dict)
+    set_aside: Mapping[str, Sequence[SetAsideItem]] = field(default_factory=dict)
     sure_duplicates: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False

@@ -47,7 +47,7 @@ from streamq.testing.queries import queries
 from streamq.testing.query_scale import scale
 from streamq.testing.scale import TICKS, Scale
 from streamq.testing.source_progress import clock_ctis
-from streamq.testing.sources.room import Arriving, room_of, room_of_shape, rooms
+from streamq.testing.sources.room import ArrivalPlan, room_of, room_of_shape, rooms
 from streamq.testing.speculative import double_events, speculative
 from streamq.time import INTEGER, TIMESTAMP, ticks
 
@@ -78,7 +78,7 @@ def arriving(
     """Draw a policy and items for a source; return the source with this policy, and the items in order of arrival.
 
     ``late``: some items may be late, and some rows no events. ``compared``: values that the query compares with. ``causal`` as in
-    :class:`Arriving`. ``used``: the columns that the query computes with. ``twins``: n if every n-th item has its values in
+    :class:`ArrivalPlan`. ``used``: the columns that the query computes with. ``twins``: n if every n-th item has its values in
     another form, 0 for none (None: drawn). If the query sees the bits of values, all other items have theirs in one form.
     """
     manner = draw(manners(intent)) if late else ON_TIME
@@ -96,7 +96,7 @@ def arriving(
         return [_in_form(twin, item, intent) if every and i % every == 0 else item for i, item in enumerate(items)]
 
     is_explicit = CTI in room.items and draw(st.booleans())
-    how = Arriving(payloads, intent, scale, id, number, is_explicit, causal)
+    how = ArrivalPlan(payloads, intent, scale, id, number, is_explicit, causal)
     items = draw(room.arriving(source, how))
     if late:
         items = draw(with_invalid(source, items, payloads, intent, scale, number=number, manner=manner))
@@ -382,7 +382,7 @@ def cases(
     """Draw a query over at most ``most_sources`` sources called ``a`` and ``b``, their items, and a cut.
 
     ``kinds``: kinds of sources; ``values``: types of column ``v`` by name (None: any); ``axes``: time axes; ``depth`` and
-    ``reads_end`` as in :func:`queries`; ``causal`` as in :class:`Arriving`; ``query``: the strategy for
+    ``reads_end`` as in :func:`queries`; ``causal`` as in :class:`ArrivalPlan`; ``query``: the strategy for
     plans over the inputs (None: :func:`queries`).
     """
     key = draw(key_types())[0]

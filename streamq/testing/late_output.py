@@ -15,7 +15,7 @@ from streamq.testing.arrival import Item, end_ticks
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.expectation import Expectation, count_key
-from streamq.testing.sources.model import SetAside
+from streamq.testing.sources.model import SetAsideItem
 from streamq.testing.sources.room import room_of
 from streamq.testing.timeline import interval
 from streamq.testing.timeline import shown as show_instant
@@ -103,7 +103,9 @@ def check_late_output(
             _check_payloads(source, own, wanted)
 
 
-def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[SetAside], *, is_whole: bool) -> None:
+def _check_rows(
+    case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[SetAsideItem], *, is_whole: bool
+) -> None:
     """Raise WrongOutput if rows differ from the wanted items in more than the payload.
 
     Unless ``is_whole``, rows may be missing, because a filter may have dropped some items.
@@ -124,7 +126,7 @@ def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequenc
         raise WrongOutput(f"the late output {has} the row {_shown(first, source, case.axis)}")
 
 
-def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[SetAside]) -> None:
+def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[SetAsideItem]) -> None:
     """Raise WrongOutput if, for some row, no item of ``wanted`` with its start and its count has its payload.
 
     How often an item is there does not count.

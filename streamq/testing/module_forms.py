@@ -61,7 +61,7 @@ SIZE, HOP = 4, 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked(States):
+class CheckedModule(States):
     """A module's state methods, and what its laws need to know of it.
 
     - ``fields``: the names of an event's values
@@ -83,7 +83,7 @@ class Checked(States):
     filters_on: tuple[str, ...] = ()
     by_event: bool = False
     sent: Callable[[Any], Any] = lambda result: result
-    fresh: Callable[[], Checked] | None = None
+    fresh: Callable[[], CheckedModule] | None = None
 
     def has(self, need: str) -> bool:
         """True if the module has the property that a law needs, or if the law needs none."""
@@ -101,7 +101,7 @@ class Checked(States):
 # copies of code
 
 
-def with_copies(code: Any, name: str, form_of: Callable[[Any], Checked]) -> Checked:
+def with_copies(code: Any, name: str, form_of: Callable[[Any], CheckedModule]) -> CheckedModule:
     """Return the form that ``form_of`` makes of user code, whose ``fresh`` makes it of a copy as the code is now.
 
     A copy has its own globals, captured variables and classes, as in a worker that has just started; only installed code is
@@ -141,7 +141,7 @@ _OF_A_CLASS = 6
 
 def checked_module(
     code: Any, kinds: Sequence[DataType], order_insensitive: bool, reference: Callable[..., Any] | None
-) -> Checked:
+) -> CheckedModule:
     """Return the form of an undecorated user module with arguments of these types, whose events have no lifetimes.
 
     ``reference`` is a function of Series.
@@ -156,9 +156,9 @@ def checked_module(
     name = name_of(code, None)
     window_form("check_module", name, code).check()
 
-    def form_of(code: Any) -> Checked:
+    def form_of(code: Any) -> CheckedModule:
         module = window_form("check_module", name, code).states({}, order_insensitive=order_insensitive)
-        return Checked(
+        return CheckedModule(
             **{f.name: getattr(module, f.name) for f in fields(States)},
             fields=tuple(f"x{i}" if i else "x" for i in range(len(kinds))),
             events=lambda rows: module.read({f"x{i}": column for i, column in enumerate(arrays_of(rows, kinds))}),
@@ -304,7 +304,7 @@ def in_one_select(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) ->
     return Select(plan, source, plan.evaluation)
 
 
-def aggregate_forms(select: Select) -> list[Checked]:
+def aggregate_forms(select: Select) -> list[CheckedModule]:
     """Return a form for each way in which a window's aggregates are computed: from all members at once and, if they merge,
     from partial results and from values with weights.
 
@@ -318,7 +318,7 @@ def aggregate_forms(select: Select) -> list[Checked]:
 
     # raises NeedsSpark for expressions that only Spark evaluates
     at_once(select.events(()))
-    whole = Checked(
+    whole = CheckedModule(
         name=f"{name}, all members at once",
         fields=select.fields,
         events=select.events,
@@ -338,7 +338,7 @@ def aggregate_forms(select: Select) -> list[Checked]:
     ]
 
 
-def _partial_form(select: Select, merges: bool) -> Checked:
+def _partial_form(select: Select, merges: bool) -> CheckedModule:
     """Return the form that computes partial results by range of windows; name and reference are left to the caller.
 
     ``merges``: partial results are merged for good; else they are values with weights, which ``remove`` can remove again.
@@ -367,7 +367,7 @@ def _partial_form(select: Select, merges: bool) -> Checked:
         start, end = grid_lifetimes(select.grid, ints(merged, INDEX))
         return select.results(with_column(with_column(merged, LE, start), RE, end))
 
-    return Checked(
+    return CheckedModule(
         name="",
         fields=select.fields,
         events=select.events,

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streamq.errors import sentence
 from streamq.runtime.user_code.code_values import FAILURES, LASTS, START, plain_result
-from streamq.testing.module_forms import Checked, Rows
+from streamq.testing.module_forms import CheckedModule, Rows
 
 ANSWERS = "answers"
 """The law that is broken if a method raises."""
@@ -61,7 +61,7 @@ class Law:
     claims: Callable[..., Iterator[Claim]]
     exact: bool = False
 
-    def broken(self, module: Checked, drawn: Bags, tolerance: float) -> LawBroken | None:
+    def broken(self, module: CheckedModule, drawn: Bags, tolerance: float) -> LawBroken | None:
         """Return the error if the module breaks the law on these events, else None.
 
         ``drawn`` holds the bags of events by name. A method that raises outside of an outcome breaks the law ``answers``.
@@ -76,18 +76,18 @@ class Law:
                     if not same(actual, expected, allowed):
                         return self._broken(module, bags, claim, *differing(actual, expected, allowed))
         except FAILURES as error:
-            return self._broken(module, bags, "a method raises", Raised(error), "a state", name=ANSWERS)
+            return self._broken(module, bags, "a method raises", RaisedError(error), "a state", name=ANSWERS)
         return None
 
     def _broken(
-        self, module: Checked, bags: Bags, claim: str, actual: Any, expected: Any, name: str | None = None
+        self, module: CheckedModule, bags: Bags, claim: str, actual: Any, expected: Any, name: str | None = None
     ) -> LawBroken:
         """Return the error for a claim whose outcomes differ, caused by what a method raised, if any; ``name``: another law's."""
         shown = {name: shown_rows(rows, module.fields) for name, rows in bags.items()}
         error = LawBroken(
             module.name, name or self.name, claim, shown, with_lifetimes(actual), with_lifetimes(expected)
         )
-        error.__cause__ = next((r.error for r in (actual, expected) if isinstance(r, Raised)), None)
+        error.__cause__ = next((r.error for r in (actual, expected) if isinstance(r, RaisedError)), None)
         return error
 
 
@@ -95,7 +95,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Raised:
+class RaisedError:
     """The outcome of a call that raised. A mean over nothing may divide by zero, but then it must do so always."""
 
     error: BaseException
@@ -105,11 +105,11 @@ class Raised:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """Return the result of a call as plain Python values, or Raised if it failed with one of FAILURES."""
+    """Return the result of a call as plain Python values, or RaisedError if it failed with one of FAILURES."""
     try:
         return plain(call())
     except FAILURES as error:
-        return Raised(error)
+        return RaisedError(error)
 
 
 def plain(value: Any) -> Any:
@@ -138,8 +138,8 @@ def same(a: Any, b: Any, tolerance: float) -> bool:
 
     Calls that raised are equal if their errors have one class.
     """
-    if isinstance(a, Raised) or isinstance(b, Raised):
-        return isinstance(a, Raised) and isinstance(b, Raised) and type(a.error) is type(b.error)
+    if isinstance(a, RaisedError) or isinstance(b, RaisedError):
+        return isinstance(a, RaisedError) and isinstance(b, RaisedError) and type(a.error) is type(b.error)
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(same(x, y, tolerance) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict) and isinstance(b, dict):
@@ -181,13 +181,13 @@ def shown_rows(rows: Rows, fields: Sequence[str]) -> list[Any]:
 # laws
 
 
-def _answers(m: Checked, events: Rows) -> Iterator[Claim]:
+def _answers(m: CheckedModule, events: Rows) -> Iterator[Claim]:
     """No method raises over any events."""
     answer = outcome(lambda: m.answer(events))
-    yield "it has a result over any events", answer, "a result" if isinstance(answer, Raised) else answer
+    yield "it has a result over any events", answer, "a result" if isinstance(answer, RaisedError) else answer
 
 
-def _deterministic(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
+def _deterministic(m: CheckedModule, events: Rows, others: Rows) -> Iterator[Claim]:
     """Each method, called twice on equal arguments, returns equal results."""
 
     def twice(call: Callable[[], Any]) -> tuple[Any, Any]:
@@ -204,7 +204,7 @@ def _deterministic(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
         yield f"{claim} (merge, result)", *twice(lambda: m.result(merge(copy.deepcopy(state), copy.deepcopy(other))))
 
 
-def _first_call(m: Checked, events: Rows) -> Iterator[Claim]:
+def _first_call(m: CheckedModule, events: Rows) -> Iterator[Claim]:
     """The first call of the code gives the result of later ones, whatever these were called with before."""
     assert m.fresh is not None
     fresh = m.fresh()
@@ -213,7 +213,7 @@ def _first_call(m: Checked, events: Rows) -> Iterator[Claim]:
     yield claim, outcome(lambda: m.sent(m.answer(events))), outcome(lambda: fresh.sent(fresh.answer(events)))
 
 
-def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
+def _pure(m: CheckedModule, events: Rows, others: Rows) -> Iterator[Claim]:
     """No method changes its arguments, and calls share no state; without parts, only that the values do not change."""
     values, before = m.events(events), plain(m.events(events))
     state = m.add(m.initial(), values)
@@ -238,7 +238,7 @@ def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
     yield "nothing is kept between calls", outcome(lambda: m.result(start)), empty
 
 
-def _zero(m: Checked, events: Rows) -> Iterator[Claim]:
+def _zero(m: CheckedModule, events: Rows) -> Iterator[Claim]:
     """Adding no events, or merging with the initial state, before or after the events, does not change the result."""
     whole = outcome(lambda: m.answer(events))
     claim = "adding no events changes nothing"
@@ -251,24 +251,24 @@ def _zero(m: Checked, events: Rows) -> Iterator[Claim]:
         yield claim, outcome(lambda: m.result(merge(m.initial(), m.state(events)))), whole
 
 
-def _add(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+def _add(m: CheckedModule, first: Rows, then: Rows) -> Iterator[Claim]:
     """Adding events in two parts gives the result of adding them at once."""
     added = outcome(lambda: m.result(m.add(m.state(first), m.events(then))))
     yield "adding events in parts equals adding them at once", added, outcome(lambda: m.answer([*first, *then]))
 
 
-def _order(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+def _order(m: CheckedModule, first: Rows, then: Rows) -> Iterator[Claim]:
     """Adding events in another order gives the same result."""
     reordered = outcome(lambda: m.answer([*then, *first[::-1]]))
     yield "events in another order give the same result", reordered, outcome(lambda: m.answer([*first, *then]))
 
 
-def _remove_copies(m: Checked, rest: Rows) -> Iterator[Claim]:
+def _remove_copies(m: CheckedModule, rest: Rows) -> Iterator[Claim]:
     """Adding the same events once more and removing them does not change the result."""
     yield from _remove(m, rest, rest)
 
 
-def _remove(m: Checked, rest: Rows, removed: Rows) -> Iterator[Claim]:
+def _remove(m: CheckedModule, rest: Rows, removed: Rows) -> Iterator[Claim]:
     """Adding events and removing them, at once or in two parts, leaves the result over the rest."""
     assert m.remove is not None
     remove, gone = m.remove, removed[::-1]
@@ -281,7 +281,7 @@ def _remove(m: Checked, rest: Rows, removed: Rows) -> Iterator[Claim]:
     yield "adding events and removing them in parts changes nothing", remaining, whole
 
 
-def _merge(m: Checked, first: Rows, second: Rows, third: Rows) -> Iterator[Claim]:
+def _merge(m: CheckedModule, first: Rows, second: Rows, third: Rows) -> Iterator[Claim]:
     """Merging the states of parts gives the state of the whole; it is commutative and associative."""
     assert m.merge is not None
     merge = m.merge
@@ -300,7 +300,7 @@ def _merge(m: Checked, first: Rows, second: Rows, third: Rows) -> Iterator[Claim
     )
 
 
-def _time_bound(m: Checked, events: Rows, later: Rows) -> Iterator[Claim]:
+def _time_bound(m: CheckedModule, events: Rows, later: Rows) -> Iterator[Claim]:
     """Later events do not change the parts of rows before their first start; a row without such a part is not compared."""
     starts = m.fields.index("start")
     at = min(row[starts] for row in later)
@@ -319,7 +319,7 @@ def _cut(row: dict[str, Any], at: int) -> dict[str, Any] | None:
     return None if row["start"] >= at else {**row, "end": end}
 
 
-def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+def _filters_on(m: CheckedModule, first: Rows, then: Rows) -> Iterator[Claim]:
     """The events with one value of the filter columns give exactly those rows of all events' results that have this value."""
     events, columns = [*first, *then], m.filters_on
     places = [m.fields.index(name) for name in columns]
@@ -337,14 +337,14 @@ def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
         yield claim, rows_of_all, outcome(partial(m.answer, alone)) if alone else []
 
 
-def _apart(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+def _apart(m: CheckedModule, first: Rows, then: Rows) -> Iterator[Claim]:
     """The results for all events are those for each event alone."""
     together = outcome(lambda: m.answer([*first, *then]))
     claim = "the result for an event depends on that event alone"
     yield claim, together, outcome(lambda: [result for event in (*first, *then) for result in m.answer([event])])
 
 
-def _reference(m: Checked, events: Rows) -> Iterator[Claim]:
+def _reference(m: CheckedModule, events: Rows) -> Iterator[Claim]:
     """The result over any events is the reference's."""
     assert m.reference is not None
     reference = m.reference

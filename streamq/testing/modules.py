@@ -25,7 +25,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.spark_types import parse_type
 from streamq.testing.decorated_modules import (
     WINDOW,
-    Decorated,
+    DecoratedModule,
     checked_applied,
     checked_decorated,
     checked_function,
@@ -37,7 +37,7 @@ from streamq.testing.decorated_modules import (
 from streamq.testing.module_forms import (
     HOP,
     SIZE,
-    Checked,
+    CheckedModule,
     Rows,
     aggregate_forms,
     checked_module,
@@ -145,7 +145,7 @@ def check_module(
     def over(kinds: Sequence[DataType], limits: settings = tried, **bags: Any) -> _Search:
         return _Search(_Bags(kinds, values, **bags), limits, seed, tolerance)
 
-    searches: list[tuple[Checked, _Search]]
+    searches: list[tuple[CheckedModule, _Search]]
     if function is not None:
         searches = [(checked_function(function, kinds, reference, order_insensitive=order_insensitive), over(kinds))]
     elif walked is not None:
@@ -155,7 +155,7 @@ def check_module(
         searches = [(walk, over(kinds, follows=walked[0].time_sensitive))]
     elif window_module is not None:
         kinds = [] if isinstance(module, Aggregate) and not module.args else kinds
-        whole = checked_decorated(Decorated(*window_module, kinds, instants, reference, order_insensitive))
+        whole = checked_decorated(DecoratedModule(*window_module, kinds, instants, reference, order_insensitive))
         searches = [(whole, over(kinds, timed=window_module[0].time_sensitive))]
     elif (aggregates := listed_aggregates(module)) is not None:
         select = in_one_select(aggregates, kinds)
@@ -288,7 +288,7 @@ class _Search:
     seed: int | None
     tolerance: float
 
-    def broken(self, module: Checked) -> LawBroken | None:
+    def broken(self, module: CheckedModule) -> LawBroken | None:
         """Return the error for the smallest values that break a law, or None if all hold; the error is not raised.
 
         All laws are tried on each example until one fails; only that law is then tried on smaller examples.
@@ -301,7 +301,7 @@ class _Search:
         broken = [law for law in laws if law.name == tried[-1].name]
         return self._broken(broken, module, tried, Phase.generate, Phase.shrink) or first
 
-    def _broken(self, laws: Sequence[Law], module: Checked, tried: list[Law], *phases: Phase) -> LawBroken | None:
+    def _broken(self, laws: Sequence[Law], module: CheckedModule, tried: list[Law], *phases: Phase) -> LawBroken | None:
         """Run these phases of the search and return the error, or None; append each law that breaks to ``tried``.
 
         A law that holds when Hypothesis repeats the example is reported as a breach of ``deterministic``.

@@ -27,7 +27,7 @@ LONGEST = 200
 
 
 @dataclass
-class Verified:
+class Verification:
     """The result of a verification: executions by backend, cases, and the seconds it took.
 
     ``cases`` counts the judged cases, in which the answer of at least one execution was compared. ``set_aside`` counts the others
@@ -65,7 +65,7 @@ class Verified:
         return ", ".join(f"{n} where {shown[reason]}" for reason, n in self.set_aside.items())
 
 
-REPORTS: list[Verified] = []
+REPORTS: list[Verification] = []
 """The reports of all verifications in this process."""
 
 

@@ -20,7 +20,7 @@ from streamq.reading import table_readers
 from streamq.stream import Stream
 from streamq.testing.program_tables import RESERVED, source_text, table_text, variable, variables_of
 from streamq.testing.program_text import (
-    Unwritable,
+    UnwritableCode,
     call,
     expression,
     free_name,
@@ -207,7 +207,7 @@ class _Writer:
     def _chain(self, made: CallResult) -> list[str]:
         """Return the beginning of a chain and its calls; of a stream with a call that has no text, what reads it from JSON.
 
-        Raises Unwritable for an object that is no stream yet.
+        Raises UnwritableCode for an object that is no stream yet.
         """
         parts: list[str] = []
         one: CallResult = made
@@ -230,7 +230,7 @@ class _Writer:
                     break
                 parts.append(call(f".{_verb(by)}", arguments))
                 one = by.target
-        except Unwritable:
+        except UnwritableCode:
             if not isinstance(made, Stream) or self.depth:
                 raise
             return [self._unmade(made)]
@@ -239,7 +239,7 @@ class _Writer:
     def _unmade(self, made: CallResult) -> str:
         """Return the variable of a source, or a call that reads another stream's plan from JSON, over sources and tables."""
         if not isinstance(made, Stream) or (self.depth and not isinstance(made.plan, Source)):
-            raise Unwritable("what no call has made")
+            raise UnwritableCode("what no call has made")
         plan = made.plan
         if isinstance(plan, Source):
             return self.variables[plan.table]
@@ -248,7 +248,7 @@ class _Writer:
         return _from_json(rename_tables(plan, names), {names[name]: self.variables[name] for name in is_source})
 
     def _arguments(self, made: CallResult, by: MakingCall) -> list[str]:
-        """Return the arguments of a call as text; raise Unwritable for one that has none."""
+        """Return the arguments of a call as text; raise UnwritableCode for one that has none."""
         args = list(by.args)
         if by.function.__name__ == "apply":
             sub_plan, *_ = (*args, *by.keywords.values())
@@ -260,7 +260,7 @@ class _Writer:
             args, shown = args[1:], [self.variables[table]]
         shown += [self._argument(arg) for arg in args]
         if not all(map(is_name, keywords)):
-            raise Unwritable("a name that cannot be a keyword")
+            raise UnwritableCode("a name that cannot be a keyword")
         return [*shown, *(f"{name}={self._argument(one)}" for name, one in keywords.items())]
 
     def _sub_plan(self, grouped: GroupedStream[Any], sub_plan: Callable[[Any], Any]) -> str:
@@ -276,7 +276,7 @@ class _Writer:
             self.depth -= 1
 
     def _argument(self, argument: Any) -> str:
-        """Return an argument of a call as text; raise Unwritable for one that has none, such as a class."""
+        """Return an argument of a call as text; raise UnwritableCode for one that has none, such as a class."""
         match argument:
             case CallResult():
                 text = "" if self._is_named(argument) else "".join(self._chain(argument))
@@ -304,7 +304,7 @@ class _Writer:
             return self._argument(argument.item())
         text = value(argument)
         if not text.startswith(("dt.", "Decimal(")):
-            raise Unwritable(type(argument).__name__)
+            raise UnwritableCode(type(argument).__name__)
         return text
 
     def _column(self, column: Col) -> str:
@@ -351,13 +351,13 @@ class _Event:
 
 
 def _function(function: Callable[..., Any]) -> str:
-    """Return a function of events as a lambda of the expression that it returns; raise Unwritable if it fails."""
+    """Return a function of events as a lambda of the expression that it returns; raise UnwritableCode if it fails."""
     names = list(inspect.signature(function).parameters)
     try:
         result = as_expr(function(*map(_Event, names)))
     except Exception as error:
         # a function that fails for these parameters cannot be written
-        raise Unwritable("a function") from error
+        raise UnwritableCode("a function") from error
     return f"lambda {', '.join(names)}: {expression(result, lambda column: column.name)}"
 
 

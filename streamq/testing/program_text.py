@@ -38,7 +38,7 @@ LONGEST = 20_000
 """The greatest length of an expression's text; longer ones have shared parts, or are too deep for Python's parser."""
 
 
-class Unwritable(Exception):
+class UnwritableCode(Exception):
     """Raised for nodes and expressions that no public verb, function or operator builds."""
 
 
@@ -139,15 +139,15 @@ Text = tuple[str, int]
 def expression(root: Expr, column: Callable[[Col], str] = lambda column: f"col({string(column.name)})") -> str:
     """Return an expression as Python text over ``col``, ``lit``, ``when``, ``f`` and ``sq``, and names of users' modules.
 
-    ``column`` writes a column. Raises Unwritable for an expression that no operator, method or function builds, and for a text
-    longer than LONGEST.
+    ``column`` writes a column. Raises UnwritableCode for an expression that no operator, method or function builds, and for a
+    text longer than LONGEST.
     """
 
     def visit(expr: Expr, parts: list[Text]) -> Text:
-        """Return the text of an expression over those of its parts; raise Unwritable if it is too long."""
+        """Return the text of an expression over those of its parts; raise UnwritableCode if it is too long."""
         text, rank = _text(expr, parts, column)
         if len(text) > LONGEST:
-            raise Unwritable("an expression that is too long")
+            raise UnwritableCode("an expression that is too long")
         return text, rank
 
     return fold(root, visit)[0]
@@ -185,7 +185,7 @@ def _text(expr: Expr, parts: list[Text], column: Callable[[Col], str]) -> Text:
             return _aggregate(expr, parts), _POSTFIX
         case Call():
             return _call(expr, parts)
-    raise Unwritable(type(expr).__name__)
+    raise UnwritableCode(type(expr).__name__)
 
 
 def _receiver(part: Text) -> str:
@@ -209,13 +209,13 @@ def _case(operands: Sequence[Expr], parts: list[Text]) -> str:
 def _call(function_call: Call, parts: list[Text]) -> Text:
     """Return a function's call in its notation: an operator, a method, a subscript, or ``f.name(...)``.
 
-    Raises Unwritable for a function that ``f`` does not have under its name.
+    Raises UnwritableCode for a function that ``f`` does not have under its name.
     """
     args, function = function_call.args, function_call.function
     if isinstance(function, UserModule):
         return f"{module_name(function)}({', '.join([*(text for text, _ in parts), *_options(function)])})", _POSTFIX
     if function_of(function.name) != function:
-        raise Unwritable(function.name)
+        raise UnwritableCode(function.name)
     notation = function.notation if all(isinstance(a, Expr) for a in args) else None
     match notation:
         case Infix() if len(parts) == 2:
@@ -230,7 +230,7 @@ def _call(function_call: Call, parts: list[Text]) -> Text:
             shown = [_operand(a, p) for a, p in zip(args[1:], parts[1:], strict=True)]
             return f"{_receiver(parts[0])}.{name}({', '.join(shown)})", _POSTFIX
     if not is_name(function.name):
-        raise Unwritable(function.name)
+        raise UnwritableCode(function.name)
     shown = [
         p[0] if isinstance(a, Expr) else value(a) for a, p in zip(args, function_call.arguments(parts), strict=True)
     ]
@@ -256,7 +256,7 @@ def _infix(notation: Infix, args: Sequence[Any], parts: list[Text]) -> Text:
 
 
 def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
-    """Return the call that builds an aggregate, ``sq.sum("v", where=...)``; raise Unwritable if it is not a built-in one."""
+    """Return the call that builds an aggregate, ``sq.sum("v", where=...)``; raise UnwritableCode if it is not a built-in one."""
     function, args = aggregate.function, aggregate.args
     where = [] if aggregate.where is None else [f"where={parts[-1][0]}"]
     # a column that is no parameter of a function is given by its name
@@ -271,7 +271,7 @@ def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
                 shown[place] = f"{_receiver(parts[place])}.alias({string(str(name))})"
         return f"{module_name(function)}({', '.join([*shown, *where, *_options(function)])})"
     if built_in().get(aggregate.name) is not function:
-        raise Unwritable(aggregate.name)
+        raise UnwritableCode(aggregate.name)
     name, options = function.builder(aggregate.options)
     return f"sq.{name}({', '.join([*shown, *map(value, options), *where])})"
 

@@ -68,7 +68,7 @@ class ProgressRoom(ABC, Generic[P]):
         """Return by how many microseconds its CTIs stay behind the time of day; None: the time of day makes none."""
         return None
 
-    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[P]]:
+    def delayed_policies(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[P]]:
         """Return strategies for its policies on a source whose CTIs stay ``delay`` ticks behind, in steps of ``every``.
 
         They are as likely as each other; empty: the policy is not drawn for such a source.
@@ -95,7 +95,10 @@ def policies_behind(source: Source, delay: int, every: int) -> st.SearchStrategy
     """Draw a policy for a source whose CTIs stay ``delay`` ticks behind, in steps of ``every``, by the weights of the rooms."""
     by_weight = sorted(rooms().values(), key=lambda room: -room.weight)
     choices = [
-        policies for room in by_weight for policies in room.behind(source, delay, every) for _ in range(room.weight)
+        policies
+        for room in by_weight
+        for policies in room.delayed_policies(source, delay, every)
+        for _ in range(room.weight)
     ]
     return st.sampled_from(choices).flatmap(lambda policies: policies)
 
@@ -120,7 +123,7 @@ class ClockRoom(ProgressRoom[ClockCtis]):
     def clock_delay(self, policy: ClockCtis) -> int | None:
         return policy.delay
 
-    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[ClockCtis]]:
+    def delayed_policies(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[ClockCtis]]:
         return [st.just(ClockCtis(delay, every))] if source.schema.axis == TIMESTAMP else []
 
     def written(self, policy: ClockCtis, axis: str) -> str:
@@ -171,8 +174,8 @@ class GenerateRoom(ProgressRoom[GeneratedCtis]):
     def clock_delay(self, policy: GeneratedCtis) -> int | None:
         return None if policy.clock is None else CLOCK.clock_delay(policy.clock)
 
-    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[GeneratedCtis]]:
-        clocks = [st.none(), *CLOCK.behind(source, delay, every)]
+    def delayed_policies(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[GeneratedCtis]]:
+        clocks = [st.none(), *CLOCK.delayed_policies(source, delay, every)]
         return [st.builds(GeneratedCtis, st.just(delay), st.just(every), clock=clock) for clock in clocks]
 
     def written(self, policy: GeneratedCtis, axis: str) -> str:
@@ -232,7 +235,7 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
     def timeless(self, policy: PartitionCtis) -> PartitionCtis:
         return replace(policy, idle_after=None)
 
-    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[PartitionCtis]]:
+    def delayed_policies(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[PartitionCtis]]:
         """Return strategies for policies per one or two columns, without a clock and, on timestamps, with one.
 
         Empty if no column can be compared.
@@ -242,7 +245,7 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
             return []
         per = st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True).map(tuple)
         idle_after = st.sampled_from([None, MINUTE, 2 * MINUTE, 3 * MINUTE])
-        clocks = [st.none(), *CLOCK.behind(source, delay, every)]
+        clocks = [st.none(), *CLOCK.delayed_policies(source, delay, every)]
         policies = partial(st.builds, PartitionCtis, st.just(delay), st.just(every), per=per, idle_after=idle_after)
         return [policies(clock=clock) for clock in clocks]
 

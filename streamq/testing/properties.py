@@ -12,7 +12,7 @@ from streamq.errors import SourceError, sentence
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.folding import NEVER, FoldedChanges, Items, dense_numbers, fold_items, history_of, unmatched
 from streamq.testing.history import KINDS
-from streamq.testing.recorded import Ints, Recorded
+from streamq.testing.recorded import Ints, RecordedStream
 from streamq.testing.timeline import shown
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -30,7 +30,7 @@ BESIDE = 3
 
 
 @dataclass(frozen=True)
-class Shown:
+class BreachDisplay:
     """The message on a row that breaks a rule, and the lifetimes (start, end, label) and instants (time, label) to draw."""
 
     says: str
@@ -44,11 +44,11 @@ class Breaches:
 
     rule: str
     rows: Ints
-    show: Callable[[int], Shown]
+    show: Callable[[int], BreachDisplay]
 
 
 def breaches_in(
-    stream: Recorded, shape: str | None, order: str | None, ctis: bool, keyed: bool, verb: str
+    stream: RecordedStream, shape: str | None, order: str | None, ctis: bool, keyed: bool, verb: str
 ) -> list[Breaches]:
     """Return the breaches of all rules; raise SourceError if rows without an order must be judged by order or by CTIs in them.
 
@@ -64,8 +64,8 @@ def breaches_in(
                 ", or ctis=False." if not order else "."
             )
             raise SourceError(sentence(verb, f"rows without an order cannot be judged for {what}", "", hint))
-    judge = _Judge.over(stream, np.flatnonzero(bad < 0), ctis)
-    breaches = [Breaches("item", np.flatnonzero(bad >= 0), lambda k: Shown(_NO_ITEM[bad[bad >= 0][k]]))]
+    judge = _Judge.from_stream(stream, np.flatnonzero(bad < 0), ctis)
+    breaches = [Breaches("item", np.flatnonzero(bad >= 0), lambda k: BreachDisplay(_NO_ITEM[bad[bad >= 0][k]]))]
     breaches += judge.matched(order is not None)
     if ctis:
         breaches += judge.promised()
@@ -91,7 +91,7 @@ _NO_ITEM = (
 )
 
 
-def _no_items(stream: Recorded) -> Ints:
+def _no_items(stream: RecordedStream) -> Ints:
     """Return, for each row, the index in _NO_ITEM of the first reason why it is not an item; -1 for items."""
     cti, retract = (stream.kind == KINDS.index(kind) for kind in (CTI, RETRACT))
     why = np.full(len(stream), -1)
@@ -109,7 +109,7 @@ class _Judge:
     ``ctis`` are the rows of the CTIs; ``c`` holds for each micro-batch the greatest CTI up to its end, ``by`` that CTI's row.
     """
 
-    stream: Recorded
+    stream: RecordedStream
     rows: Ints
     items: Items
     ctis: Ints
@@ -117,7 +117,7 @@ class _Judge:
     by: Ints
 
     @classmethod
-    def over(cls, stream: Recorded, good: Ints, ctis: bool) -> _Judge:
+    def from_stream(cls, stream: RecordedStream, good: Ints, ctis: bool) -> _Judge:
         """Prepare the rows ``good`` of a stream; without ``ctis``, its CTIs are ignored."""
         cti = stream.kind[good] == KINDS.index(CTI)
         rows, promises = good[~cti], good[cti] if ctis else good[:0]
@@ -154,7 +154,7 @@ class _Judge:
         deadline = np.where(deadline < len(self.c), deadline, NEVER)
         unmatched_rows, early_rows = (np.array(searches, np.int64) for searches in unmatched(self.items, deadline))
 
-        def show(rows: Ints, says: str) -> Callable[[int], Shown]:
+        def show(rows: Ints, says: str) -> Callable[[int], BreachDisplay]:
             return lambda k: self._beside(int(rows[k]), says)
 
         whose = "id" if self.stream.names.id else "payload"
@@ -171,7 +171,7 @@ class _Judge:
             )
         return searches
 
-    def _beside(self, at: int, says: str) -> Shown:
+    def _beside(self, at: int, says: str) -> BreachDisplay:
         """Describe a retraction with at most BESIDE items of its id or payload: those of its start, then the nearest.
 
         ``at`` is its position among the items, ``says`` the message, with ``{}`` for its lifetime.
@@ -189,7 +189,7 @@ class _Judge:
                 lines.append((start, end, f"{kind} to {self._time(new_end)}, row {row}"))
             else:
                 lines.append((start, end, f"{kind}, row {row}"))
-        return Shown(says.format(f"[{self._time(own_end[0])}, {self._time(own_end[1])})"), tuple(lines))
+        return BreachDisplay(says.format(f"[{self._time(own_end[0])}, {self._time(own_end[1])})"), tuple(lines))
 
     # CTIs and order
 
@@ -203,7 +203,7 @@ class _Judge:
         def cti(batch: int) -> tuple[int, str]:
             return int(before[batch]), f"cti, row {self.stream.at[by[batch]]}"
 
-        def show_late(k: int) -> Shown:
+        def show_late(k: int) -> BreachDisplay:
             """Describe the k-th late change, with the CTI before it."""
             at = int(late[k])
             c, label = cti(int(changes.batch[at]))
@@ -211,12 +211,12 @@ class _Judge:
                 f"{self._together(at)}changes the history at {self._time(int(changes.sync[at]))}, "
                 f"after cti {self._time(c)}"
             )
-            return Shown(says, self._change(at), ((c, label),))
+            return BreachDisplay(says, self._change(at), ((c, label),))
 
-        def show_back(k: int) -> Shown:
+        def show_back(k: int) -> BreachDisplay:
             c, label = cti(int(self.stream.batch[back[k]]))
             says = f"goes back from {self._time(c)}"
-            return Shown(says, (), ((int(self.stream.start[back[k]]), "this"), (c, label)))
+            return BreachDisplay(says, (), ((int(self.stream.start[back[k]]), "this"), (c, label)))
 
         return [Breaches("cti", self.rows[changes.row[late]], show_late), Breaches("cti", back, show_back)]
 
@@ -228,14 +228,14 @@ class _Judge:
         before = _shifted(np.maximum.accumulate(greatest), MINUS_INFINITY)
         late = np.flatnonzero(changes.sync < before[changes.batch])
 
-        def show(k: int) -> Shown:
+        def show(k: int) -> BreachDisplay:
             """Describe the k-th late change, with the first change of the greatest sync time before it."""
             at = int(late[k])
             bound = int(before[changes.batch[at]])
             first = int(np.flatnonzero(changes.sync == bound)[0])
             row = self.stream.at[self.rows[changes.row[first]]]
             says = f"has sync time {self._time(int(changes.sync[at]))}, before {self._time(bound)} of row {row}"
-            return Shown(self._together(at) + says, self._change(at), ((bound, f"sync time of row {row}"),))
+            return BreachDisplay(self._together(at) + says, self._change(at), ((bound, f"sync time of row {row}"),))
 
         return Breaches("order", self.rows[changes.row[late]], show)
 
@@ -278,13 +278,13 @@ class _Judge:
         ends = np.unique(end)
         inside = np.flatnonzero((before // wide == key) & (ends[before % wide] > start) if len(key) else key)
 
-        def show(k: int) -> Shown:
+        def show(k: int) -> BreachDisplay:
             """Describe the k-th such event, with the one that is alive when it starts."""
             at = int(inside[k])
             holder = int(np.flatnonzero(latest == before[at])[0])
             other = (int(start[holder]), int(end[holder]), f"alive, row {self.stream.at[row[holder]]}")
             this = (int(start[at]), int(end[at]), "this")
-            return Shown("starts while another event of its key is alive", (other, this))
+            return BreachDisplay("starts while another event of its key is alive", (other, this))
 
         return _sorted(Breaches("shape", row[inside], show))
 
@@ -302,16 +302,16 @@ class _Judge:
         still = ~there & (end >= (self.c[-1] if len(self.c) else MINUS_INFINITY))
         wrong = np.flatnonzero((end != expected) & ~still)
 
-        def show(k: int) -> Shown:
+        def show(k: int) -> BreachDisplay:
             """Describe the k-th such event, with its key's next one, if there is one."""
             at = int(wrong[k])
             this = (int(start[at]), int(end[at]), "this")
             if not there[at]:
-                return Shown(f"ends at {self._time(int(end[at]))}, where no sample of its key starts", (this,))
+                return BreachDisplay(f"ends at {self._time(int(end[at]))}, where no sample of its key starts", (this,))
             after = int(follows[at])
             other = (int(start[after]), int(end[after]), f"the next sample, row {self.stream.at[row[after]]}")
             says = f"its key's next sample starts at {self._time(other[0])}"
-            return Shown(says, (this, other))
+            return BreachDisplay(says, (this, other))
 
         return [_sorted(Breaches("shape", row[wrong], show))]
 
@@ -331,7 +331,7 @@ class _Judge:
         return Breaches(
             "shape",
             self.rows[changes.row[at]],
-            lambda k: Shown(self._together(int(at[k])) + says, self._change(int(at[k]))),
+            lambda k: BreachDisplay(self._together(int(at[k])) + says, self._change(int(at[k]))),
         )
 
     def _together(self, at: int) -> str:

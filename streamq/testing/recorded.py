@@ -41,7 +41,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedStream:
     """The rows of a stream in order of their micro-batches, an array a field; ``at`` is a row's position in the input.
 
     ``kind`` is an index in KINDS, -1 for any other kind. Times are ticks, a missing end is INFINITY; ``missing`` marks starts
@@ -85,7 +85,7 @@ class Recorded:
         return {name: value for name, value in self.row(i).items() if name not in own}
 
 
-def read_stream(rows: Any, names: Names, verb: str) -> Recorded:
+def read_stream(rows: Any, names: Names, verb: str) -> RecordedStream:
     """Read a physical stream; raise SourceError for a column that is missing or has values of the wrong type.
 
     It is raised, too, for timestamps beside integers, for NULLs among micro-batches, and for what is no stream. ``names`` are
@@ -112,7 +112,7 @@ def read_stream(rows: Any, names: Names, verb: str) -> Recorded:
         identities = [column for name, column in columns.items() if name not in _own(names)]
     else:
         identities = [columns[names.id]]
-    return Recorded(
+    return RecordedStream(
         columns=columns,
         names=names,
         axis=next(iter(axes), INTEGER),

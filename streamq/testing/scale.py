@@ -13,7 +13,7 @@ from streamq.time import Grid
 class Bounds(Protocol):
     """The instants at which windows or pieces begin and end."""
 
-    def around(self, near: int, many: int) -> Iterator[int]:
+    def edges_near(self, near: int, many: int) -> Iterator[int]:
         """Yield the starts and ends of ``many`` windows, from about the instant ``near`` on; none where there is no window."""
 
 
@@ -23,7 +23,7 @@ class GridBounds:
 
     grid: Grid
 
-    def around(self, near: int, many: int) -> Iterator[int]:
+    def edges_near(self, near: int, many: int) -> Iterator[int]:
         first = (near - self.grid.offset) // self.grid.hop
         for index in range(first, first + many):
             start = self.grid.offset + index * self.grid.hop
@@ -55,7 +55,7 @@ class Scale:
 
         They are sorted, without repetitions, and rounded down to ``step``; none without bounds.
         """
-        return sorted({t // self.step * self.step for bounds in self.bounds for t in bounds.around(near, many)})
+        return sorted({t // self.step * self.step for bounds in self.bounds for t in bounds.edges_near(near, many)})
 
     def with_unit(self, unit: int) -> Scale:
         """Return the scale with one unit, in ticks, instead of the query's lengths."""

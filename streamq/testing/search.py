@@ -15,7 +15,7 @@ from hypothesis.internal.conjecture.choice import choice_constraints_key, choice
 from streamq.errors import QueryFailed
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.oracle import JUDGES, TooMuch
-from streamq.testing.profiles import FAILS, HUGE, Profile, Verified
+from streamq.testing.profiles import FAILS, HUGE, Profile, Verification
 from streamq.testing.trial import Answers, Trial, check_answers, check_failure
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Search:
     def __init__(
         self,
         profile: Profile,
-        report: Verified,
+        report: Verification,
         begun: float,
         each: Callable[[], None] = lambda: None,
     ):

@@ -8,8 +8,8 @@ from typing import Any
 
 from streamq.errors import PlanError, StreamqError, counted, sentence
 from streamq.keywords import check_keywords
-from streamq.testing.properties import RULES, Breaches, Shown, breaches_in
-from streamq.testing.recorded import Names, Recorded, read_stream
+from streamq.testing.properties import RULES, BreachDisplay, Breaches, breaches_in
+from streamq.testing.recorded import Names, RecordedStream, read_stream
 from streamq.testing.timeline import Axis, shown
 
 SHAPES = ("point", "interval", "edge", "signal")
@@ -31,7 +31,7 @@ class Breach:
 
 
 @dataclass(frozen=True)
-class Checked:
+class StreamCheck:
     """The result of a check: the number of rows, the number of breaches of each broken rule, and the first breaches.
 
     ``no_kind``: the name of the column of kinds, if it does not exist, so that all rows were read as inserts.
@@ -71,11 +71,11 @@ def _breaches(count: int) -> str:
 class StreamViolation(StreamqError, AssertionError):
     """Raised for a physical stream that breaks a rule; ``checked`` is the result of the check."""
 
-    def __init__(self, checked: Checked):
+    def __init__(self, checked: StreamCheck):
         super().__init__(f"check_stream: {checked}")
         self.checked = checked
 
-    def __reduce__(self) -> tuple[type[StreamViolation], tuple[Checked]]:
+    def __reduce__(self) -> tuple[type[StreamViolation], tuple[StreamCheck]]:
         return type(self), (self.checked,)
 
 
@@ -94,7 +94,7 @@ def check_stream(
     batch: str | None = None,
     key: str | Sequence[str] | None = None,
     most: int = 10,
-) -> Checked:
+) -> StreamCheck:
     """Raise StreamViolation, an AssertionError, if :func:`find_breaches` with the same arguments finds a breach.
 
     Else return its result.
@@ -148,7 +148,7 @@ def find_breaches(
     batch: str | None = None,
     key: str | Sequence[str] | None = None,
     most: int = 10,
-) -> Checked:
+) -> StreamCheck:
     """Check a recorded physical stream, and return which rows break which rule.
 
     ``rows``: a pandas or Arrow table, dicts, the items of ``sq.events``, a Spark DataFrame, or the folder of a Parquet sink.
@@ -207,7 +207,7 @@ def find_breaches(
     return _report(stream, breaches_in(stream, shape, order, ctis, key is not None, verb), most, no_kind)
 
 
-def _report(stream: Recorded, searches: Sequence[Breaches], most: int, no_kind: str | None) -> Checked:
+def _report(stream: RecordedStream, searches: Sequence[Breaches], most: int, no_kind: str | None) -> StreamCheck:
     """Count the breaches of each rule, and describe the first ``most`` of each."""
     counts: dict[str, int] = {}
     breaches: list[Breach] = []
@@ -219,15 +219,15 @@ def _report(stream: Recorded, searches: Sequence[Breaches], most: int, no_kind: 
                 :most
             ]
             breaches += [_breach(stream, rule, i, parts[n].show(k)) for i, n, k in first]
-    return Checked(len(stream), counts, tuple(breaches), no_kind)
+    return StreamCheck(len(stream), counts, tuple(breaches), no_kind)
 
 
-def _breach(stream: Recorded, rule: str, i: int, display: Shown) -> Breach:
+def _breach(stream: RecordedStream, rule: str, i: int, display: BreachDisplay) -> Breach:
     says = f"{_row_text(stream, i, rule)}: {display.says}"
     return Breach(rule, int(stream.at[i]), stream.row(i), says, _timeline(display, stream.axis))
 
 
-def _row_text(stream: Recorded, i: int, rule: str) -> str:
+def _row_text(stream: RecordedStream, i: int, rule: str) -> str:
     """Return a row as text: ``retract [1, 5) to 8, v=3``; a row that is not an item as a dict.
 
     The number of its micro-batch follows, if the stream has a column of them.
@@ -245,7 +245,7 @@ def _row_text(stream: Recorded, i: int, rule: str) -> str:
     return f"retract [{start}, {end}) to {new_end}{payload}{micro_batch}"
 
 
-def _timeline(display: Shown, axis: str) -> str:
+def _timeline(display: BreachDisplay, axis: str) -> str:
     """Return a line for each lifetime and each instant: the drawing, the times, and the label."""
     if not display.lifetimes and not display.instants:
         return ""

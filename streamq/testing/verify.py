@@ -29,7 +29,7 @@ from streamq.testing.generate import cases_of
 from streamq.testing.intent import ANYTHING, MOSTLY, Intent
 from streamq.testing.lateness import ON_TIME
 from streamq.testing.on_spark import session_of
-from streamq.testing.profiles import REPORTS, Profile, Verified, loaded_profile, profile
+from streamq.testing.profiles import REPORTS, Profile, Verification, loaded_profile, profile
 from streamq.testing.program import statements
 from streamq.testing.replay import save
 from streamq.testing.scenario import Scenario
@@ -48,7 +48,7 @@ def verify(
     seed: int | None = None,
     name: str | None = None,
     may_fail: bool | None = None,
-) -> Verified:
+) -> Verification:
     """Compare a query's answers with the oracle's: in-process, in batch and as a stream, over sampled data.
 
     The sources get random data as ``intent`` describes them, with times and values near those in the query; the query's own
@@ -89,7 +89,7 @@ def verify(
     chosen = _profile(profile)
     chosen = replace(chosen, examples=chosen.examples if examples is None else examples)
     chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
-    report = Verified()
+    report = Verification()
     bar, planned = ProgressBar("verify"), chosen.examples + chosen.batch + chosen.streams
 
     def show_cases() -> None:
@@ -130,7 +130,7 @@ def verify(
         except NeedsSpark as error:
             # earlier cases ran only because they had no rows to compute
             left_out = {**report.left_out, "in-process": str(error)}
-            vars(report).update(vars(Verified(left_out=left_out)))
+            vars(report).update(vars(Verification(left_out=left_out)))
 
     try:
         with bar:
@@ -205,7 +205,7 @@ def _numbered(queries: Sequence[Stream]) -> tuple[Node, dict[str, str]]:
     return number_sources(root)
 
 
-def _refuse(report: Verified) -> NoReturn:
+def _refuse(report: Verification) -> NoReturn:
     """Raise the error for a verification that compared nothing: PlanError, or NeedsSpark if only Spark could run the query."""
     if report.set_aside:
         instead = f"all {report.set_aside.total()} cases were set aside: {report.reasons}"

@@ -56,7 +56,7 @@ def uda(
     Called with columns, names of columns or expressions, it returns an aggregate; keyword arguments are plain values, passed to
     the function, or to the class when it is made. A time-sensitive function is ``f(events, window)``, where ``events`` is a
     DataFrame with the arguments, ``start`` and ``end``; the methods of a time-sensitive class are ``add(state, events)`` and
-    ``result(state, window)``. The code must be deterministic. Raises PlanError for code of none of these forms and
+    ``result(state, window)``. The code must be deterministic. Raises PlanError for code of none of these kinds and
     for invalid arguments, TypeMismatch if ``returns`` names no type.
     (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight, sections III and IV)
 

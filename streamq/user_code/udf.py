@@ -53,7 +53,7 @@ def udf(
 ) -> Callable[[Callable[..., Any]], UserFunction]:
     """Make a Python function one that expressions can call: in filters, columns, keys and the conditions of joins.
 
-    ``returns`` is the SQL type of its results. ``takes``: the form of its arguments, "values" (one event's values; NULL is None),
+    ``returns`` is the SQL type of its results. ``takes``: what its arguments are, "values" (one event's values; NULL is None),
     "series" (a pandas Series per argument, over many events) or "arrays" (a pyarrow Array per argument); for the last two it
     returns as many results as there are events. ``name`` is its name in explain, errors and ``sq.modules``; by default the
     function's own. ``time_limit``: the seconds that one call may take. ``checked``: every call is made twice, and fails if
@@ -91,7 +91,7 @@ def udf(
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UserFunction(UserModule, Function):
-    """A user's function; ``takes`` is the form of its arguments."""
+    """A user's function; ``takes`` says what its arguments are."""
 
     kind = "udf"
     takes: ArgumentForm

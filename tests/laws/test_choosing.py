@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
-from streamq.testing.patterns.matches import Undetermined
+from streamq.testing.patterns.matches import UndeterminedAnswer
 from streamq.testing.patterns.rules import brute_force
 
 OF_SUB_PATTERNS = {
@@ -135,7 +135,7 @@ def test_matches_are_chosen_as_the_rules_say(text: str, events: dict[str, list[d
     histories = histories_of(events)
     try:
         expected = brute_force(text, histories)
-    except Undetermined:
+    except UndeterminedAnswer:
         # the rules name no order of patterns' matches that start at once
         assume(False)
     event("matches" if expected else "no match")

@@ -21,7 +21,7 @@ from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
 from streamq.testing.in_process import execute
 from streamq.testing.oracle import oracle
-from streamq.testing.patterns.matches import Undetermined
+from streamq.testing.patterns.matches import UndeterminedAnswer
 from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of
 from tests.patterns.pattern_cases import CASES, CHOICES, SETS, SPARSE, bag, histories, matching, one_by_one
 
@@ -72,7 +72,7 @@ class Sampled:
         self.events = {name: primitives(name, history) for name, history in self.histories.items()}
 
     def matches_by_rules(self, text: str) -> Bag:
-        """Return the matches of a text by the rules of the language; raise Undetermined if they allow several answers."""
+        """Return the matches of a text by the rules of the language; raise UndeterminedAnswer if they allow several answers."""
         return bag(rows_of(matches_by_rules(program(text), self.events)))
 
     def answer(self, text: str, how: Execution) -> Bag:
@@ -114,7 +114,7 @@ def check_choices(text: str, sampled: Sampled, ways: Sequence[Execution]) -> boo
     """True if the rules determine some matches of a text, against which its answers are then held."""
     try:
         expected = sampled.matches_by_rules(text)
-    except Undetermined:
+    except UndeterminedAnswer:
         return False
     for how in ways:
         assert sampled.answer(text, how) == expected, (how, sampled.case)

@@ -31,7 +31,7 @@ from streamq.testing.payloads import rows as payloads
 from streamq.testing.python_values import comparable
 from streamq.testing.scale import TICKS
 from streamq.testing.sources.physical import physical_items
-from streamq.testing.sources.room import Arriving
+from streamq.testing.sources.room import ArrivalPlan
 from streamq.testing.validator import check_stream, find_breaches
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.judges.kernels import watch_kernels
@@ -164,7 +164,7 @@ def recordings(draw: Any, corrupted: bool, ids: bool | None = None) -> Recording
     columns = [Field("k", t.StringType()), Field("v", draw(value_types())[1])]
     # what comes again is no breach of a source with ids; of a recorded stream, which nobody has taken in, it is one
     intent = Intent(events=5, duplicates=False if ids else None)
-    items = draw(physical_items(Arriving(payloads(columns, intent), intent, TICKS, id="id" if ids else None)))
+    items = draw(physical_items(ArrivalPlan(payloads(columns, intent), intent, TICKS, id="id" if ids else None)))
     rows = [item.plain for item in items]
     for _ in range(draw(st.integers(1, 3)) if corrupted else 0):
         if rows:

@@ -16,7 +16,7 @@ from streamq.testing.deltas import WrongOutput
 from streamq.testing.execution import SPARK, Execution
 from streamq.testing.expectation import expectation
 from streamq.testing.on_spark import execute_on_spark
-from streamq.testing.sources.model import SetAside
+from streamq.testing.sources.model import SetAsideItem
 from streamq.testing.trial import with_late_sinks
 
 TRIPS = sq.events([(1, 5, {"zone": "a", "fare": 3.0})], name="trips")
@@ -50,7 +50,7 @@ def test_what_a_run_sets_aside_is_compared(spark: SparkSession, plain: None) -> 
     case, (how,) = with_late_sinks((case, (Execution(SPARK, buckets=2),)))
     expected = expectation(case, how)
     assert how.late_output and execute_on_spark(case, how, spark, expected).num_rows == 2
-    earlier = SetAside(CountReason.ADJUSTED, late, late_by=7)
+    earlier = SetAsideItem(CountReason.ADJUSTED, late, late_by=7)
     wrong = replace(expected, set_aside={"s": [earlier, *expected.set_aside["s"][1:]]})
     with pytest.raises(
         WrongOutput, match=r"the late output has the row \[2, 15\) of s, counted as adjusted, 8 ticks late"

@@ -23,7 +23,7 @@ from streamq.testing.arrival import CLOSE, OPEN, Item, end_ticks, is_event
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
 from streamq.testing.expectation import admissions, without_late_items
-from streamq.testing.sources.model import Admitted
+from streamq.testing.sources.model import Admission
 from streamq.testing.trial import check
 from streamq.time import INFINITY
 
@@ -60,7 +60,7 @@ def case_of(
 
 def left(case: Case, **level: Sequence[int | None]) -> tuple[list[tuple[int, int | None]], Counter[str]]:
     """The lifetimes that are left, and what is counted."""
-    one = admissions(case, **level).get("s", Admitted())
+    one = admissions(case, **level).get("s", Admission())
     lifetimes = sorted(
         ((item.start or 0, item.end) for item in one.events), key=lambda span: (span[0], end_ticks(span[1]))
     )

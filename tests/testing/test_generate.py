@@ -36,7 +36,7 @@ from streamq.testing.scale import TICKS, GridBounds, Scale
 from streamq.testing.sources.edges import edge_items
 from streamq.testing.sources.insert_only import interval_items, point_items
 from streamq.testing.sources.physical import physical_items
-from streamq.testing.sources.room import Arriving, repeated
+from streamq.testing.sources.room import ArrivalPlan, repeated
 from streamq.testing.windows.grids import CalendarBounds, hoppings
 from streamq.time import Grid
 from streamq.windows import Calendar, Hopping
@@ -59,7 +59,7 @@ def again(kind: str) -> st.SearchStrategy[DrawnSource]:
 def physical(intent: Intent = ANYTHING, **given_as: Any) -> st.SearchStrategy[list[Item]]:
     # rows without types do not say that a list of pairs is a map
     values = st.sampled_from([name for name in sorted(TYPES) if "map" not in name])
-    return values.flatmap(lambda value: physical_items(Arriving(payload(value), intent, TICKS, **given_as)))
+    return values.flatmap(lambda value: physical_items(ArrivalPlan(payload(value), intent, TICKS, **given_as)))
 
 
 @pytest.mark.slow
@@ -129,10 +129,10 @@ ORDERED = replace(KEYED, columns=_COLUMNS, order_by=("lsn",), beside=("lsn",))
 @brief
 @given(
     st.one_of(
-        point_items(Arriving(payload(), ANYTHING, TICKS)),
-        interval_items(Arriving(payload(), ANYTHING, TICKS)),
-        edge_items(KEYED, Arriving(payload(), ANYTHING, TICKS)),
-        edge_items(ORDERED, Arriving(payload(), ANYTHING, TICKS)),
+        point_items(ArrivalPlan(payload(), ANYTHING, TICKS)),
+        interval_items(ArrivalPlan(payload(), ANYTHING, TICKS)),
+        edge_items(KEYED, ArrivalPlan(payload(), ANYTHING, TICKS)),
+        edge_items(ORDERED, ArrivalPlan(payload(), ANYTHING, TICKS)),
         physical(explicit=False),
     )
 )
@@ -234,7 +234,7 @@ def _before_its_insert(items: list[Item], i: int) -> bool:
 )
 def test_physical_streams_have_every_shape(shape: str) -> None:
     find(
-        physical_items(Arriving(payload("double"), ANYTHING, TICKS)),
+        physical_items(ArrivalPlan(payload("double"), ANYTHING, TICKS)),
         lambda items: shape in shapes(items),
         settings=any_of_many,
     )
@@ -293,4 +293,4 @@ def test_bounds_of_a_calendar_are_the_midnights_of_its_zone() -> None:
         "2023-12-01 05:00:00",
         "2024-01-01 05:00:00",
     ]
-    assert list(CalendarBounds(Calendar(1, "day", "UTC")).around(1 << 62, 3)) == []
+    assert list(CalendarBounds(Calendar(1, "day", "UTC")).edges_near(1 << 62, 3)) == []

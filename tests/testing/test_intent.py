@@ -23,18 +23,18 @@ from streamq.testing.payloads import rows
 from streamq.testing.scale import TICKS
 from streamq.testing.sources.insert_only import interval_items
 from streamq.testing.sources.physical import physical_items
-from streamq.testing.sources.room import Arriving
+from streamq.testing.sources.room import ArrivalPlan
 
 FIELDS = (Field("k", StringType()), Field("v", DoubleType()))
 PLAIN = {"nulls": False, "nan": False, "infinities": False, "unicode": False, "duplicates": False}
 
 
 def intervals(intent: Intent) -> st.SearchStrategy[list[Item]]:
-    return interval_items(Arriving(rows(FIELDS, intent), intent, TICKS))
+    return interval_items(ArrivalPlan(rows(FIELDS, intent), intent, TICKS))
 
 
 def physical(intent: Intent) -> st.SearchStrategy[list[Item]]:
-    return physical_items(Arriving(rows(FIELDS, intent), intent, TICKS))
+    return physical_items(ArrivalPlan(rows(FIELDS, intent), intent, TICKS))
 
 
 def spans(items: Sequence[Item]) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from streamq.functions.catalogue import function_of
 from streamq.plan.expr import Call, Expr, Lit, Opaque
 from streamq.plan.schema import Field, Schema
 from streamq.testing.drawn_operators import predicates
-from streamq.testing.program_text import Unwritable, argument, expression
+from streamq.testing.program_text import UnwritableCode, argument, expression
 from streamq.time import INTEGER
 
 # expressions
@@ -97,5 +97,5 @@ def test_constants_stand_alone_where_a_verb_takes_them() -> None:
 
 def test_what_has_no_form_is_refused() -> None:
     for expr in (Lit(1, t.LongType()), Opaque(None, "x"), Call(function_of("no name"), (col("a"),))):
-        with pytest.raises(Unwritable):
+        with pytest.raises(UnwritableCode):
             expression(expr)

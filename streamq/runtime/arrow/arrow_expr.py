@@ -132,7 +132,7 @@ def _value(
 ) -> Value:
     """Return the value of a part of an expression, of type ``kind``, on ``rows`` rows, from the values of its operands.
 
-    Its faults are those of operands on rows where it evaluates them, and its own.
+    Its faults are its own, and those of operands on the rows on which Spark evaluates these.
     """
     match node:
         # the most frequent kinds come first

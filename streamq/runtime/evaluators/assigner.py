@@ -52,7 +52,7 @@ class Assigner(ABC):
     """True if windows are the pieces between changes: a change ends one of them, and leaves earlier ones unchanged."""
 
     is_fixed: bool = False
-    """True if windows lie where they lie, whatever events there are."""
+    """True if windows are fixed: they do not depend on events."""
 
     counts_events: bool = False
     """True if windows go by numbers of events: those of a chain are consecutive, and a row of them stands for their number."""
@@ -87,8 +87,8 @@ class Assigner(ABC):
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each event's windows that end after ``since``; ranges may be empty.
 
-        If an endless event has windows without limit, as on a grid, ``upto`` bounds those of all events, and an endless one has
-        none if it is INFINITY; else it bounds nothing.
+        On a grid an endless event has windows without limit. There ``upto`` bounds the windows of all events, and an endless
+        event has none if ``upto`` is INFINITY. Kinds whose events all have a limited number of windows ignore ``upto``.
         """
 
     @abstractmethod
@@ -141,7 +141,7 @@ class Assigner(ABC):
 
 
 class RangeAssigner(Assigner):
-    """An assigner whose windows lie where they lie, whatever events there are."""
+    """An assigner of fixed windows, which do not depend on events."""
 
     is_fixed = True
     has_chains = True

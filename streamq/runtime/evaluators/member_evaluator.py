@@ -254,5 +254,5 @@ class MemberEvaluator(ABC):
 
     @property
     def leaves_out_rows_to_come(self) -> bool:
-        """True if windows are the pieces between changes: a piece that has not begun matters to nobody."""
+        """True if windows are the pieces between changes: a piece that has not begun changes no result."""
         return self.assigner.is_piecewise

@@ -369,7 +369,7 @@ class _Chains:
 
     @property
     def end_times(self) -> Ints:
-        """The instants until which the events that edges start go on; INFINITY if no edge ends them."""
+        """The end of the event that each edge starts; INFINITY if no edge ends it."""
         return np.where(self.closed_by < 0, INFINITY, self.since[self.closed_by])
 
     @property

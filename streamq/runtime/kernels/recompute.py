@@ -44,9 +44,10 @@ def input_basket(port: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class InputEvents:
-    """The events of an input in the active groups: their ``history``, with group numbers, and the deltas ``fresh`` of now in it.
+    """The events of an input in the active groups, with group numbers.
 
-    ``ends_in_fresh``: True if nothing was added up, so that the last rows of the history are the deltas of now.
+    ``history``: all of them; ``fresh``: the deltas of this micro-batch, which the history contains. ``ends_in_fresh``: the
+    history ends with these deltas, because no rows were added up.
     """
 
     history: pa.Table
@@ -54,9 +55,9 @@ class InputEvents:
     ends_in_fresh: bool
 
     def changes(self, is_outdated: Mask, replacement: pa.Table | None) -> pa.Table:
-        """Return the deltas of now, those that take the outdated events of the history out, and the events in their stead.
+        """Return the deltas of this micro-batch, those that take out outdated events of the history, and those that replace them.
 
-        Outdated events that are deltas of now need no deltas at all, if they can be told apart.
+        Outdated events that came in this micro-batch need no deltas at all, if they can be told apart.
         """
         history, came = self.history, self.fresh
         if self.ends_in_fresh:

@@ -137,11 +137,11 @@ class _GridPlace:
         return (self.grid.offset - self.basic.offset) // self.basic.hop
 
     def start(self, index: int) -> int:
-        """Return the number of the first basic window of a window; for an infinite number that itself."""
+        """Return the number of the first basic window of a window; an infinite number itself."""
         return index if index in (INFINITY, MINUS_INFINITY) else self.offset + index * self.hop
 
     def end(self, index: int) -> int:
-        """Return the number of the basic window behind a window; for an infinite number that itself."""
+        """Return the number of the first basic window after a window; an infinite number itself."""
         return index if index in (INFINITY, MINUS_INFINITY) else self.start(index) + self.size
 
     def ranges(self, partials: pa.Table) -> pa.Table:

@@ -85,7 +85,7 @@ class Leaf:
 
     ``clean`` is the least CTI at which many of its events are settled, so that all its groups are evaluated to forget them;
     ``needed`` is the number of settled events that were still needed when that last happened; ``lacks`` is the number of events
-    with earlier ends that must come before there can be an earlier such CTI. A bin that is evaluated as a ``whole`` has no
+    with earlier ends that must arrive before ``clean`` can become earlier. A bin that is evaluated as a ``whole`` has no
     agendas of single groups. ``split_above`` is the number of live events above which it is split, if that is more than for all
     bins.
     """

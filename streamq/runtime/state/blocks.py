@@ -164,10 +164,10 @@ class BlocksBasket:
         return high if self.held.low_is_known else np.minimum(saturating(ints(rows, LO), self.held.grid.n - 1), high)
 
     def _cut(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """Return ranges from the first window on, and of long lifetimes, cut off from these, those that begin after the start.
+        """Split ranges in two tables: the windows up to each event's start, and the later ones of events that outlive a block.
 
-        None if there are none of the latter. A range of fewer windows than a point has is among them, and so is one without an
-        end.
+        All windows of an event that ends within a block are in the first table. Ranges of fewer windows than a point has, and
+        those without an end, are in the second, as they are. The second is None if it is empty.
         """
         assert self.rank is not None
         if self.held.low_is_known:

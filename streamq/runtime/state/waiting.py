@@ -120,11 +120,14 @@ class WaitingRows:
 class OpenStarts:
     """The lifetimes of events by their starts, so that the least start of those that live on is known without reading them.
 
-    Of the events that have ended some stay, behind one that lives on; once they are the majority, all are read to forget them.
+    Ended events stay while an earlier one lives on; once they are the majority, all events are read and the ended forgotten.
     """
 
     def __init__(self, state: KernelBaskets, slack: int):
-        """Open the lifetimes; so many of ended events may stay, beside as many as lived on when such were last forgotten."""
+        """Open the lifetimes.
+
+        ``slack``: how many ended events may stay beyond the number of events that lived on when all were last read.
+        """
         self._bins = TimeBins(state, LIFETIMES, LE)
         self._values, self._slack = state.values, slack
 

@@ -204,7 +204,7 @@ class WindowCall(ModuleCall, NamedObject):
         """Return the window as the module reads it."""
         return WindowInterval(instant_of(window[0], self.axis), instant_of(window[1], self.axis))
 
-    def about(
+    def subject(
         self, window: tuple[int, int], group: Mapping[str, Any], first: Iterable[Mapping[str, Any]], count: int
     ) -> str:
         """Return the subject of a call as text: the window, the group, and the ``first`` of its ``count`` events."""

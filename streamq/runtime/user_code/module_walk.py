@@ -174,7 +174,7 @@ class ModuleWalk:
         """Set a window aside whose call failed, if module and run set such aside, else raise ModuleFailed; forget the state."""
         self._before = self._load = self._body = None
         events = pa.table(self._arguments(now))
-        about = self.calling.about(self._interval(now), self._group(now), first_rows(events), events.num_rows)
+        about = self.calling.subject(self._interval(now), self._group(now), first_rows(events), events.num_rows)
         reason = self.calling.reason(error, about)
         if not self.calling.quarantine or self.members.aside is None:
             raise self.calling.failure(reason) from error

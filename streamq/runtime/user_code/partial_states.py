@@ -256,7 +256,7 @@ class PickledState(Partial):
         if result.error is not None:
             window, group = place(row)
             first = (dict(zip(calling.names, event, strict=True)) for event in part.first)
-            about = calling.about(window, group, first, part.events)
+            about = calling.subject(window, group, first, part.events)
             raise calling.failure(calling.reason(result.error, about)) from result.error
         return result.state
 

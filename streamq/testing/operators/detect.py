@@ -19,7 +19,7 @@ from streamq.testing.meetings import Meeting, meeting_of
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, listed, payload, to_duckdb
-from streamq.testing.patterns.conditions import Unjudged
+from streamq.testing.patterns.conditions import UnjudgedPattern
 from streamq.testing.patterns.matches import EventType
 from streamq.testing.patterns.room import event_types, parts_below
 from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of
@@ -37,7 +37,7 @@ OWN = {"@": "@Vs", "@.root": "@root"}
 
 
 def parts_of_condition(condition: Expr) -> Iterator[s.Expression]:
-    """Yield the conditions that AND connects, at any depth, in the language; raise Unjudged as :func:`in_text`.
+    """Yield the conditions that AND connects, at any depth, in the language; raise UnjudgedPattern as :func:`in_text`.
 
     They are apart because each is checked as soon as its variables are bound.
     """
@@ -62,8 +62,8 @@ def _flatten(part: s.Expression) -> Iterator[s.Expression]:
 def in_text(expr: Expr) -> s.Expression:
     """Translate an expression over columns ``x.field`` to the language.
 
-    Raises Unjudged unless it has only columns, constants without a type, and operators of IN_TEXTS: a CASE or a cast has no
-    translation here, though the language has both.
+    Raises UnjudgedPattern unless it has only columns, constants without a type, and operators of IN_TEXTS: a CASE or a cast
+    has no translation here, though the language has both.
     """
     match expr:
         case Col(name=name):
@@ -73,7 +73,7 @@ def in_text(expr: Expr) -> s.Expression:
             return s.Literal(value)
         case Call(function=function) if function.identity in IN_TEXTS:
             return s.Apply(IN_TEXTS[function.identity], tuple(map(in_text, expr.children)))
-    raise Unjudged(f"the expression {expr!r}")
+    raise UnjudgedPattern(f"the expression {expr!r}")
 
 
 @defines(Detect)
@@ -81,7 +81,7 @@ def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
     """Return SQL for the matches, found by the rules of the language (docs/patterns.md), else by the compiler's expansion."""
     try:
         matches = _matches(node, run)
-    except Unjudged:
+    except UnjudgedPattern:
         return f"SELECT {listed('le', 're', *payload(node.schema))} FROM {run.define(node.expansion)}"
     rows = rows_of(matches)
     columns = {
@@ -95,7 +95,7 @@ def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
 
 
 def _matches(node: Detect, run: Run) -> EventType:
-    """Return the matches of a pattern; raise Unjudged if the rules do not cover it."""
+    """Return the matches of a pattern; raise UnjudgedPattern if the rules do not cover it."""
     *earlier, last = node.definitions.program.definitions
     function_conditions = (part for condition in node.conditions for part in parts_of_condition(condition))
     program = syntax.Program((*earlier, replace(last, where=(*last.where, *function_conditions))))

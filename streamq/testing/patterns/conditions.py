@@ -26,7 +26,7 @@ def joint_names(one: str, other: str, many: Mapping[str, int]) -> tuple[str, str
     return first, second
 
 
-class Unjudged(Exception):
+class UnjudgedPattern(Exception):
     """A pattern has something that these rules do not evaluate; the message names it."""
 
 
@@ -67,14 +67,14 @@ RUNS: Mapping[str, Callable[[list[Any]], Any]] = {
 def aggregate_run(function: str, values: list[Any]) -> Any:
     """Return an aggregate of the values of a run, which are in order; only ``first`` and ``last`` take NULLs into account.
 
-    With no values but NULL, a count is 0, ``collect`` an empty list, and the rest NULL. Raises Unjudged for the sum or mean of
-    values other than integers, and for the least or greatest of nested values.
+    With no values but NULL, a count is 0, ``collect`` an empty list, and the rest NULL. Raises UnjudgedPattern for the sum or
+    mean of values other than integers, and for the least or greatest of nested values.
     """
     if function in ("first", "last"):
         return values[0 if function == "first" else -1]
     there = [v for v in values if v is not None]
     if function in ("sum", "avg") and any(type(v) is not int for v in there):
-        raise Unjudged(f"a {function} of other values than integers")
+        raise UnjudgedPattern(f"a {function} of other values than integers")
     return RUNS[function](there)
 
 
@@ -94,7 +94,8 @@ def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any
 
     A field of a variable that is absent or not in ``bound`` is NULL, and so is any aggregate of an absent run, also a count.
     ``bound`` has an entry ``f@`` for a repeated variable ``f``, with the events of its run under ``@run``. ``functions`` are
-    those of users, by name. Raises Unjudged for what these rules do not evaluate, and for a field that its event does not have.
+    those of users, by name. Raises UnjudgedPattern for what these rules do not evaluate, and for a field that its event
+    does not have.
     """
     if (of := run_argument(expression, [v[:-1] for v in bound if v.endswith("@")])) is not None:
         assert isinstance(expression, s.Apply)
@@ -112,7 +113,7 @@ def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any
                 return None
             own = name if name in fields else f"@{name}"
             if own not in fields:
-                raise Unjudged(f"the field {name}")
+                raise UnjudgedPattern(f"the field {name}")
             return fields[own]
         case s.Literal(value):
             return value
@@ -124,7 +125,7 @@ def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any
         case s.Apply("cast as", (operand, s.Literal(kind))):
             operand_value = evaluate(operand, bound, functions)
             if operand_value is not None and (kind not in CASTS or type(operand_value) is not int):
-                raise Unjudged(f"a cast to {kind}")
+                raise UnjudgedPattern(f"a cast to {kind}")
             return None if operand_value is None else CASTS[kind](operand_value)
         case s.Apply(function, arguments):
             return apply_function(function, [evaluate(a, bound, functions) for a in arguments], functions)
@@ -134,8 +135,8 @@ def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any
 def apply_function(function: str, values: list[Any], functions: Mapping[str, Any]) -> Any:
     """Return the result of a function, in logic with three values; those of STRICT are NULL if an operand is.
 
-    Functions of users are called with any operands. Raises Unjudged for other functions, for operands of different types or of
-    nested ones, and for a large number.
+    Functions of users are called with any operands. Raises UnjudgedPattern for other functions, for operands of different types
+    or of nested ones, and for a large number.
     """
     if function in ("is null", "is not null"):
         return (values[0] is None) == (function == "is null")
@@ -152,35 +153,35 @@ def apply_function(function: str, values: list[Any], functions: Mapping[str, Any
     if function in functions:
         return functions[function](*values)
     if function not in STRICT:
-        raise Unjudged(f"the function {function}")
+        raise UnjudgedPattern(f"the function {function}")
     if any(v is None for v in values):
         return None
     kinds = {_family(v) for v in values}
     if len(kinds) > 1:
-        raise Unjudged("operands of different types")
+        raise UnjudgedPattern("operands of different types")
     if function in COMPARED:
         return COMPARED[function](*map(order_key, values))
     result = STRICT[function](*values)
     if isinstance(result, int) and abs(result) >= INTEGERS:
-        raise Unjudged("a large number")
+        raise UnjudgedPattern("a large number")
     return result
 
 
 def _family(value: Any) -> type:
-    """Return the type that stands for all types comparable with a value's; raise Unjudged for arrays, structs and maps."""
+    """Return the type that stands for all types comparable with a value's; raise UnjudgedPattern for arrays, structs and maps."""
     if isinstance(value, bool | str | bytes | Decimal):
         return type(value)
     if isinstance(value, int | float):
         return float
     if isinstance(value, dt.datetime | dt.date | dt.timedelta):
         return type(value)
-    raise Unjudged(f"values of type {type(value).__name__}")
+    raise UnjudgedPattern(f"values of type {type(value).__name__}")
 
 
 def order_key(value: Any) -> Any:
     """Return the sort key of a value: NaN is equal to itself and greater than any number, and -0.0 is 0.0.
 
-    Raises Unjudged for arrays, structs and maps.
+    Raises UnjudgedPattern for arrays, structs and maps.
     """
     if isinstance(value, float) and not isinstance(value, bool):
         return (1, 0.0) if math.isnan(value) else (0, value + 0.0)

@@ -11,7 +11,7 @@ from typing import Any
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns import syntax as s
-from streamq.testing.patterns.conditions import Bound, Unjudged
+from streamq.testing.patterns.conditions import Bound, UnjudgedPattern
 
 Texts = tuple[str | None, ...]
 """Ids; None for one that these rules do not write."""
@@ -76,7 +76,7 @@ def _float_text(value: float) -> str:
     return f"{'-' if value < 0 else ''}0x{leading}.{digits}p{least}"
 
 
-class Undetermined(Unjudged):
+class UndeterminedAnswer(UnjudgedPattern):
     """The answer depends on the order of composite events of one instant, which the rules do not define."""
 
 
@@ -132,7 +132,7 @@ def ordered_occurrences(
     """Return an entry for each occurrence, in order of Vs: its event in each input that has it, with the input's number.
 
     Occurrences of one instant are entries of their own, in order of their ids if a part consumes or if ``are_ordered``; this
-    raises Undetermined if they are matches of operators. Otherwise their order does not matter.
+    raises UndeterminedAnswer if they are matches of operators. Otherwise their order does not matter.
     """
     occurrences: dict[Any, list[tuple[int, Match]]] = {}
     for i, e in events:
@@ -171,7 +171,7 @@ def select_chains(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
 def extreme(events: list[Match], least_or_greatest: Callable[..., Any]) -> Match:
     """Return the least or the greatest event by (Vs, id); ``least_or_greatest`` is ``min`` or ``max``.
 
-    Raises Undetermined if ids would decide between matches of operators.
+    Raises UndeterminedAnswer if ids would decide between matches of operators.
     """
     vs = least_or_greatest(e.vs for e in events)
     tied = {e.id: e for e in events if e.vs == vs}
@@ -179,9 +179,9 @@ def extreme(events: list[Match], least_or_greatest: Callable[..., Any]) -> Match
 
 
 def rank(e: Match) -> tuple[Any, ...]:
-    """Return the rank of an event among those of its instant; raise Undetermined for a match of an operator."""
+    """Return the rank of an event among those of its instant; raise UndeterminedAnswer for a match of an operator."""
     if e.rank is None:
-        raise Undetermined
+        raise UndeterminedAnswer
     return e.rank
 
 

@@ -257,7 +257,7 @@ def moment(instant: int, axis: str) -> Any:
 
 
 def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
-    """Return the events of a stream's history; an ordinal tells equal ones apart. Raises Unjudged for nested values."""
+    """Return the events of a stream's history; an ordinal tells equal ones apart. Raises UnjudgedPattern for nested values."""
     numbers: dict[Any, int] = {}
     fields = tuple(n for n in history.column_names if n not in ("start", "end"))
     events = []
@@ -287,7 +287,10 @@ def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
 def matches_by_rules(
     program: s.Program, types: Mapping[str, EventType], axis: str = INTEGER, functions: Mapping[str, Any] | None = None
 ) -> EventType:
-    """Return the events of a program's last definition; raise Unjudged for expressions that these rules do not evaluate."""
+    """Return the events of a program's last definition.
+
+    Raises UnjudgedPattern for expressions that these rules do not evaluate.
+    """
     every = dict(types)
     for definition in program.definitions:
         every[definition.name] = define_type(definition, every, functions or {}, axis)

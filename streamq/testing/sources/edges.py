@@ -27,7 +27,7 @@ from streamq.testing.python_values import comparable
 from streamq.testing.scale import Scale
 from streamq.testing.sources.edges_model import EdgesModel
 from streamq.testing.sources.model import SourceModel
-from streamq.testing.sources.room import Arriving, Draw, SourceRoom
+from streamq.testing.sources.room import ArrivalPlan, Draw, SourceRoom
 from streamq.time import INFINITY
 
 
@@ -112,7 +112,7 @@ class EdgeItems:
         position = Field(name, draw(st.sampled_from([t.LongType(), t.StringType()])))
         return replace(source, columns=(*source.columns, position), order_by=(name,), beside=(name,))
 
-    def arriving(self, source: EdgeSource, how: Arriving) -> st.SearchStrategy[list[Item]]:
+    def arriving(self, source: EdgeSource, how: ArrivalPlan) -> st.SearchStrategy[list[Item]]:
         return edge_items(source, how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
@@ -173,7 +173,7 @@ def _mark(value: Expr) -> Any:
 
 
 @st.composite
-def edge_items(draw: Draw, source: EdgeSource, how: Arriving) -> list[Item]:
+def edge_items(draw: Draw, source: EdgeSource, how: ArrivalPlan) -> list[Item]:
     """Draw edges of each key: starts, ends, an end with a start at one instant, starts that end the event before.
 
     If something orders them, any number of edges share an instant. If the intent names a duration, an overlap or a pattern, the
@@ -227,7 +227,7 @@ class _Positions:
 
 
 @st.composite
-def _edges_of_lifetimes(draw: Draw, key: Sequence[str], how: Arriving, placed: _Positions) -> list[tuple[int, Item]]:
+def _edges_of_lifetimes(draw: Draw, key: Sequence[str], how: ArrivalPlan, placed: _Positions) -> list[tuple[int, Item]]:
     """Draw lifetimes as numbered edges, copies included; within a key, a lifetime ends at the latest where the next starts.
 
     Of several lifetimes of one key and start only the longest is used. An endless one has no end edge, and neither has one that

@@ -12,7 +12,7 @@ from streamq.runtime.event import INSERT
 from streamq.sources.edges import EdgeSource
 from streamq.testing.arrival import OPEN, Item, comparable_payload, start_of
 from streamq.testing.python_values import comparable
-from streamq.testing.sources.model import Admitted, Reach, SourceModel, late_room_of
+from streamq.testing.sources.model import Admission, Reach, SourceModel, late_room_of
 from streamq.time import INFINITY
 
 
@@ -140,7 +140,7 @@ class EdgesModel(SourceModel[EdgeSource]):
             # if late edges are dropped, an end without a start is forgotten, so that a later end can close a late start
             chain[:] = [edge for edge in chain if not edge.is_none]
 
-    def end(self) -> Admitted:
+    def end(self) -> Admission:
         """End the input; return what the source admits, with the events that the chains form; open ones stay without an end."""
         super().end()
         for chain in self.chains.values():

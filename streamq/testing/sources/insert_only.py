@@ -26,7 +26,7 @@ from streamq.testing.program_text import column_lists, string
 from streamq.testing.python_values import comparable
 from streamq.testing.scale import Scale
 from streamq.testing.sources.model import Reach, SourceModel
-from streamq.testing.sources.room import Arriving, Draw, SourceRoom
+from streamq.testing.sources.room import ArrivalPlan, Draw, SourceRoom
 from streamq.time import INFINITY
 
 
@@ -128,7 +128,7 @@ class IntervalsRoom(SourceRoom[Intervals]):
         columns = (Field("start", time), Field("end", time), *fields, *ids)
         return Intervals(name, columns, "start", "end", ids=tuple(f.name for f in ids))
 
-    def arriving(self, source: Intervals, how: Arriving) -> st.SearchStrategy[list[Item]]:
+    def arriving(self, source: Intervals, how: ArrivalPlan) -> st.SearchStrategy[list[Item]]:
         return interval_items(how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
@@ -144,7 +144,7 @@ class IntervalsRoom(SourceRoom[Intervals]):
 
 
 @st.composite
-def interval_items(draw: Draw, how: Arriving) -> list[Item]:
+def interval_items(draw: Draw, how: ArrivalPlan) -> list[Item]:
     """Draw inserts only, in order of arrival; ids count the events of one start, and a copy repeats its event's id."""
     chained: list[tuple[int, Item]] = []
     once = DuplicateFilter(how.intent)
@@ -199,7 +199,7 @@ class PointsRoom(SourceRoom[Points]):
     ) -> Points:
         return Points(name, (Field("t", time), *fields, *ids), "t", ids=tuple(f.name for f in ids))
 
-    def arriving(self, source: Points, how: Arriving) -> st.SearchStrategy[list[Item]]:
+    def arriving(self, source: Points, how: ArrivalPlan) -> st.SearchStrategy[list[Item]]:
         return point_items(how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
@@ -210,7 +210,7 @@ class PointsRoom(SourceRoom[Points]):
 
 
 @st.composite
-def point_items(draw: Draw, how: Arriving) -> list[Item]:
+def point_items(draw: Draw, how: ArrivalPlan) -> list[Item]:
     """Draw inserts of one tick."""
     unit_intervals = draw(interval_items(replace(how, intent=how.intent.but(duration=("point",)))))
     return [Item(INSERT, item.start, item.start + 1, payload=item.payload) for item in unit_intervals]

@@ -63,7 +63,7 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class SetAside:
+class SetAsideItem:
     """An item that a source sets aside: ``reason`` is its count, ``late_by`` how many ticks its start lay behind the CTI.
 
     ``late_by`` is None for an item that is not late. ``forgotten_by`` is set for a duplicate of an event that the source may have
@@ -77,7 +77,7 @@ class SetAside:
 
 
 @dataclass
-class Admitted:
+class Admission:
     """The items of a case that one source admits, and the counts of the others."""
 
     events: list[Item] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Admitted:
     counts: Counter[str] = field(default_factory=Counter)
     """The numbers of dropped, adjusted, invalid and duplicate items."""
 
-    set_aside: list[SetAside] = field(default_factory=list)
+    set_aside: list[SetAsideItem] = field(default_factory=list)
     """The counted items, each with its count: the rows of the late output."""
 
     late: int = 0
@@ -112,7 +112,7 @@ class SourceModel(ABC, Generic[S]):
     """The model of one source: call ``take`` with each micro-batch in order, then ``end``, which returns the result."""
 
     def __init__(self, source: S):
-        self.source, self.admitted = source, Admitted()
+        self.source, self.admitted = source, Admission()
 
     def take(self, items: Sequence[Item], at: Reach) -> None:
         """Process a micro-batch; ``at`` is the source's progress before it.
@@ -126,7 +126,7 @@ class SourceModel(ABC, Generic[S]):
                 self._count(CountReason.INVALID, item)
         self._take(events, at)
 
-    def end(self) -> Admitted:
+    def end(self) -> Admission:
         """End the input; return what the source admits."""
         self._pass(Reach(INFINITY, INFINITY))
         return self.admitted
@@ -161,7 +161,7 @@ class SourceModel(ABC, Generic[S]):
         by = None if c in (None, INFINITY) or item.start is None else c - item.start
         late_by, forgotten_by = (None, by) if forgotten else (by, None)
         self.admitted.counts[reason] += 1
-        self.admitted.set_aside.append(SetAside(reason, item, late_by, forgotten_by))
+        self.admitted.set_aside.append(SetAsideItem(reason, item, late_by, forgotten_by))
 
     def _acts(self, sync: int, at: Reach) -> bool:
         """True if an item takes effect, at least from c on: it is on time by the source's own CTI, or the policy adjusts it.

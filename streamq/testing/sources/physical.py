@@ -25,7 +25,7 @@ from streamq.testing.oracle.values import keys, listed, payload, same
 from streamq.testing.program_text import column_lists, string
 from streamq.testing.scale import Scale
 from streamq.testing.sources.physical_model import PhysicalModel
-from streamq.testing.sources.room import Arriving, Draw, SourceRoom
+from streamq.testing.sources.room import ArrivalPlan, Draw, SourceRoom
 from streamq.time import INFINITY
 
 
@@ -160,7 +160,7 @@ class PhysicalRoom(SourceRoom[Physical]):
         id = ids[0].name if ids else None
         return Physical(name, columns, kind="kind", start="start", end="end", new_end="new_end", id=id)
 
-    def arriving(self, source: Physical, how: Arriving) -> st.SearchStrategy[list[Item]]:
+    def arriving(self, source: Physical, how: ArrivalPlan) -> st.SearchStrategy[list[Item]]:
         return physical_items(how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
@@ -191,7 +191,7 @@ class PhysicalRoom(SourceRoom[Physical]):
 
 
 @st.composite
-def physical_items(draw: Draw, how: Arriving) -> list[Item]:
+def physical_items(draw: Draw, how: ArrivalPlan) -> list[Item]:
     """Draw inserts, chains of retractions that shorten, extend, open or delete, corrections of deleted events, and CTIs.
 
     They are in order of arrival, with CTIs only if ``how`` is explicit. A deleted event may come again at another start. With

@@ -12,7 +12,7 @@ from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import Item, comparable_payload, count_distinct, end_ticks, start_of
 from streamq.testing.python_values import comparable
-from streamq.testing.sources.model import Admitted, Reach, SourceModel
+from streamq.testing.sources.model import Admission, Reach, SourceModel
 from streamq.time import INFINITY
 
 
@@ -190,7 +190,7 @@ class PhysicalModel(SourceModel[Physical]):
         self.live[self.name(item)] = _Event(start, end, item.payload, [(at.c, max(at.c, end))])
         self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)
 
-    def end(self) -> Admitted:
+    def end(self) -> Admission:
         """End the input; return what the source admits, with each piece of an event that is not empty as an event."""
         super().end()
         for event in self.live.values():

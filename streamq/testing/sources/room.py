@@ -34,7 +34,7 @@ Payloads = st.SearchStrategy[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Arriving:
+class ArrivalPlan:
     """The parameters for drawing the items of a source: payloads, an intent, a scale, and the function from a number to an id.
 
     ``id`` is the column of ids, if there is one; ``explicit``: CTIs are among the items; ``causal``: a retraction arrives after
@@ -113,7 +113,7 @@ class SourceRoom(ABC, Generic[S]):
         """Draw a source whose times have the type ``time`` and whose payload is ``fields`` and ``ids``."""
 
     @abstractmethod
-    def arriving(self, source: S, how: Arriving) -> st.SearchStrategy[list[Item]]:
+    def arriving(self, source: S, how: ArrivalPlan) -> st.SearchStrategy[list[Item]]:
         """Draw the items of a source, in order of arrival, all of them legal: retractions match, none is late, rows are events.
 
         Rows that the source can recognize as repetitions are delivered more than once. Shrinking leads to few events in order,

@@ -31,7 +31,7 @@ class CountRoom(WindowRoom[Count]):
         instants = (
             f"SELECT DISTINCT {listed(f'{at} AS t', *source.groups)} FROM {source.events} WHERE {at} < {INFINITY}"
         )
-        last = f"lead(t, {window.n - 1}) OVER ({source.by} ORDER BY t) + 1 AS w_re"
+        last = f"lead(t, {window.n - 1}) OVER ({source.partition_clause} ORDER BY t) + 1 AS w_re"
         windows = run.table(f"SELECT {listed('t AS w_le', last, *source.groups)} FROM ({instants})")
         inside = f"{same(source.groups)} AND a.{at} >= b.w_le AND a.{at} < b.w_re"
         return run.table(
@@ -63,9 +63,9 @@ class RowsRoom(WindowRoom[Rows]):
         whole = [*window.order_by, *(n for n in names if n not in window.order_by)]
         order = listed("le", *(f"{order_of(source.schema)[names.index(c)]} NULLS FIRST" for c in whole), "re")
         rows = run.table(
-            f"SELECT *, row_number() OVER ({source.by} ORDER BY {order}) - 1 AS place FROM {source.events}"
+            f"SELECT *, row_number() OVER ({source.partition_clause} ORDER BY {order}) - 1 AS place FROM {source.events}"
         )
-        last = f"lead(le, {window.n - 1}) OVER ({source.by} ORDER BY place) + 1 AS w_re"
+        last = f"lead(le, {window.n - 1}) OVER ({source.partition_clause} ORDER BY place) + 1 AS w_re"
         windows = run.table(f"""
             SELECT * FROM (SELECT {listed("place AS w", "le AS w_le", last, *source.groups)} FROM {rows})
             WHERE w % {window.step} = 0 AND w_re IS NOT NULL""")  # fmt: skip
@@ -119,7 +119,7 @@ class SnapshotRoom(WindowRoom[Snapshot]):
     def members(self, window: Snapshot, source: Members, run: Run) -> str:
         """Return a table of events, joined with the windows that overlap them: from a start or end to the group's next."""
         starts, ends = (f"SELECT {listed(f'{at} AS t', *source.groups)} FROM {source.events}" for at in ("le", "re"))
-        end = f"lead(t) OVER ({source.by} ORDER BY t) AS w_re"
+        end = f"lead(t) OVER ({source.partition_clause} ORDER BY t) AS w_re"
         windows = run.table(f"SELECT {listed('t AS w_le', end, *source.groups)} FROM ({starts} UNION {ends})")
         overlap = f"{same(source.groups)} AND a.le < b.w_re AND a.re > b.w_le"
         return run.table(

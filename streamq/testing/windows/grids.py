@@ -114,7 +114,7 @@ class CalendarBounds:
 
     window: Calendar
 
-    def around(self, near: int, many: int) -> Iterator[int]:
+    def edges_near(self, near: int, many: int) -> Iterator[int]:
         if EARLIEST < near < LATEST:
             windows = (bounds for bounds in _windows(self.window, near, LATEST) if bounds[1] > near)
             for start, end in itertools.islice(windows, many):

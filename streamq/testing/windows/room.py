@@ -50,7 +50,7 @@ class Members:
     schema: Schema
 
     @property
-    def by(self) -> str:
+    def partition_clause(self) -> str:
         """The PARTITION BY clause of the groups for SQL's window functions; empty without groups."""
         return f"PARTITION BY {', '.join(self.groups)}" if self.groups else ""
 
