@@ -136,7 +136,7 @@ class LocalRun:
                         check_state(baskets, self.identity)
                     out += stage.run(bucket, baskets, mine, 0 if now is None else now // 1_000, _Watcher(self))
             columns += [json.loads(body) for _, number, body in out if number == READINGS]
-            envelopes = self._between(stage.number, out, result)
+            envelopes = self._envelopes(stage.number, out, result)
         self.readings = combine_readings(columns) or self.readings
         self.deltas = [self._without_ctis(r, _deltas(result[r.number], r.plan.schema)) for r in self.program.results]
         return self.deltas[0]
@@ -156,7 +156,7 @@ class LocalRun:
         """Add the late rows that some envelopes hold to ``late``."""
         self.late += [decode(body) for _, number, body in envelopes if number == LATE]
 
-    def _between(self, number: int, out: list[Envelope], result: dict[int, list[pa.Table]]) -> list[Envelope]:
+    def _envelopes(self, number: int, out: list[Envelope], result: dict[int, list[pa.Table]]) -> list[Envelope]:
         """Return the envelopes for the next stage, from the output ``out`` of stage ``number``.
 
         Outputs of kernels go through their paths, progress goes to every bucket, and envelopes for later stages are passed on.

@@ -60,7 +60,7 @@ class Contributor(CallResult):
           1    3     1      4   11
           2    3     2      4   12
         """
-        return self._with(consumption=Consumption.CONSUME)
+        return self._replaced(consumption=Consumption.CONSUME)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raise UnknownVerb with a hint: verbs of patterns and of streams are none of a part."""
@@ -75,9 +75,9 @@ class Contributor(CallResult):
         if self.part.selection not in (Selection.EACH, selection):
             what = f"{self.part.selection.lower()}() and {selection.lower()}()"
             raise PlanError(sentence("alias", f"a part with {what}", "it selects one event", "Leave one of them out."))
-        return self._with(selection=selection)
+        return self._replaced(selection=selection)
 
-    def _with(self, **changes: Any) -> Contributor:
+    def _replaced(self, **changes: Any) -> Contributor:
         return replace(self, part=replace(self.part, **changes))
 
 

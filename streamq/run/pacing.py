@@ -130,23 +130,23 @@ class ChunkSearch:
         return max(1, int(self.rows or 1))
 
     @property
-    def _below(self) -> int:
+    def _lesser(self) -> int:
         """The greatest number tried that is less than the best; 1 if there is none."""
         return max((chunks for chunks in self.responses if chunks < self.best), default=1)
 
     @property
-    def _above(self) -> list[int]:
+    def _greater(self) -> list[int]:
         """The numbers tried that are greater than the best."""
         return [chunks for chunks in self.responses if chunks > self.best]
 
     def _doubled(self) -> int | None:
         """Return twice the greatest number tried, until DOUBLINGS are tried above the best; None beyond the rows of a hop."""
         doubled = 2 * max(self.responses)
-        return doubled if len(self._above) < DOUBLINGS and doubled <= self._most else None
+        return doubled if len(self._greater) < DOUBLINGS and doubled <= self._most else None
 
     def _bisected(self) -> int | None:
         """Return the middle between the best number and its farther neighbour among those tried; None once both are near."""
-        neighbours = (self._below, min(self._above, default=self._most))
+        neighbours = (self._lesser, min(self._greater, default=self._most))
         farther = max(neighbours, key=lambda chunks: abs(chunks - self.best))
         middle = (farther + self.best) // 2 if farther > self.best else -(-(farther + self.best) // 2)
         is_near = abs(middle - self.best) <= self.best * WIDTH / 2

@@ -145,7 +145,7 @@ class RunSources:
                     place = f" in {source.straggler}, and in any other partition that is behind"
             by_clock = self._by_clock(source, t)
         if starts:
-            row = f"a {source.moved_by} of {source.name} {self._from(min(starts))}{policy}{place}"
+            row = f"a {source.moved_by} of {source.name} {self._bound_text(min(starts))}{policy}{place}"
             return f"{row} or {by_clock}" if by_clock else row
         if by_clock:
             return by_clock
@@ -161,7 +161,7 @@ class RunSources:
         now = instant_text(clock.least_instant(t), TIMESTAMP)
         return f"the clock at {now}, which c of {source.name} follows ({clock.lag_text(self.axis)})"
 
-    def _from(self, t: int) -> str:
+    def _bound_text(self, t: int) -> str:
         """Return "at or after" an instant as text, or "after" the microsecond before if that is a whole millisecond."""
         past = self.axis == TIMESTAMP and t % 1_000 == 1
         return f"after {instant_text(t - 1, self.axis)}" if past else f"at or after {instant_text(t, self.axis)}"

@@ -180,7 +180,7 @@ class WaitAnalysis:
 
     def _proviso(self, hosted: HostedKernel, needed: Needed, early: bool) -> str:
         """Return a text on what a kernel's rows need besides the progress of sources, "" for nothing."""
-        rule, below = hosted.kernel.progress_rule, self._below(hosted)
+        rule, below = hosted.kernel.progress_rule, self._kernels_below(hosted)
         if None in needed.values() or not (early or all(k.kernel.progress_rule.follows_input for k in below)):
             return DEPENDS
         if rule.waits_for_members and rule.early is None:
@@ -199,7 +199,7 @@ class WaitAnalysis:
             return DEPENDS
         return ""
 
-    def _below(self, hosted: HostedKernel) -> list[HostedKernel]:
+    def _kernels_below(self, hosted: HostedKernel) -> list[HostedKernel]:
         """Return the kernels whose rows reach this one, the nearest first."""
         inputs, below = set(hosted.inputs), []
         for candidate in reversed(self.kernels.values()):
@@ -246,12 +246,12 @@ class WaitAnalysis:
         """
         needed: dict[str, int | None] = {}
         for channel in hosted.channels:
-            for source, t in self._before(channel, goal, until_final).items():
+            for source, t in self._channel_needs(channel, goal, until_final).items():
                 other = needed.get(source, t)
                 needed[source] = None if t is None or other is None else max(t, other)
         return needed
 
-    def _before(self, channel: Channel, goal: int, until_final: bool) -> Needed:
+    def _channel_needs(self, channel: Channel, goal: int, until_final: bool) -> Needed:
         """Return the progress that each source needs for a channel to reach the goal, as ``_needed`` does."""
         shifts = [step.by for step in channel.progress_maps if isinstance(step, ProgressShift)]
         is_fixed = len(shifts) == len(channel.progress_maps)

@@ -21,17 +21,17 @@ class WindowSpans:
     def start(self, le: Number, arithmetic: Arithmetic) -> Number:
         """Return the start of the first window that ends after ``le``, kept on the axis."""
         grid = self.grid
-        return self._after(arithmetic.moved(le, -(grid.size + grid.offset)), arithmetic)
+        return self._next_end(arithmetic.moved(le, -(grid.size + grid.offset)), arithmetic)
 
     def end(self, re: Number, arithmetic: Arithmetic) -> Number:
         """Return the end of the hop at the start of the last window that starts before ``re``; INFINITY if ``re`` is.
 
         Windows that start before the axis, all at its first instant, stand at that instant.
         """
-        end = self._after(arithmetic.moved(re, -(self.grid.offset + 1)), arithmetic)
+        end = self._next_end(arithmetic.moved(re, -(self.grid.offset + 1)), arithmetic)
         return arithmetic.choose(end == FIRST_INSTANT, FIRST_INSTANT + 1, end)
 
-    def _after(self, t: Number, arithmetic: Arithmetic) -> Number:
+    def _next_end(self, t: Number, arithmetic: Arithmetic) -> Number:
         """Return the offset plus the least multiple of the hop above ``t``."""
         return arithmetic.moved(arithmetic.floor(t, self.grid.hop), self.grid.hop + self.grid.offset)
 

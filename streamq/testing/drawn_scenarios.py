@@ -222,9 +222,9 @@ class _Filler:
         one = inputs[0]
         if len(inputs) == 2 and one.plan.schema.names == inputs[1].plan.schema.names:
             return one._derive(self.draw(paired(one.plan, inputs[1].plan)), inputs[1])
-        return self._over(one, self.draw(st.sampled_from(["span", "span", "window", "table"])), "x")
+        return self._unary_operator(one, self.draw(st.sampled_from(["span", "span", "window", "table"])), "x")
 
-    def _over(self, query: Stream, kind: str, label: str) -> Stream:
+    def _unary_operator(self, query: Stream, kind: str, label: str) -> Stream:
         """Draw an operator over one stream: stateless or over lifetimes ("span"), a window's aggregates, or a table's look-up.
 
         ``label`` begins the names of an aggregate's columns, so that those of two windows differ.
@@ -255,7 +255,7 @@ class _Filler:
                 query = query._derive(self.draw(paired(query.plan, other.plan)), other)
                 left = left[:-1]
             else:
-                query = self._over(query, kind, f"x{i}")
+                query = self._unary_operator(query, kind, f"x{i}")
         return query
 
     def _argument(self, verb: str, name: str, value: Any, target: Any, named: bool = False) -> Any:

@@ -155,7 +155,7 @@ class _Judge:
         unmatched_rows, early_rows = (np.array(searches, np.int64) for searches in unmatched(self.items, deadline))
 
         def show(rows: Ints, says: str) -> Callable[[int], BreachDisplay]:
-            return lambda k: self._beside(int(rows[k]), says)
+            return lambda k: self._near_items(int(rows[k]), says)
 
         whose = "id" if self.stream.names.id else "payload"
         searches = [
@@ -171,7 +171,7 @@ class _Judge:
             )
         return searches
 
-    def _beside(self, at: int, says: str) -> BreachDisplay:
+    def _near_items(self, at: int, says: str) -> BreachDisplay:
         """Describe a retraction with at most BESIDE items of its id or payload: those of its start, then the nearest.
 
         ``at`` is its position among the items, ``says`` the message, with ``{}`` for its lifetime.

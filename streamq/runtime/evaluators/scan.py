@@ -183,7 +183,7 @@ class _ScanWalk:
             for at, values in enumerate(self.values[first:end], first):
                 if at > first and self.is_before[at - 1] and not self.is_before[at]:
                     self._keep(first, state)
-                state, rows = self._after(state, values, at)
+                state, rows = self._step_result(state, values, at)
                 self.rows += rows
                 self.source += [at] * len(rows)
             if self.is_before[end - 1]:
@@ -193,7 +193,7 @@ class _ScanWalk:
             is_taken = self.aside is not None
             raise self.scan.calling.failure(self._reason(error, at), is_taken=is_taken) from error
 
-    def _after(self, state: Any, values: Sequence[Any], at: int) -> tuple[Any, list[dict[str, Any]]]:
+    def _step_result(self, state: Any, values: Sequence[Any], at: int) -> tuple[Any, list[dict[str, Any]]]:
         """Return the state and rows of a step; if it fails and is set aside, the state before it and no rows.
 
         Only an event before c is added to those set aside: a later one is read again.

@@ -200,7 +200,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         """
         totals = Totals()
         fresh = self._fresh(arrivals, totals)
-        upto = self._upto(state, clock)
+        upto = self._windows_bound(state, clock)
         is_further = self._sends_at_once and state.values.get("upto") != upto
         if self._sends_at_once:
             state.values["upto"] = upto
@@ -362,7 +362,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
     # reading
 
-    def _upto(self, state: KernelBaskets, clock: Clock) -> int:
+    def _windows_bound(self, state: KernelBaskets, clock: Clock) -> int:
         """Return the instant before which windows (or pieces) of endless lifetimes must start to be included in this micro-batch.
 
         That is one tick past the progress so far (``clock.m``). Once the input has ended, and always if rows are sent at once,

@@ -160,12 +160,12 @@ class ComingWindows:
         """
         pairs = [net_retractions(concat(new))] if new else []
         rows = [self.evaluator.windows(table, self.first, self.sent) for table in pairs]
-        coming = [self._after(table, self.sent) for table in pairs]
+        coming = [self._coming(table, self.sent) for table in pairs]
         if last > self.sent:
             held = self.bins.take(_past(last))
             coming += [] if held is None else [held]
             rows += [self.evaluator.windows(table, self.first, last) for table in coming]
-            coming = [self._after(table, last) for table in coming]
+            coming = [self._coming(table, last) for table in coming]
             self.sent = last
         for table in coming:
             self.bins.append(table)
@@ -177,7 +177,7 @@ class ComingWindows:
         ``pairs`` are all that have windows after ``last``.
         """
         self.bins.take(INFINITY)
-        coming = [self._after(net_retractions(table), last) for table in pairs]
+        coming = [self._coming(net_retractions(table), last) for table in pairs]
         rows = [self.evaluator.windows(cancelling_deltas(table), self.first, self.sent) for table in coming]
         for table in coming:
             self.bins.append(table)
@@ -189,7 +189,7 @@ class ComingWindows:
         """The number of the next window of a pair; INFINITY if there is none."""
         return self.bins.least
 
-    def _after(self, pairs: pa.Table, last: int) -> pa.Table:
+    def _coming(self, pairs: pa.Table, last: int) -> pa.Table:
         """Return the pairs that have windows after ``last``, with the range of these."""
         later = pairs.filter(pa.array(ints(pairs, RE) > _past(last)))
         return with_column(later, LE, np.maximum(ints(later, LE), _past(last)))
