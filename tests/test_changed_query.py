@@ -336,7 +336,7 @@ MUTANTS = {
     "rows of left events stay sent": (
         "left join",
         ("changelog", "final", "early"),
-        Edit(f"{KERNELS}/left_rows.py", "if clock.form_changed else None", "if False else None"),
+        Edit(f"{KERNELS}/left_join.py", "if clock.form_changed else None", "if False else None"),
     ),
 }
 

@@ -94,7 +94,13 @@ EVERY_LEFT_EVENT = Mutant(
     "every left event",
     "a new start of clip reads the left events of all groups",
     "",
-    edits=(Edit(f"{KERNELS}/clip.py", "bins.read(LEFT, distinct_hashes([right]))", "bins.state.read_all(LEFT)"),),
+    edits=(
+        Edit(
+            f"{KERNELS}/left_join.py",
+            "held = bins.read(LEFT, distinct_hashes([right]))",
+            "held = bins.state.read_all(LEFT)",
+        ),
+    ),
 )
 EVERY_WINDOW = Mutant(
     "every window",
