@@ -98,7 +98,10 @@ def test_a_hint_is_for_the_windows_that_can_take_it() -> None:
     [
         ("bloks", "form is 'direct', .* or 'evaluated'; found 'bloks'. Did you mean 'blocks'"),
         ("blocks", "in the form blocks; hopping .*: median does not merge .its forms: direct, evaluated"),
-        ("difference", "merge .*: max cannot be subtracted exactly .its forms: direct, explode, blocks, dyadic, eval"),
+        (
+            "difference",
+            "hopping .*: max cannot be subtracted exactly .its forms: direct, explode, blocks, dyadic, eval",
+        ),
         ("sweep", "snapshot .*: max cannot be subtracted exactly .its forms: direct, dyadic, evaluated"),
         ("explode", "session .*: its windows are not on a grid"),
         ("direct", "in the form direct; there are no windows"),
