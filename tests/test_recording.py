@@ -1,7 +1,9 @@
-"""``run.sample()`` without Spark: its limits, and what a recording leaves behind."""
+"""``run.sample()`` without Spark: its limits, what it keeps, and what a recording leaves behind."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,47 +11,60 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streamq.errors import PlanError
+from streamq.errors import PlanError, TimeError
 from streamq.run import recording
+from streamq.run.micro_batches import RESULTS
+from streamq.run.raw_files import Offsets
+from streamq.runtime.arrow.columnar import decode
 from streamq.screens import ProgressBar
+from streamq.time import INFINITY, MINUS_INFINITY
 
 
-@pytest.mark.parametrize("failing", ["start", "stop"])
-def test_a_recording_leaves_neither_its_checkpoint_nor_its_view(
-    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoint, views = tmp_path / "a#b 50%41", set()
+@pytest.mark.parametrize("failing", ["start", "awaitTermination"])
+def test_a_recording_leaves_nothing_behind(failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = tmp_path / "a#b 50%41"
+    (checkpoint / "sources" / "1").mkdir(parents=True)
+    (checkpoint / "sources" / "1" / "0").write_text("v1")
+    stopped: list[bool] = []
 
     class Stream:
         """Spark's stream, its writer and its query in one: its methods return it, but for one that fails."""
 
         isActive = False
 
-        def start(self) -> Stream:
-            (checkpoint / "offsets").mkdir(parents=True)
-            if failing == "start":
-                raise TimeoutError
-            views.add(self.name)
-            return self
-
-        def stop(self) -> None:
-            raise TimeoutError
-
-        def queryName(self, name: str) -> Stream:
-            self.name = name
-            return self
-
         def __getattr__(self, method: str) -> Stream:
+            if method == failing:
+                raise TimeoutError
             return self
 
         def __call__(self, *arguments: Any, **named: Any) -> Stream:
             return self
 
-    monkeypatch.setattr(recording, "_wide_rows", lambda sources, most: Stream())
-    spark: Any = SimpleNamespace(table=lambda view: Stream(), catalog=SimpleNamespace(dropTempView=views.remove))
+        def option(self, name: str, path: str) -> Stream:
+            if name == "checkpointLocation":
+                written = sorted(str(p.relative_to(path[5:])) for p in Path(path[5:]).rglob("*") if p.is_file())
+                assert written == []
+                self.folder = path
+            return self
+
+        def stop(self) -> None:
+            written = sorted(
+                str(p.relative_to(self.folder[5:])) for p in Path(self.folder[5:]).rglob("*") if p.is_file()
+            )
+            assert written == ["commits/0", "metadata", "offsets/0", "offsets/1", "sources/0/0"]
+            stopped.append(True)
+
+    spark: Any = SimpleNamespace(conf={"spark.sql.shuffle.partitions": 3})
+    source: Any = Stream()
+    recorder = recording.Recorder(
+        spark=spark, sources={"s": source}, tables=["s"], read=["the clock", "s"], checkpoint=f"file:{checkpoint}"
+    )
+    monkeypatch.setattr(recording.Recorder, "_rows", lambda self, most, newest: Stream())
+    offsets = Offsets({"conf": {}}, {"s": "7"})
     with pytest.raises(TimeoutError):
-        recording.record(spark, {}, f"file:{checkpoint}", rows=1, seconds=1, to_end=False)
-    assert not checkpoint.exists() and tmp_path.exists() and views == set()
+        recorder._record([offsets], offsets, ProgressBar("sample"), 1, 1)
+    assert list((checkpoint / "streamq" / "sample").iterdir()) == []
+    assert stopped == [True] * (failing != "start")
 
 
 def test_a_bar_shows_the_rows_and_the_time_of_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +84,8 @@ def test_a_bar_shows_the_rows_and_the_time_of_a_recording(monkeypatch: pytest.Mo
 
             @property
             def recentProgress(self) -> list[Any]:
-                read.append(SimpleNamespace(numInputRows=next(reports)))
+                observed = {RESULTS: {"recorded": next(reports)}}
+                read.append(SimpleNamespace(json=json.dumps({"observedMetrics": observed})))
                 return read
 
             def awaitTermination(self) -> None:
@@ -79,7 +95,7 @@ def test_a_bar_shows_the_rows_and_the_time_of_a_recording(monkeypatch: pytest.Mo
         with monkeypatch.context() as patched:
             patched.setattr(recording.time, "monotonic", lambda: next(clock))
             patched.setattr(recording, "LOOK_EVERY", 0)
-            recording._wait(waiting, ProgressBar("sample"), 1_000, 8.0)
+            recording.wait_for_rows(waiting, ProgressBar("sample"), 1_000, 8.0)
         return list(shown)
 
     by_rows = recorded([5, 5, 6, 7], 0, 500, 600, 0)
@@ -101,21 +117,43 @@ def test_limits_are_positive_numbers(rows: Any, seconds: Any) -> None:
 
 
 def test_each_source_has_an_equal_part_of_a_recording() -> None:
-    """The many rows of one source, all in the first micro-batch, leave room for those of the others."""
-    times = [1] * 1_000 + [2] * 30 + [2] * 200
-    columns = [
-        [{"v": n} if low <= n < high else None for n in range(1_230)]
-        for low, high in ((0, 1_000), (1_000, 1_030), (1_030, 1_230))
+    """The many rows of one source, all in one micro-batch, leave room for those of the others."""
+    numbers = pa.table({"v": range(1_000)})
+    batches = [
+        {"many": numbers},
+        {"few": numbers[:10], "some": numbers[:100]},
+        {"few": numbers[10:30], "some": numbers[100:200]},
     ]
-    kind = pa.struct([("v", pa.int64())])
-    table = pa.table({recording.BATCH: times, **{f"s{n}": pa.array(rows, kind) for n, rows in enumerate(columns)}})
     for most, parts in ((150, (60, 30, 60)), (5_000, (1_000, 30, 200)), (2, (1, 0, 1))):
-        batches = list(recording._micro_batches(table, ["many", "few", "some"], most))
-        taken = {
-            name: [v for batch in batches if name in batch for v in batch[name].column("v").to_pylist()]
-            for name in ("many", "few", "some")
-        }
-        assert tuple(map(len, taken.values())) == parts
-        assert [rows[:1] for rows in taken.values()] == [
-            [first] * (n > 0) for first, n in zip((0, 1_000, 1_030), parts, strict=True)
-        ]
+        for newest in (False, True):
+            shorter = recording.cut(batches, most, newest=newest)
+            for name, count, there in zip(("many", "few", "some"), parts, (1_000, 30, 200), strict=True):
+                taken = [v for batch in shorter if name in batch for v in batch[name]["v"].to_pylist()]
+                assert taken == (list(range(there - count, there)) if newest else list(range(count)))
+    assert recording.cut([], 3, newest=True) == []
+
+
+@pytest.mark.parametrize("newest", [False, True])
+def test_a_task_keeps_the_first_or_the_newest_rows(newest: bool) -> None:
+    numbers = pa.table({"v": range(100)})
+    for most in (1, 10, 25, 99, 100, 1_000):
+        (row,) = recording.keep_rows(3, most, newest)(numbers.to_batches(max_chunksize=10))
+        (kept,) = row.to_pylist()
+        expected = range(100)[-most:] if newest else range(100)[:most]
+        assert (kept["source"], kept["rows"]) == (3, len(expected))
+        assert decode(kept["body"])["v"].to_pylist() == list(expected)
+    assert not list(recording.keep_rows(3, 5, newest)(numbers[:0].to_batches()))
+
+
+def test_instants_between_are_a_pair() -> None:
+    assert recording.instants_between(None, "integer") is None
+    assert recording.instants_between((3, None), "integer") == (3, INFINITY)
+    assert recording.instants_between([None, dt.datetime(1970, 1, 1, 0, 0, 1)], "timestamp") == (
+        MINUS_INFINITY,
+        1_000_000,
+    )
+    for wrong in (3, (1,), "ab", (1, 2, 3)):
+        with pytest.raises(PlanError, match="sample: between is two instants; found"):
+            recording.instants_between(wrong, "integer")
+    with pytest.raises(TimeError, match="sample: an instant that does not fit the time axis"):
+        recording.instants_between((1, 2), "timestamp")

@@ -1,55 +1,298 @@
-"""Record the first rows of a run's sources, by a query of its own beside the run."""
+"""Record rows of a run's sources, by queries of their own beside the run: those that come, or the newest that it has read."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import MixedStreams, PlanError, UnknownColumn, sentence
+from streamq.plan.lowering import map_in_arrow, ship_runtime
 from streamq.plan.schema import quote
-from streamq.run.files import local_path
+from streamq.run.files import local_path, path_exists
+from streamq.run.micro_batches import RESULTS, observed_values
 from streamq.screens import ProgressBar
+from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streamq.operators import Source, Where
+    from streamq.run.prepared_stream import PreparedStream
+    from streamq.run.raw_files import Offsets, RawFolder
+
     RecordedRows = list[dict[str, pa.Table]]
     """Micro-batches: the rows of each source that has any, by the name of the source."""
-
-BATCH = "__batch"
-"""The column with the time of a recorded micro-batch, which Spark sets once for all of its rows."""
 
 LOOK_EVERY = 0.1
 """The seconds between two looks at a query by somebody who waits for its rows."""
 
+ROW = "__row"
+"""The column with a whole row of a source's table, beside those that filters read."""
 
-def record(
-    spark: SparkSession, sources: Mapping[str, DataFrame], checkpoint: str, *, rows: int, seconds: float, to_end: bool
-) -> RecordedRows:
-    """Return the first rows of streaming DataFrames, as micro-batches; stop after so many rows in all, or so many seconds.
+RECORDED_DDL = "source int, rows bigint, body binary"
+"""The columns of what a recording writes: the number of a source, and some of its rows as an Arrow IPC stream."""
 
-    Each source has an equal part of the rows; what one does not have goes to the others.
-    ``to_end``: end sooner if all that the sources have now has been read. ``checkpoint``: a folder of its own, which is
-    deleted at the end if it is on this computer.
+DONE = b'v1\n{"nextBatchWatermarkMs":0}'
+"""The entry of a micro-batch in Spark's log of those that are done."""
+
+NO_FILES = b"v1"
+"""The entry of a micro-batch without rows in the log of Spark's sink of files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorder:
+    """Records the rows of the ``sources`` of a run, DataFrames by name, whose tables have the names ``tables``, in order.
+
+    ``read`` are the names of all that Spark reads for the run, in its order. Each query has a checkpoint in ``folder``, which
+    says that what the run has read is done; it is deleted if it is on this computer.
     """
-    view = f"streamq_sample_{uuid4().hex}"
-    writer = _wide_rows(sources, rows).writeStream.format("memory").queryName(view).outputMode("append")
-    writer = writer.option("checkpointLocation", checkpoint)
-    with ExitStack() as ending:
-        bar = ending.enter_context(ProgressBar("sample"))
-        ending.callback(_delete, checkpoint)
-        query = (writer.trigger(availableNow=True) if to_end else writer).start()
-        ending.callback(spark.catalog.dropTempView, view)
-        ending.callback(query.stop)
-        _wait(query, bar, rows, seconds)
-        table = spark.table(view).toArrow()
-    return list(_micro_batches(table, list(sources), rows))
+
+    spark: SparkSession
+    sources: Mapping[str, DataFrame]
+    tables: Sequence[str]
+    read: Sequence[str]
+    checkpoint: str
+
+    @property
+    def run_folder(self) -> RawFolder:
+        """The checkpoint of the run."""
+        from streamq.run.raw_files import RawFolder
+
+        return RawFolder.from_path(self.checkpoint, "sample")
+
+    def coming(self, rows: int, seconds: float) -> RecordedRows:
+        """Return the first rows that come from now on, at most so many in all; stop after so many seconds.
+
+        Each source has an equal part of the rows; what one does not have goes to the others.
+        """
+        numbers = self._planned()
+        done = [self._offsets(numbers[-1])] if numbers else []
+        with ProgressBar("sample") as bar:
+            return cut(self._record(done, None, bar, rows, seconds), rows, newest=False)
+
+    def newest(self, rows: int, seconds: float) -> RecordedRows:
+        """Return the newest rows that the run has read, at most so many in all, in the micro-batches in which it read them.
+
+        The micro-batches are read anew, the last one first, as long as rows are missing and the seconds are not over.
+        """
+        batches: RecordedRows = []
+        begun, count = time.monotonic(), 0
+        numbers = self._planned()
+        with ProgressBar("sample") as bar:
+            for number in reversed(numbers):
+                left = seconds - (time.monotonic() - begun)
+                if count >= rows or left <= 0:
+                    break
+                upto = self._offsets(number)
+                done = [self._offsets(number - 1)] if number - 1 in numbers else []
+                if number and not done:
+                    # Spark has forgotten where the micro-batch began
+                    break
+                if done and all(done[0].by_source.get(t) == upto.by_source.get(t) for t in self.tables):
+                    continue
+                batches = self._record(done, upto, bar, rows, left) + batches
+                count = sum(table.num_rows for batch in batches for table in batch.values())
+        return cut(batches, rows, newest=True)
+
+    def _planned(self) -> list[int]:
+        """Return the numbers of the micro-batches in Spark's log of offsets, in order."""
+        return sorted(int(name) for name in (self.run_folder / "offsets").files() if name.isdigit())
+
+    def _offsets(self, number: int) -> Offsets:
+        """Return the offsets after a micro-batch of the run."""
+        from streamq.run.raw_files import Offsets
+
+        return Offsets.read((self.run_folder / "offsets").read(str(number)), list(self.read), "sample")
+
+    def _record(
+        self, done: Sequence[Offsets], upto: Offsets | None, bar: ProgressBar, rows: int, seconds: float
+    ) -> RecordedRows:
+        """Return the rows after the offsets ``done``, as micro-batches: those of a single one up to ``upto``, or all that come.
+
+        A task keeps at most so many rows of each source in a micro-batch: the last ones of a single one, else the first ones.
+        """
+        from streamq.run.raw_files import RawFolder
+
+        folder = f"{self.checkpoint}/streamq/sample/{uuid4().hex}"
+        frame = self._rows(rows, newest=upto is not None)
+        writer = frame.writeStream.format("parquet").outputMode("append").option("path", f"{folder}/rows")
+        writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+        with ExitStack() as ending:
+            ending.callback(_delete, folder)
+            own = RawFolder.from_path(folder, "sample")
+            self._set_out(own / "checkpoint", own / "rows", done, upto)
+            query = (writer if upto is None else writer.trigger(once=True)).start()
+            ending.callback(query.stop)
+            wait_for_rows(query, bar, rows, seconds)
+            query.stop()
+            return self._written(f"{folder}/rows")
+
+    def _set_out(self, target: RawFolder, rows: RawFolder, done: Sequence[Offsets], upto: Offsets | None) -> None:
+        """Write a checkpoint on which the micro-batch ``done`` is done, without ``rows``, and one up to ``upto`` is planned."""
+        target.write("metadata", json.dumps({"id": str(uuid4())}).encode())
+        partitions = str(self.spark.conf.get("spark.sql.shuffle.partitions"))
+        for number, offsets in enumerate([*done, *([] if upto is None else [upto])]):
+            (target / "offsets").write(str(number), offsets.to_bytes(list(self.tables), partitions))
+        if done:
+            (target / "commits").write("0", DONE)
+            # the log of Spark's sink of files has no gaps
+            (rows / "_spark_metadata").write("0", NO_FILES)
+        for place, table in enumerate(self.tables):
+            log = self.run_folder / "sources" / str(self.read.index(table))
+            log.copy_to(target / "sources" / str(place))
+
+    def _rows(self, most: int, *, newest: bool) -> DataFrame:
+        """Return one stream of the rows of all sources; Spark's reports count them."""
+        from pyspark.sql import functions as F
+
+        ship_runtime()
+        frame: DataFrame | None = None
+        for number, df in enumerate(self.sources.values()):
+            rows = map_in_arrow(df, keep_rows(number, most, newest), RECORDED_DDL)
+            frame = rows if frame is None else frame.unionAll(rows)
+        assert frame is not None, "a query has a source"
+        frame = frame.withColumn("at", F.unix_micros(F.current_timestamp()))
+        return frame.observe(RESULTS, F.sum("rows").alias("recorded"))
+
+    def _written(self, path: str) -> RecordedRows:
+        """Return the rows that a query has written, by micro-batch."""
+        from streamq.runtime.arrow.columnar import concat, decode
+
+        if not path_exists(self.spark, path):
+            return []
+        names = list(self.sources)
+        tables: dict[int, dict[str, list[pa.Table]]] = {}
+        written = self.spark.read.schema(f"{RECORDED_DDL}, at bigint").parquet(path)
+        for row in sorted(written.toArrow().to_pylist(), key=lambda row: row["at"]):
+            tables.setdefault(row["at"], {}).setdefault(names[row["source"]], []).append(decode(row["body"]))
+        return [{name: concat(parts) for name, parts in batch.items()} for batch in tables.values()]
+
+
+def recorder(prepared: PreparedStream, checkpoint: str, where: Any, between: Any) -> Recorder:
+    """Return the recorder of a run on a checkpoint, of the rows that satisfy ``where`` and start ``between`` two instants.
+
+    ``where`` holds for the sources that have all its columns. Raises UnknownColumn or MixedStreams if none has, TypeMismatch if
+    it is not boolean, and PlanError or TimeError for what are no two instants.
+    """
+    from streamq.operators import Source, Where
+    from streamq.plan.node import nodes
+    from streamq.plan.resolve import resolve
+    from streamq.run.raw_files import spark_sources
+
+    bounds = instants_between(between, prepared.program.axis)
+    written = {n.table: n for n in nodes(prepared.written) if isinstance(n, Source)}
+    named = {r.source.shown_name(): written[r.source.table] for r in prepared.program.sources if r.source}
+    filters: dict[str, Where] = {}
+    others: list[PlanError] = []
+    for name, source in named.items() if where is not None else ():
+        try:
+            filters[name] = Where(source, resolve(where, source, "sample", of_events=True))
+        except (UnknownColumn, MixedStreams) as error:
+            others.append(error)
+    if others and not filters:
+        raise others[0]
+    frames = {n: _filtered(prepared.tables[s.table], s, filters.get(n), bounds) for n, s in named.items()}
+    return Recorder(
+        spark=prepared.spark,
+        sources=frames,
+        tables=[source.table for source in named.values()],
+        read=spark_sources(prepared.identity),
+        checkpoint=checkpoint,
+    )
+
+
+def _filtered(table: DataFrame, source: Source, where: Where | None, bounds: tuple[int, int] | None) -> DataFrame:
+    """Return the rows of a source's table that a filter keeps and that start within the bounds, the second one excluded."""
+    from pyspark.sql import functions as F
+
+    from streamq.plan.lowering import DeltaColumns, in_utc, to_spark
+    from streamq.runtime.event import LE
+
+    if where is None and bounds is None:
+        return table
+    with in_utc(table.sparkSession):
+        columns = [column.alias(name) for name, column in source.item_columns(True).items()]
+        payload = [F.col(quote(field.name)) for field in source.payload]
+        whole = F.struct(*(F.col(quote(name)) for name in table.columns)).alias(ROW)
+        rows = table.select(whole, *columns, *payload)
+        if where is not None:
+            rows = rows.where(to_spark(where.predicate, DeltaColumns(source.schema)))
+        if bounds is not None:
+            rows = rows.where((F.col(LE) >= bounds[0]) & (F.col(LE) < bounds[1]))
+        return rows.select(f"{ROW}.*")
+
+
+def instants_between(between: Any, axis: str) -> tuple[int, int] | None:
+    """Return two instants, of which one may be None for no bound, in ticks; None for None.
+
+    Raises PlanError for anything else, TimeError for instants that do not fit the axis.
+    """
+    if between is None:
+        return None
+    if not isinstance(between, tuple | list) or len(between) != 2:
+        hint = "Write between=(start, end); None is no bound."
+        raise PlanError(sentence("sample", "between is two instants", f"found {between!r}", hint))
+    low, high = (instant_ticks(instant, axis, "sample") for instant in between)
+    return MINUS_INFINITY if low is None else low, INFINITY if high is None else high
+
+
+def keep_rows(number: int, most: int, newest: bool) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for ``mapInArrow`` that yields one row of RECORDED_DDL with the first rows of a task, or its newest.
+
+    ``number`` is that of the source; ``most`` is the number of rows to keep.
+    """
+    import pyarrow as pa
+
+    # workers need not have streamq
+    from streamq.runtime.arrow.columnar import encode
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        kept: deque[pa.RecordBatch] = deque()
+        count = 0
+        for batch in batches:
+            if newest or count < most:
+                kept.append(batch)
+                count += batch.num_rows
+            while newest and kept and count - kept[0].num_rows >= most:
+                count -= kept.popleft().num_rows
+        if count:
+            table = pa.Table.from_batches(kept)
+            table = table[max(0, count - most) :] if newest else table[:most]
+            columns = [
+                pa.array([number], pa.int32()),
+                pa.array([table.num_rows]),
+                pa.array([encode(table)], pa.binary()),
+            ]
+            yield pa.record_batch(columns, names=["source", "rows", "body"])
+
+    return run
+
+
+def cut(batches: RecordedRows, most: int, *, newest: bool) -> RecordedRows:
+    """Return micro-batches with at most so many rows in all, the newest or the first ones, an equal part of each source."""
+    names = list(dict.fromkeys(name for batch in batches for name in batch))
+    counts = [sum(batch[name].num_rows for batch in batches if name in batch) for name in names]
+    left = dict(zip(names, equal_parts(counts, most), strict=True))
+    shorter: RecordedRows = []
+    for batch in batches[:: -1 if newest else 1]:
+        parts = {}
+        for name, table in batch.items():
+            taken = min(left[name], table.num_rows)
+            left[name] -= taken
+            if taken:
+                parts[name] = table[table.num_rows - taken :] if newest else table[:taken]
+        if parts:
+            shorter.append(parts)
+    return shorter[:: -1 if newest else 1]
 
 
 def small_tables(tables: Mapping[str, DataFrame], rows: int) -> dict[str, pa.Table]:
@@ -83,54 +326,21 @@ def _delete(folder: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _wide_rows(sources: Mapping[str, DataFrame], most: int) -> DataFrame:
-    """Return one stream of the first rows of all sources, at most so many of each, and the time of the micro-batch.
+def wait_for_rows(query: StreamingQuery, bar: ProgressBar, rows: int, seconds: float) -> None:
+    """Wait until a query has recorded so many rows, has ended, or time is up; raise the error it failed with.
 
-    The rows of each source are in a column of their own.
-    """
-    from pyspark.sql import functions as F
-
-    wide: DataFrame | None = None
-    for number, df in enumerate(sources.values()):
-        rows = df.select(F.struct(*(F.col(quote(name)) for name in df.columns)).alias(f"s{number}")).limit(most)
-        wide = rows if wide is None else wide.unionByName(rows, allowMissingColumns=True)
-    assert wide is not None, "a query has a source"
-    return wide.withColumn(BATCH, F.current_timestamp())
-
-
-def _wait(query: StreamingQuery, bar: ProgressBar, rows: int, seconds: float) -> None:
-    """Wait until a query has read so many rows, has ended, or time is up; raise the error it failed with.
-
-    The bar shows what comes first: the part of the rows that has been read, or that of the time which is over.
+    The bar shows what comes first: the part of the rows that has been recorded, or that of the time which is over.
     """
     begun = time.monotonic()
     while query.isActive and (passed := time.monotonic() - begun) < seconds:
-        read = min(rows, sum(p.numInputRows for p in query.recentProgress))
-        bar.update(max(read / rows, passed / seconds), 1, f"{read:,} of {rows:,} rows, at most {seconds:g} s")
-        if read == rows:
+        reports = [json.loads(report.json) for report in query.recentProgress]
+        recorded = min(rows, sum(observed_values(report).get("recorded", 0) for report in reports))
+        bar.update(max(recorded / rows, passed / seconds), 1, f"{recorded:,} of {rows:,} rows, at most {seconds:g} s")
+        if recorded == rows:
             break
         time.sleep(LOOK_EVERY)
     if not query.isActive:
         query.awaitTermination()
-
-
-def _micro_batches(table: pa.Table, names: list[str], most: int) -> Iterator[dict[str, pa.Table]]:
-    """Yield the micro-batches of a recording in order, with the first rows of each source, at most so many in all."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    columns = [f"s{number}" for number in range(len(names))]
-    missing = equal_parts([len(table) - table.column(column).null_count for column in columns], most)
-    for at in pc.unique(table.column(BATCH)).sort():
-        batch = table.filter(pc.equal(table.column(BATCH), at))
-        parts = {}
-        for number, (name, column) in enumerate(zip(names, columns, strict=True)):
-            rows = batch.column(column).combine_chunks().drop_null()[: missing[number]]
-            missing[number] -= len(rows)
-            if len(rows):
-                parts[name] = pa.Table.from_struct_array(rows)
-        if parts:
-            yield parts
 
 
 def equal_parts(counts: Sequence[int], most: int) -> list[int]:

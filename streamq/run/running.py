@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from uuid import uuid4
 
 from streamq.choices import RunState
 from streamq.errors import PlanError, sentence, users_line
@@ -22,7 +21,7 @@ from streamq.run.diagnosis import START_AGAIN, why
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared_stream import Launch
-from streamq.run.recording import LOOK_EVERY, check_limits, check_rows, check_seconds, record, small_tables
+from streamq.run.recording import LOOK_EVERY, check_limits, check_rows, check_seconds, recorder, small_tables
 from streamq.run.run_status import RunStatus
 from streamq.run.source_status import allowed_silence
 from streamq.run.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
@@ -303,25 +302,44 @@ class Run:
         return Tap(title, name, rows, axis=axis, send=self._send, reports=lambda: self.query.recentProgress)
 
     @spark_errors("sample")
-    def sample(self, rows: int = 1_000, seconds: float = 10.0) -> RecordedRows:
-        """Return the first rows of the run's sources, as the micro-batches in which a second query reads them.
+    def sample(
+        self,
+        rows: int = 1_000,
+        seconds: float = 10.0,
+        *,
+        last: int | None = None,
+        between: tuple[Any, Any] | None = None,
+        where: Any = None,
+    ) -> RecordedRows:
+        """Return rows of the run's sources, as micro-batches that :meth:`Stream.trace` takes, recorded by a second query.
+
+        Without ``last`` it records what comes from now on: it begins where the run stands, and ends after ``rows`` rows of all
+        sources or ``seconds`` seconds. With ``last`` it returns the newest so many rows that the run has read, in the
+        micro-batches in which it read them. Each of these is read again by itself, the newest first, as long as the seconds last,
+        and the sources must still have them. Of a run that is over it returns the newest ``rows`` rows. Each source has an equal
+        part of the rows, if it has so many.
+
+        ``where`` is a condition on the columns and the start of events, for the sources that have its columns. ``between`` is a
+        pair of instants: events start at the first one or later, and before the second one; None is no bound.
 
         A micro-batch has a ``pyarrow.Table`` for each source that has rows in it, by the source's name, the first one also the
-        static tables of at most ``rows`` rows; :meth:`Stream.trace` takes them. The recording ends after ``rows`` rows of all
-        sources, of which each has an equal part if it has so many, or ``seconds`` seconds; of a run that is over, also when all
-        that is there has been read. It begins where a new run would: files are read again from the first one, while a source that
-        counts from now on has other rows. The run goes on. Raises PlanError for a limit that is not positive.
+        static tables of at most ``rows`` rows. The run goes on. Raises PlanError for a limit that is not positive, UnknownColumn
+        for a column that no source has, CheckpointError if this program cannot reach the files of the checkpoint.
 
         ::
 
-            query.trace(run.sample(rows=200))
+            query.trace(run.sample(last=200))
+            query.trace(run.sample(seconds=60, where=sq.col("zone") == "a"))
         """
         check_limits(rows, seconds)
-        prepared = self._launch.prepared
-        named = {r.source.shown_name(): prepared.tables[r.source.table] for r in self._program.sources if r.source}
-        folder = f"{self.checkpoint}/streamq/sample/{uuid4().hex}"
-        is_over = not self.query.isActive
-        recorded = record(self._spark, named, folder, rows=rows, seconds=seconds, to_end=is_over)
+        if last is not None:
+            check_rows("sample", "last", last)
+        prepared, is_over = self._launch.prepared, not self.query.isActive
+        of_sources = recorder(prepared, self.checkpoint, where, between)
+        if last is None and not is_over:
+            recorded = of_sources.coming(rows, seconds)
+        else:
+            recorded = of_sources.newest(last or rows, seconds)
         static = small_tables({n: table for n, table in prepared.tables.items() if not table.isStreaming}, rows)
         return [static | batch for batch in recorded[:1] or [{}]] + recorded[1:] if static else recorded
 

@@ -77,7 +77,7 @@ def test_a_join_with_an_idle_input_says_which(
         with pytest.raises(PlanError, match="mode is 'state', 'logical', .*; found 'stat'"):
             run.explanation("stat")
         assert "trips" in run._repr_html_()
-        sample = run.sample(rows=3)
+        sample = run.sample(last=3, seconds=120)
         assert [set(batch) for batch in sample] == [{"trips"}] * len(sample)
         recorded = pa.concat_tables(batch["trips"] for batch in sample).sort_by("start")
         assert recorded.equals(stays(*recorded["start"].to_pylist()))
@@ -107,7 +107,7 @@ def test_an_instalment_holds_its_last_windows(spark: SparkSession, plain: None, 
     land(tmp_path / "stays", [stays(22)], first=1)
     run = query.run(**where)
     assert (run.why().verdict, run.why().waits[0].window) == ("filtered", (20, 30))
-    trace = query.trace(run.sample())
+    trace = query.trace(run.sample(seconds=120))
     assert [row["room"] for row in trace.history("join_table")] == [7, 7, 7]
     assert [row["start"] for row in trace.causes({"start": 0, "end": 10}, "hopping")] == [1, 3]
     assert run.metrics["sources"]["stays"]["rows"] == 3, "counted over all runs on the checkpoint"
