@@ -19,7 +19,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.staged_plan import StagedPlan
-from streamq.errors import PlanError
+from streamq.errors import PlanError, StreamqWarning
 from streamq.plan.node import Node
 from streamq.run.control import TapCommand
 from streamq.run.micro_batches import RESULTS
@@ -227,3 +227,13 @@ def test_operators_are_named_as_in_explain() -> None:
     ):
         tapped_operator(program, "chop")
     assert tapped_operator(program, "chop period=2") == chops[1]
+
+
+def test_micro_batches_that_nobody_has_read_are_counted() -> None:
+    reports: list[Any] = [report(3)]
+    tap = Tap("window", "w", 10, axis="integer", send=lambda command: None, reports=lambda: reports)
+    reports += [report(4)]
+    assert tap.rows().empty
+    reports += [report(8)]
+    with pytest.warns(StreamqWarning, match="the rows of 3 micro-batches are not among those shown"):
+        tap.rows()

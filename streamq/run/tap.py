@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from streamq.errors import PlanError, nearest, sentence
+from streamq.errors import PlanError, nearest, sentence, warn
 from streamq.run.control import TapCommand
 from streamq.run.micro_batches import is_of_a_micro_batch, observed_values
 from streamq.runtime.arrow.columnar import decode_small
@@ -67,7 +67,7 @@ class Tap:
         ``port`` is 0 for the first input, 1 for the second, and "out" for the output. ``weight`` counts the events that a row
         inserts, and is below 0 for a retraction. ``start`` and ``end`` are instants, None where there is no end or the row is a
         partial result. ``payload`` is a dictionary. Rows are in the order of their micro-batches, in each of which the inputs are
-        first. Read it at least every hundred micro-batches, because Spark keeps so many reports.
+        first. Read it at least every hundred micro-batches, because Spark keeps so many reports; a warning counts those missed.
         """
         import pandas as pd
 
@@ -108,6 +108,9 @@ class Tap:
             fields = json.loads(report.json)
             if not is_of_a_micro_batch(fields):
                 continue
+            if missed := report.batchId - self._seen - 1 if self._seen >= 0 else 0:
+                hint = "Call rows() more often: Spark keeps a hundred reports."
+                warn(sentence("tap", f"the rows of {missed} micro-batches are not among those shown", "", hint))
             self._seen = report.batchId
             for tapped in map(json.loads, observed_values(fields).get("tapped", ())):
                 for port, body in tapped["rows"] if tapped["tap"] == self._command.tap else ():
@@ -146,14 +149,14 @@ def tapped_operator(program: StagedPlan, operator: str) -> str:
     titles = {hosted.name: program.titles[hosted.name][0] for stage in program.stages for hosted in stage.hosted}
     if operator in titles:
         return operator
-    found = [name for name, title in titles.items() if title == operator]
-    found = found or [name for name, title in titles.items() if str(operator) and title.startswith(str(operator))]
-    if len(found) == 1:
-        return found[0]
-    wrong = f"{len(found)} operators {operator!r}" if found else f"no operator with state {operator!r}"
-    among: Iterable[str] = found or titles
-    shown = [f"{titles[name]} (state {name})" if found else titles[name] for name in among]
-    hint = "Give the name of its state." if found else nearest(str(operator), titles.values())
+    matches = [name for name, title in titles.items() if title == operator]
+    matches = matches or [name for name, title in titles.items() if str(operator) and title.startswith(str(operator))]
+    if len(matches) == 1:
+        return matches[0]
+    wrong = f"{len(matches)} operators {operator!r}" if matches else f"no operator with state {operator!r}"
+    among: Iterable[str] = matches or titles
+    shown = [f"{titles[name]} (state {name})" if matches else titles[name] for name in among]
+    hint = "Give the name of its state." if matches else nearest(str(operator), titles.values())
     raise PlanError(
         sentence("tap", wrong, f"there are: {', '.join(shown)}" if shown else "the query has no state", hint)
     )
