@@ -1,4 +1,4 @@
-"""What a source is told: how its rows become items, its columns of keys, ids and orders, and its policy.
+"""The arguments of a source: how its rows become items, its columns of keys, ids and orders, and its policy.
 
 Items are defined by expressions, once for DataFrames and Arrow tables. The policy says how the source makes progress, and what
 it does with late and with invalid rows.

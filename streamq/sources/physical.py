@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 AS_SENT = "it says when a row was sent, and is no part of an event"
-"""What the column of stamps is for."""
+"""The role of the column that stamps rows."""
 
 
 @node

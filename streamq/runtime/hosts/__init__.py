@@ -1,1 +1,1 @@
-"""What hosts kernels, on Spark and in-process: stages, the map sides before them, and what travels between them."""
+"""The hosts of kernels, on Spark and in-process: stages, the map sides before them, and what travels between them."""
