@@ -14,6 +14,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import dacite
@@ -279,6 +280,7 @@ class _PlanReader:
     """A reader of one document; it holds the nodes and expressions read so far, to which later entries refer."""
 
     def __init__(self) -> None:
+        import_module("streamq.sources")  # defines the nodes of sources
         self.nodes: list[Node] = []
         self.expressions: list[Expr] = []
         self.expression_classes = expression_classes()

@@ -81,8 +81,8 @@ FAULTS = {
         SIZES,
         Edit(
             SHARED,
-            """                or part.input.traits.retracts
-                or any(_corrects(below, unsettled) for below in nodes(part.input)),""",
+            """                or node.input.traits.retracts
+                or any(_corrects(below, unsettled) for below in nodes(node.input)),""",
             """,""",
         ),
     ),
