@@ -4,7 +4,7 @@ set -euo pipefail
 python=${1:?usage: scripts/java.sh PYTHON}
 
 check() {
-    "$python" -c 'import os, sys; from streamq.run.findings import check_java
+    "$python" -c 'import os, sys; from streamq.run.session.findings import check_java
 finding = check_java(os.environ)
 print(f"Java {finding.observed}") if finding.ok else sys.exit(finding.message("java"))'
 }

@@ -28,9 +28,10 @@ from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.plan.footprint import Footprint, OpenedPart
 from streamq.plan.node import nodes, number_sources
-from streamq.run import migrate, run_verbs
+from streamq.run import run_verbs
 from streamq.run.run_verbs import RunVerbs
 from streamq.run.running import Run
+from streamq.run.storage import migrate
 from streamq.stream import Stream
 from streamq.tracing.trace import Trace
 from streamq.user_code.repository import Repository

@@ -15,7 +15,7 @@ from streamq.plan.node import Node, nodes, rename_tables
 from streamq.plan.schema import INTERVAL
 from streamq.plan.tree import fold
 from streamq.run.failure import spark_errors
-from streamq.run.findings import session_of
+from streamq.run.session.findings import session_of
 from streamq.stream import Stream
 
 if TYPE_CHECKING:

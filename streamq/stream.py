@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streamq.compiler.plan_graph import Section
     from streamq.pictures.picture_page import Picture
     from streamq.pictures.step_chart import StepChart
-    from streamq.run.quarantine import Quarantine
+    from streamq.run.batch.quarantine import Quarantine
     from streamq.tracing.trace import Trace
 
 P = ParamSpec("P")
@@ -229,7 +229,7 @@ class Stream(
         """
         from streamq.compiler.batch import chosen_form
         from streamq.compiler.estimates import checked_expected
-        from streamq.run.query import batch_frame
+        from streamq.run.batch.answers import batch_frame
 
         expected, hint = checked_expected(expected, self.plan, "to_df"), chosen_form(form, "to_df")
         return batch_frame(self.plan, self.tables, until, expected, hint)
@@ -240,7 +240,7 @@ class Stream(
         The table can hold every value of Spark's types. Python has no years beyond 9999 or before 1: for such instants
         Arrow's ``to_pylist`` raises an OverflowError, while :meth:`show` and :meth:`to_pandas` work.
         """
-        from streamq.run.query import compute_answer
+        from streamq.run.batch.answers import compute_answer
 
         return compute_answer(self.plan, self.tables, until, "to_arrow")
 
@@ -252,8 +252,7 @@ class Stream(
         Arrays are lists, structs dicts, and maps lists of pairs, of Python values; in them an instant beyond Python's range
         is text. ``until`` as in :meth:`to_df`.
         """
-        from streamq.run.answers import to_pandas
-        from streamq.run.query import compute_answer
+        from streamq.run.batch.answers import compute_answer, to_pandas
 
         return to_pandas(compute_answer(self.plan, self.tables, until, "to_pandas"))
 
@@ -264,8 +263,7 @@ class Stream(
         shown, and its length; control characters and line ends are escapes, as ``\\n``. ``until`` as in
         :meth:`to_df`. Raises PlanError for a negative ``n``.
         """
-        from streamq.run.answers import as_html, as_text
-        from streamq.run.query import compute_answer
+        from streamq.run.batch.answers import as_html, as_text, compute_answer
 
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
@@ -379,7 +377,7 @@ class Stream(
         v  start  end
         0      1    5
         """
-        from streamq.run.quarantine import Quarantine
+        from streamq.run.batch.quarantine import Quarantine
 
         return Quarantine(self, _stream_of_events, rows, until)
 

@@ -16,8 +16,8 @@ from streamq.compiler.options import Options
 from streamq.compiler.results import Results, rewritten
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources
-from streamq.run.checkpoint import identity_of
 from streamq.run.prepared_stream import compile_to_fit
+from streamq.run.storage.checkpoint import identity_of
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.state_fit import Fit, fit_to_state
 from streamq.runtime.state.baskets import Baskets, DictStore

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 import tests.judges  # noqa: F401 (it registers the judge of streamq itself)
-from streamq.run.spark_session import session
+from streamq.run.session.spark_session import session
 from streamq.user_code.repository import modules
 
 if TYPE_CHECKING:

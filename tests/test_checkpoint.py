@@ -12,8 +12,8 @@ from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
 from streamq.operators import Union
 from streamq.policies import Level
-from streamq.run.checkpoint import identity_of
 from streamq.run.run_options import ResultRequest, RunOptions
+from streamq.run.storage.checkpoint import identity_of
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.state_fit import fit_to_state
 from tests.programs import compiled

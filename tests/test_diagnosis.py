@@ -13,9 +13,9 @@ import pytest
 
 import streamq as sq
 from streamq.choices import RunState
-from streamq.run.diagnosis import why
-from streamq.run.micro_batches import RunHistory
-from streamq.run.run_status import RunStatus
+from streamq.run.status.diagnosis import why
+from streamq.run.status.history import RunHistory
+from streamq.run.status.run_status import RunStatus
 from tests.rehearsed import counted, events, rehearsal, trips
 
 

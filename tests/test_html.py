@@ -15,7 +15,7 @@ import streamq as sq
 from streamq import html
 from streamq import testing as t
 from streamq.errors import PlanError
-from streamq.run.answers import as_html
+from streamq.run.batch.answers import as_html
 from streamq.run.rehearsal import Rehearsal
 
 NASTY = [
@@ -109,7 +109,7 @@ def test_differences_and_errors_show_their_parts() -> None:
 
 def test_modules_and_the_doctor_are_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed(sq.modules)
-    from streamq.run.findings import Finding, Report
+    from streamq.run.session.findings import Finding, Report
 
     findings = Report(
         (Finding("Java <17>", "found & fine"), Finding("Spark", "no", wrong="not <there>", hint="Install it"))

@@ -15,12 +15,11 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, users_line
-from streamq.run.checkpoint import EarlierRuns
-from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.run_status import RunStatus
-from streamq.run.source_status import iso
-from streamq.run.watcher import Watcher
+from streamq.run.status.history import MicroBatch, RunHistory, from_spark, iso
+from streamq.run.status.run_status import RunStatus
+from streamq.run.status.watcher import Watcher
+from streamq.run.storage.checkpoint import EarlierRuns
 from streamq.runtime.hosts.readings import KernelReadings, Readings, SourceReadings
 
 NOON = dt.datetime(2024, 5, 1, 12)
@@ -282,7 +281,7 @@ def test_a_rehearsal_is_asked_for_what_there_is() -> None:
 
 LISTENING = """
 from types import SimpleNamespace
-from streamq.run.watcher import ProgressLog
+from streamq.run.status.watcher import ProgressLog
 streams = SimpleNamespace(addListener=lambda listener: print("added"), removeListener=lambda listener: print("removed"))
 log = ProgressLog(SimpleNamespace(streams=streams), print)
 """

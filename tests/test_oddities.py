@@ -11,10 +11,9 @@ import pytest
 
 import streamq as sq
 from streamq.errors import StreamqWarning
-from streamq.progress.explicit import ExplicitCtis
-from streamq.progress.follow import LeaderCtis
-from streamq.run.oddities import oddities
-from streamq.run.source_status import SourceStatus
+from streamq.progress.promises import ExplicitCtis, LeaderCtis
+from streamq.run.status.history import SourceStatus
+from streamq.run.status.why import oddities
 from streamq.time import INTEGER, TIMESTAMP
 
 MAY = int(dt.datetime(2024, 5, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000

@@ -16,8 +16,8 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
 from streamq.progress import verbs
-from streamq.progress.argument import ProgressArgument
 from streamq.progress.generate import GeneratedCtis
+from streamq.progress.promises import ProgressArgument
 from streamq.runtime.event import LE
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.runtime.time.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic

@@ -17,9 +17,9 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, TypeMismatch, UnknownColumn
 from streamq.plan.node import number_sources
-from streamq.run.micro_batches import RunHistory
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.watcher import Listener, RoundLog
+from streamq.run.status.history import RunHistory
+from streamq.run.status.watcher import Listener, RoundLog
 from streamq.runtime.event import LE
 from streamq.time import MINUS_INFINITY
 from tests.programs import compiled

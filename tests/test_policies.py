@@ -15,8 +15,8 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, TimeError
 from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.source_status import SourceStatus
-from streamq.run.watcher import ctis_for_silent
+from streamq.run.status.history import SourceStatus
+from streamq.run.status.watcher import ctis_for_silent
 from streamq.runtime.event import LE, RE
 from streamq.time import MINUS_INFINITY, TIMESTAMP
 from tests.programs import compiled

@@ -16,7 +16,7 @@ from rich.console import Console
 from streamq import testing as t
 from streamq.run import backlog as backlogs
 from streamq.run.backlog import Backlog
-from streamq.run.micro_batches import MicroBatch, RunHistory
+from streamq.run.status.history import MicroBatch, RunHistory
 from streamq.screens import ProgressBar, Screen, TerminalScreen
 from tests.test_watching import RecordingScreen
 

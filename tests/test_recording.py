@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import PlanError, TimeError
-from streamq.run import recording
-from streamq.run.micro_batches import RESULTS
-from streamq.run.raw_files import Offsets
+from streamq.run.samples import recording
+from streamq.run.status.history import RESULTS
+from streamq.run.storage.files import Offsets
 from streamq.runtime.arrow.columnar import decode
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY

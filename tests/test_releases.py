@@ -11,7 +11,7 @@ import pytest
 
 import streamq as sq
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.why import Wait
+from streamq.run.status.why import Wait
 from tests.rehearsed import counted, events, intervals, others, rehearsal, rehearsed, spans
 
 # a release that is one

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import PlanError
-from streamq.run.files import in_url, local_path, path_of_url
-from streamq.run.raw_files import RawFolder
 from streamq.run.sinks import sink_of
 from streamq.run.sinks.sink import folder_name
+from streamq.run.storage.files import RawFolder, in_url, local_path, path_of_url
 from streamq.runtime.arrow.rendering import DAY, YEAR_10000
 
 

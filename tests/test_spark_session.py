@@ -15,7 +15,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import SessionError
-from streamq.run.findings import (
+from streamq.run.session.findings import (
     CONNECT_NEEDS,
     DRIVER_NEEDS,
     Finding,
@@ -26,8 +26,8 @@ from streamq.run.findings import (
     cores,
     default_master,
 )
-from streamq.run.interpreters import Interpreter, check_interpreter, probe_interpreter, this_interpreter
-from streamq.run.spark_session import WORKER_SITE, doctor, driver_memory, home_without_archive, session
+from streamq.run.session.interpreters import Interpreter, check_interpreter, probe_interpreter, this_interpreter
+from streamq.run.session.spark_session import WORKER_SITE, doctor, driver_memory, home_without_archive, session
 
 ROOT = Path(__file__).parent.parent
 GOOD = {"pandas": "2.3.3", "pyarrow": "21.0.0", "google.protobuf": "6.33.0", "pyspark": "4.1.0"}
@@ -322,7 +322,9 @@ def test_master_of_the_environment() -> None:
 def test_importing_the_module_does_not_import_spark() -> None:
     code = (
         "import sys, types; sys.modules['streamq'] = p = types.ModuleType('streamq'); p.__path__ = [sys.argv[1]]\n"
-        + ("import streamq.run.spark_session; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])")
+        + (
+            "import streamq.run.session.spark_session; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])"
+        )
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(ROOT / "streamq")], capture_output=True, text=True, check=True, cwd=ROOT

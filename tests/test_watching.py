@@ -28,7 +28,7 @@ from streamq.errors import PlanError
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.running import Run
 from streamq.run.sinks.data_source import last_parquet_rows
-from streamq.run.watching import GOES_ON, Interrupt, RunLook, Trail, run_view, watch_run
+from streamq.run.status.watching import GOES_ON, Interrupt, RunLook, Trail, run_view, watch_run
 from streamq.runtime.arrow.rendering import DAY, YEAR_10000
 from streamq.screens import LineScreen, NotebookScreen, Screen, live_screen
 from streamq.views import BarSection, TableSection, View
@@ -261,7 +261,7 @@ def test_the_time_between_two_looks_is_a_positive_number_of_seconds(every: Any) 
 
 WATCHING = """
 import signal, sys
-from streamq.run.watching import Interrupt, watch_run
+from streamq.run.status.watching import Interrupt, watch_run
 from streamq.screens import screen_for_lines
 from tests.test_watching import look_at, rehearsal
 

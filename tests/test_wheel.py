@@ -35,7 +35,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert names == package
-    assert {"streamq/py.typed", "streamq/run/log4j2.properties"} <= names
+    assert {"streamq/py.typed", "streamq/run/session/log4j2.properties"} <= names
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from streamq.errors import PlanError, counted, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import MIDDLE, Consistency, Level, written_level
-from streamq.run.passed_batches import ArrivingRows
+from streamq.run.batch.passed_batches import ArrivingRows
 from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.arrow.values import Ints, combine_numbers, number_values
 from streamq.runtime.event import INSERT, WEIGHT
@@ -210,7 +210,7 @@ def _recorded(query: Verbs, rows: Any, until: int | None, verb: str) -> Recorded
     from streamq.compiler.egress import choose_egress
     from streamq.compiler.results import Results
     from streamq.plan.node import number_sources
-    from streamq.run.passed_batches import passed_batches
+    from streamq.run.batch.passed_batches import passed_batches
 
     choose_egress(query.plan, OutputForm.CHANGELOG, verb=verb)
     plan, names = number_sources(Results((query.plan,)))

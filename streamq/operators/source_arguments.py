@@ -25,9 +25,8 @@ from streamq.plan.lowering import to_spark
 from streamq.plan.node import INLINE
 from streamq.plan.schema import Field, Schema, check_key, check_names, quote
 from streamq.progress import verbs
-from streamq.progress.argument import ProgressArgument
-from streamq.progress.explicit import explicit
 from streamq.progress.generate import GeneratedCtis, generate
+from streamq.progress.promises import ProgressArgument, explicit
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.event import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EARLY, TOO_LATE
 from streamq.runtime.kernel import DROP, LATE_POLICIES, LatePolicy

@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 
 from streamq.html import element, markup_text
+from streamq.pictures.bars import TimeAxis
 from streamq.pictures.panel import KEY_GAP, KeyColours, Panel, key_label
 from streamq.pictures.panel_history import PanelHistory
-from streamq.pictures.time_axis import TimeAxis
 from streamq.runtime.arrow.values import Ints
 
 BINS = 120

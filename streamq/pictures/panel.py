@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from streamq.html import element, markup_text, shortened_to_width, text_width
-from streamq.pictures.bars import BAR_HEIGHT, LABEL_SIZE, LANE_HEIGHT, Bar, BarChart
+from streamq.pictures.bars import BAR_HEIGHT, LABEL_SIZE, LANE_HEIGHT, Bar, BarChart, TimeAxis
 from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory, shown_value
 from streamq.pictures.svg_picture import colour_class
-from streamq.pictures.time_axis import TimeAxis
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.time import INFINITY
 

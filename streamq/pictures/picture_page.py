@@ -10,12 +10,11 @@ import numpy as np
 from streamq import html
 from streamq.errors import counted
 from streamq.html import element, markup_text, text_width
-from streamq.pictures.bars import LABEL_SIZE, bar_chart
+from streamq.pictures.bars import LABEL_SIZE, TimeAxis, bar_chart, section
 from streamq.pictures.bin_panel import MOST_KEYS, BinPanel, density_chart, keys_with_rows
 from streamq.pictures.panel import MARGIN, MOST_CTIS, BarPanel, KeyColours, Panel
 from streamq.pictures.panel_history import DELETED, PanelHistory
 from streamq.pictures.svg_picture import WIDTH, SvgPicture
-from streamq.pictures.time_axis import TimeAxis, section
 from streamq.time import INFINITY, TIMESTAMP
 
 

@@ -16,8 +16,14 @@ from streamq.choices import OutputForm, Stamp, check_word
 from streamq.errors import PlanError, column_names, sentence
 from streamq.operators import Source, WindowAggregate
 from streamq.operators.member_operator import BOUNDS, MemberOperator
-from streamq.pictures.followed_events import MOST_ROWS, ResultChanges, history_of_changes, rehearse_changes
-from streamq.pictures.panel_history import PanelHistory, answer_history
+from streamq.pictures.panel_history import (
+    MOST_ROWS,
+    PanelHistory,
+    ResultChanges,
+    answer_history,
+    history_of_changes,
+    rehearse_changes,
+)
 from streamq.pictures.picture_page import Picture
 from streamq.pictures.step_chart import StepChart, number_columns, step_chart
 from streamq.pictures.svg_picture import check_title
@@ -25,9 +31,9 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.own_names import carried_key, show_keys
 from streamq.plan.schema import POINT, Schema
-from streamq.progress.explicit import ExplicitCtis
-from streamq.run.passed_batches import passed_tables
-from streamq.run.query import compute_answer
+from streamq.progress.promises import ExplicitCtis
+from streamq.run.batch.answers import compute_answer
+from streamq.run.batch.passed_batches import passed_tables
 from streamq.runtime.event import BAD
 from streamq.time import instant_ticks
 

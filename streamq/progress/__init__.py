@@ -15,7 +15,8 @@ _ROOMS = [import_module(f"{__name__}.{room.name}") for room in iter_modules(__pa
 
 def verbs() -> list[str]:
     """Return the verbs that choose a policy: the names of the policies in the rooms."""
-    return [policy.name for policy in ProgressPolicy.__subclasses__() if policy.__module__.startswith(f"{__name__}.")]
+    rooms = f"{__name__}."
+    return sorted(p.name for p in ProgressPolicy.__subclasses__() if p.__module__.startswith(rooms))
 
 
 __all__ = ["verbs"]

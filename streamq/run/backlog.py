@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamq.errors import counted
-from streamq.run.files import local_path, log_lines, logged_file
-from streamq.run.micro_batches import MicroBatch, RunHistory
+from streamq.run.status.history import MicroBatch, RunHistory
+from streamq.run.storage.files import local_path, log_lines, logged_file
 
 FILE_SOURCE = "FileStreamSource"
 """The word before the bracket with the folder, in Spark's description of a source that reads one."""

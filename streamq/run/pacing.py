@@ -279,7 +279,7 @@ class Pacer:
 
     def observe(self, readings: Readings) -> None:
         """Note a micro-batch that ends now, with its readings."""
-        from streamq.run.source_status import progress_of_sources
+        from streamq.run.status.history import progress_of_sources
 
         if readings:
             cti = min(progress.cti for progress in progress_of_sources(self._program, readings).values())

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from streamq.choices import OutputForm, RunState
 from streamq.errors import PlanError, sentence
 from streamq.policies import Consistency
-from streamq.run.answers import in_user_form
-from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
-from streamq.run.diagnosis import why
-from streamq.run.micro_batches import MicroBatch, RunHistory
+from streamq.run.batch.answers import in_user_form, is_literal
 from streamq.run.run_options import ResultRequest, RunOptions
-from streamq.run.run_status import RunStatus
-from streamq.run.tables import is_literal
-from streamq.run.watcher import Listener
-from streamq.run.why import Why
+from streamq.run.status.diagnosis import why
+from streamq.run.status.history import MicroBatch, RunHistory
+from streamq.run.status.run_status import RunStatus
+from streamq.run.status.watcher import Listener
+from streamq.run.status.why import Why
+from streamq.run.storage.checkpoint import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.runtime.hosts.readings import NO_READINGS, count_weights
 from streamq.runtime.hosts.result_rows import changelog_rows, upsert_rows
 from streamq.time import MINUS_INFINITY, TIMESTAMP, instant_ticks

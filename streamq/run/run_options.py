@@ -10,10 +10,10 @@ from streamq.errors import PlanError, TimeError, nearest, sentence
 from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency, consistency_of
-from streamq.run.control import ControlFolder
 from streamq.run.pacing import hops_of
 from streamq.run.sinks import Sink, SinkArgument, sink_of
 from streamq.run.sinks.sink import folder_name
+from streamq.run.storage.checkpoint import ControlFolder
 from streamq.time import TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamq.compiler.egress import Egress
     from streamq.compiler.options import Options
     from streamq.compiler.results import Results
-    from streamq.run.checkpoint import Checkpoint
+    from streamq.run.storage.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,26 +15,24 @@ from streamq.choices import RunState
 from streamq.errors import PlanError, sentence, users_line
 from streamq.plan.verbs import named_after
 from streamq.run.backlog import Backlog
-from streamq.run.checkpoint import Claim, EarlierRuns
-from streamq.run.control import END_OF_INPUT, OutsideCti, TapCommand, outside_cti
-from streamq.run.diagnosis import START_AGAIN, why
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
-from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared_stream import Launch
-from streamq.run.recording import LOOK_EVERY, check_limits, check_rows, check_seconds, recorder, small_tables
-from streamq.run.run_status import RunStatus
-from streamq.run.source_status import allowed_silence
-from streamq.run.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
-from streamq.run.watching import Interrupt, NewestRows, RunLook, Trail, run_view, watch_run
-from streamq.run.why import Why
+from streamq.run.samples.recording import LOOK_EVERY, check_limits, check_rows, check_seconds, recorder, small_tables
+from streamq.run.status.diagnosis import START_AGAIN, why
+from streamq.run.status.history import RunHistory, allowed_silence
+from streamq.run.status.run_status import RunStatus
+from streamq.run.status.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
+from streamq.run.status.watching import Interrupt, NewestRows, RunLook, Trail, run_view, watch_run
+from streamq.run.status.why import Why
+from streamq.run.storage.checkpoint import END_OF_INPUT, Claim, EarlierRuns, OutsideCti, TapCommand, outside_cti
 from streamq.screens import ProgressBar, screen_for_lines
 from streamq.time import instant_ticks
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamq.run.recording import RecordedRows
-    from streamq.run.tap import Tap
+    from streamq.run.samples.recording import RecordedRows
+    from streamq.run.samples.tap import Tap
 
 T = TypeVar("T")
 
@@ -292,7 +290,7 @@ class Run:
                 time.sleep(60)
                 print(tap.rows())
         """
-        from streamq.run.tap import Tap, tapped_operator
+        from streamq.run.samples.tap import Tap, tapped_operator
 
         name = tapped_operator(self._program, operator)
         check_rows("tap", "rows", rows)

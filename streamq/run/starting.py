@@ -9,16 +9,15 @@ import weakref
 from dataclasses import replace
 
 from streamq.errors import CheckpointError, PlanError, sentence, warn
-from streamq.run.checkpoint import Checkpoint, Claim
-from streamq.run.control import END_OF_INPUT
 from streamq.run.failure import spark_errors
-from streamq.run.findings import master_of
-from streamq.run.foreign_session import check_sink_functions
 from streamq.run.pacing import Pacer, hops_of
 from streamq.run.prepared_stream import Launch, prepare
 from streamq.run.run_options import BY_MICRO_BATCH, RunOptions, Trigger, trigger_of
 from streamq.run.running import Run
+from streamq.run.session.findings import master_of
+from streamq.run.session.spark_session import check_sink_functions
 from streamq.run.sinks.sink import folder_name
+from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.state_fit import MIGRATE
 

@@ -30,7 +30,7 @@ from streamq.operators.source_arguments import (
 from streamq.plan.expr import Call, Case, Col, Lit
 from streamq.plan.node import ADDED, node
 from streamq.plan.schema import Field, Schema, quote
-from streamq.progress.argument import ProgressArgument
+from streamq.progress.promises import ProgressArgument
 from streamq.runtime.event import LE, OPENS
 from streamq.sources.edges import EdgeSource
 from streamq.stream import Stream

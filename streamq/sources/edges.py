@@ -43,7 +43,7 @@ from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.passes import types
 from streamq.plan.schema import EDGE, Field, Schema, check_key, quote
 from streamq.plan.spark_types import comparable
-from streamq.progress.argument import ProgressArgument
+from streamq.progress.promises import ProgressArgument
 from streamq.runtime.event import LE, OPENS, RE
 from streamq.runtime.hosts.packer import Items, Mark
 from streamq.runtime.kernels.edges import EdgesKernel

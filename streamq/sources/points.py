@@ -22,7 +22,7 @@ from streamq.operators.source_arguments import (
 )
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import POINT, Field, Schema
-from streamq.progress.argument import ProgressArgument
+from streamq.progress.promises import ProgressArgument
 from streamq.runtime.event import LAST_POINT, LE, RE
 from streamq.stream import Stream
 

@@ -16,7 +16,7 @@ from streamq.operators.step import Step
 from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.schema import Field
 from streamq.plan.tree import fold
-from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.promises import ExplicitCtis
 from streamq.runtime.event import CTI
 from streamq.sources.intervals import Intervals
 from streamq.testing.arrival import brings_start, is_event, start_of, time_columns

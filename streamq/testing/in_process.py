@@ -25,10 +25,9 @@ from streamq.errors import PlanError
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import Node, nodes
 from streamq.policies import Level
-from streamq.run.micro_batches import RunHistory
-from streamq.run.query import local_history
-from streamq.run.source_status import tables_of
-from streamq.run.watcher import Listener
+from streamq.run.batch.answers import local_history
+from streamq.run.status.history import RunHistory, tables_of
+from streamq.run.status.watcher import Listener
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosts.readings import Readings
 from streamq.runtime.state.baskets import TimeBinSizes

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamq.choices import Invalid
 from streamq.operators import Source
 from streamq.operators.source_arguments import SourcePolicy
-from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.promises import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT
 from streamq.runtime.kernel import LATE_POLICIES
 from streamq.testing.arrival import CLOSE, Item, delay_for, end_ticks, is_event

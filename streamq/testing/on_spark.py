@@ -16,13 +16,13 @@ import pyarrow as pa
 from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
 from streamq.plan.schema import MICRO_BATCH
-from streamq.run.control import CONTROL_DDL, OutsideCti
-from streamq.run.findings import master_of
+from streamq.run.batch.answers import batch_frames
 from streamq.run.prepared_stream import streaming_rows
-from streamq.run.query import batch_frames
 from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.run.run_verbs import run_all
-from streamq.run.spark_session import REQUIRED, TUNED, session
+from streamq.run.session.findings import master_of
+from streamq.run.session.spark_session import REQUIRED, TUNED, session
+from streamq.run.storage.checkpoint import CONTROL_DDL, OutsideCti
 from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.stream import Stream
 from streamq.testing.case import Case

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from streamq.operators import Source
 from streamq.plan.schema import has_equality
-from streamq.progress.clock import ClockCtis
-from streamq.progress.explicit import ExplicitCtis
-from streamq.progress.follow import LeaderCtis
-from streamq.progress.generate import GeneratedCtis, PartitionCtis
+from streamq.progress.generate import ClockCtis, GeneratedCtis, PartitionCtis
+from streamq.progress.promises import ExplicitCtis, LeaderCtis
 from streamq.runtime.event import CTI
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.arrival import Item, brings_start, start_of

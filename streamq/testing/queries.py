@@ -25,7 +25,7 @@ from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Field, Schema
-from streamq.run.query import local_history
+from streamq.run.batch.answers import local_history
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.sources.points import Points
 from streamq.testing.drawn_operators import (

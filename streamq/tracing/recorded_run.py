@@ -21,7 +21,7 @@ from streamq.compiler.stages import compile_stages
 from streamq.operators import Source
 from streamq.plan.footprint import KEEPS, NOTHING_KEPT
 from streamq.plan.node import Node, nodes
-from streamq.run.passed_batches import ArrivingRows
+from streamq.run.batch.passed_batches import ArrivingRows
 from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.arrow.values import combine_numbers, number_values
 from streamq.runtime.event import INSERT, RETRACT, WEIGHT

@@ -22,7 +22,7 @@ from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.node import Node, number_sources
 from streamq.plan.resolve import resolve
 from streamq.plan.tree import fold
-from streamq.run.passed_batches import passed_batches
+from streamq.run.batch.passed_batches import passed_batches
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, instant_ticks
 from streamq.tracing.lineage import Lineage

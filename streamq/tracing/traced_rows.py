@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from streamq.pictures.panel_history import shown_value
 from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Schema
-from streamq.run.answers import as_html, as_text
+from streamq.run.batch.answers import as_html, as_text
 from streamq.runtime.arrow.columnar import ints
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.event import LE, RE, RETRACT

@@ -42,7 +42,7 @@ from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.node import NODES, Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field
-from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.promises import ExplicitCtis
 from streamq.sources.intervals import Intervals
 from streamq.testing.case import Case
 from streamq.testing.generate import cases

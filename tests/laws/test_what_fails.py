@@ -23,7 +23,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.results import Results, rewritten
 from streamq.errors import ModuleFailed
 from streamq.plan.node import Node
-from streamq.run.query import local_answer
+from streamq.run.batch.answers import local_answer
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.case import Case
 from streamq.testing.history import history

@@ -13,8 +13,8 @@ from streamq.operators.source import axis_of
 from streamq.operators.source_arguments import source_policy
 from streamq.plan.schema import Field
 from streamq.plan.tree import show
-from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
+from streamq.progress.promises import ExplicitCtis
 
 
 def test_one_axis() -> None:

@@ -16,12 +16,17 @@ import pytest
 import streamq as sq
 from scripts.page_pictures import drawings
 from streamq import testing as t
-from streamq.pictures.bars import LEAST_WIDTH, bar_chart
+from streamq.pictures.bars import LEAST_WIDTH, TimeAxis, bar_chart, section
 from streamq.pictures.bin_panel import density_chart
-from streamq.pictures.followed_events import ResultChanges, history_of_changes, rehearse_changes
-from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory
+from streamq.pictures.panel_history import (
+    DELETED,
+    STANDS,
+    PanelHistory,
+    ResultChanges,
+    history_of_changes,
+    rehearse_changes,
+)
 from streamq.pictures.svg_picture import DARK, LIGHT
-from streamq.pictures.time_axis import TimeAxis, section
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.stream import Stream
 from streamq.time import INFINITY, TIMESTAMP, instant_ticks

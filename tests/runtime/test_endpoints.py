@@ -13,7 +13,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.policies import Level
-from streamq.run.query import local_history
+from streamq.run.batch.answers import local_history
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, Work
 from streamq.runtime.time.endpoints import Endpoint, Endpoints

@@ -20,7 +20,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import InvalidEvent, StreamqError
-from streamq.run.answers import in_user_form
+from streamq.run.batch.answers import in_user_form
 from streamq.runtime.arrow.columnar import concat, ints, net_deltas
 from streamq.runtime.event import WEIGHT
 from streamq.testing.difference import assert_same_history

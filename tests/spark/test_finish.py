@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import CheckpointError
-from streamq.run.control import ControlFolder
-from streamq.run.tables import is_unlimited
+from streamq.run.batch.answers import is_unlimited
+from streamq.run.storage.checkpoint import ControlFolder
 from streamq.testing.on_spark import land
 from tests.spark.replay import bag, rows
 

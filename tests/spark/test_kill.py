@@ -32,8 +32,7 @@ from streamq.operators import written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Expr
 from streamq.plan.node import nodes
-from streamq.run.checkpoint import Checkpoint
-from streamq.run.control import END_OF_INPUT
+from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint
 
 ROOT = Path(__file__).parents[2]
 

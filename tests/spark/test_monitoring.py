@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import LateEvent, PlanError
-from streamq.run.watching import GOES_ON, Interrupt, NewestRows, watch_run
+from streamq.run.status.watching import GOES_ON, Interrupt, NewestRows, watch_run
 from streamq.screens import LineScreen
 from streamq.testing.on_spark import land, stream
 

@@ -16,8 +16,8 @@ import pytest
 
 import streamq as sq
 from streamq.errors import SessionError
-from streamq.run.findings import active_session, master_of
-from streamq.run.spark_session import REQUIRED, doctor, session
+from streamq.run.session.findings import active_session, master_of
+from streamq.run.session.spark_session import REQUIRED, doctor, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,12 +143,12 @@ def test_connect(connect_url: str) -> None:
         import sys, tempfile
         import streamq as sq
         from streamq.errors import StreamqError
-        from streamq.run.findings import active_session
-        from streamq.run.spark_session import doctor
-        from streamq.run.foreign_session import check_sink_functions
-        from streamq.run.findings import PackageNeed
-        from streamq.run.findings import master_of
-        from streamq.run.spark_session import session
+        from streamq.run.session.findings import active_session
+        from streamq.run.session.spark_session import doctor
+        from streamq.run.session.spark_session import check_sink_functions
+        from streamq.run.session.findings import PackageNeed
+        from streamq.run.session.findings import master_of
+        from streamq.run.session.spark_session import session
         url = sys.argv[1]
         spark = session(master=url, config={"spark.sql.shuffle.partitions": 3})
         print(type(spark).__module__, spark.conf.get("spark.sql.shuffle.partitions"))

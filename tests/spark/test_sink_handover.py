@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streamq.errors import CheckpointError
-from streamq.run.checkpoint import Checkpoint
-from streamq.run.migrate import VERB, _Migrator
 from streamq.run.run_options import BY_MICRO_BATCH, IN_SPARKS_LOG, RunOptions
+from streamq.run.storage.checkpoint import Checkpoint
+from streamq.run.storage.migrate import VERB, _Migrator
 from tests.mutation.mutant import Edit, Mutant
 from tests.runtime.test_identity import MINE
 
@@ -35,7 +35,7 @@ CASES: tuple[tuple[tuple[str, ...], int | str], ...] = (
 
 
 def mistake(name: str, old: str, new: str) -> Mutant:
-    return Mutant(name, "", "", edits=(Edit("streamq/run/migrate.py", old, new),))
+    return Mutant(name, "", "", edits=(Edit("streamq/run/storage/migrate.py", old, new),))
 
 
 MISTAKES = (

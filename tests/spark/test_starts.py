@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
-from streamq.run.findings import active_session
-from streamq.run.spark_session import REQUIRED
+from streamq.run.session.findings import active_session
+from streamq.run.session.spark_session import REQUIRED
 from streamq.testing.arrival import Item
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, SPARK, STARTS, WRITTEN, Execution
 from streamq.testing.in_process import answer_before_end

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import PlanError
-from streamq.run.checkpoint import Checkpoint
-from streamq.run.tap import Tap
+from streamq.run.samples.tap import Tap
+from streamq.run.storage.checkpoint import Checkpoint
 from streamq.runtime.hosts.stage import TAPS
 from streamq.testing.on_spark import land, stream
 

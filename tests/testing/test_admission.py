@@ -16,8 +16,8 @@ from streamq.operators import Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.node import Node
 from streamq.plan.tree import fold
-from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
+from streamq.progress.promises import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, end_ticks, is_event
 from streamq.testing.case import Case

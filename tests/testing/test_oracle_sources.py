@@ -14,7 +14,7 @@ from streamq.expressions import duration, start
 from streamq.operators import Select
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
-from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.promises import ExplicitCtis
 from streamq.sources.edges import Edges
 from streamq.sources.intervals import Intervals
 from streamq.sources.physical import Physical

@@ -15,7 +15,7 @@ import streamq as sq
 from streamq import col
 from streamq import testing as t
 from streamq.errors import ModuleFailed, PlanError, SourceError, StreamqError, UnknownColumn
-from streamq.run.passed_batches import passed_batches
+from streamq.run.batch.passed_batches import passed_batches
 from streamq.stream import Stream
 from streamq.tracing.page_rows import page_rows
 from streamq.tracing.trace import MOST_EVENTS, Trace

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq.plan.schema import MICRO_BATCH
-from streamq.run.files import local_path, log_lines, logged_file
 from streamq.run.sinks.sink import Row, Sink
+from streamq.run.storage.files import local_path, log_lines, logged_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

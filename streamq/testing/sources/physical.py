@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from streamq.choices import Invalid
 from streamq.errors import InvalidEvent, sentence
 from streamq.plan.schema import Field
-from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.promises import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import Item, end_or_none

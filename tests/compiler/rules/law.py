@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
-from streamq.run.query import local_history
+from streamq.run.batch.answers import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.sources.intervals import Intervals
 from streamq.sources.points import Points

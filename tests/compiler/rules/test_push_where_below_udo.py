@@ -19,7 +19,7 @@ from streamq.operators import Explode, Union, Where, WindowAggregate
 from streamq.operators.windowed_stream import rows_of
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node, nodes
-from streamq.run.query import local_history
+from streamq.run.batch.answers import local_history
 from streamq.stream import Stream
 from streamq.user_code.udo import UserOperator
 from streamq.windows import Landmark, Snapshot, Window

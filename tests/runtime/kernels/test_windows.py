@@ -13,7 +13,7 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import StreamqError
-from streamq.run.query import local_answer
+from streamq.run.batch.answers import local_answer
 from streamq.runtime.event import LE, RE, WEIGHT
 from tests.programs import compiled
 from tests.window_modules import WINDOWS

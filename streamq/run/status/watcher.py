@@ -18,12 +18,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CodeLine
-from streamq.run.checkpoint import Checkpoint, EarlierRuns
-from streamq.run.control import OutsideCti
-from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark, is_of_a_micro_batch
-from streamq.run.oddities import warn_of_units
-from streamq.run.run_status import RunStatus
-from streamq.run.source_status import SourceStatus, allowed_silence, followers, source_statuses, tables_of
+from streamq.run.status.history import (
+    MicroBatch,
+    RunHistory,
+    SourceStatus,
+    allowed_silence,
+    followers,
+    from_spark,
+    is_of_a_micro_batch,
+    source_statuses,
+    tables_of,
+)
+from streamq.run.status.run_status import RunStatus
+from streamq.run.status.why import warn_of_units
+from streamq.run.storage.checkpoint import Checkpoint, EarlierRuns, OutsideCti
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

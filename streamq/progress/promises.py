@@ -1,16 +1,49 @@
-"""Progress from another source of the query, for a source that seldom sends rows."""
+"""Progress that is not generated: from CTIs that a source sends itself, or from another source that it follows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
-from streamq.progress.argument import ProgressArgument
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.runtime.time.tick_arithmetic import Number
+
+
+@dataclass(frozen=True)
+class ProgressArgument:
+    """The argument ``progress`` of a source: ``text`` shows it as written, ``policy`` returns the policy for a time axis."""
+
+    text: str
+    policy: Callable[[str], ProgressPolicy] = field(compare=False)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class ExplicitCtis(ProgressPolicy):
+    """The greatest CTI among the source's items; each holds for the whole source, and no state is kept."""
+
+    name = "explicit"
+
+    def cti_of_item(self, cti: Number) -> Number:
+        return cti
+
+    def shown(self, axis: str) -> str:
+        return "explicit()"
+
+    def remedy(self, leader: str) -> str:
+        return "its own CTIs come too early; sent later, they admit these rows"
+
+
+@check_keywords
+def explicit() -> ProgressArgument:
+    """Take progress from the source's own CTI rows (``sq.cti`` in literal streams, ``cti`` rows in physical ones)."""
+    return ProgressArgument("sq.explicit()", lambda axis: ExplicitCtis())
+
 
 _UNNAMED = "#"
 """The beginning of the tables of unnamed sources; alone, an unnamed source that is not in the plan."""

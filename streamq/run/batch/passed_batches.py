@@ -14,7 +14,7 @@ from streamq.errors import PlanError, SourceError, kind_of, sentence, unknown_co
 from streamq.operators import Source
 from streamq.operators.input_table import input_table
 from streamq.plan.node import Node, nodes
-from streamq.run.tables import is_dataframe
+from streamq.run.batch.answers import is_dataframe
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.event import LE

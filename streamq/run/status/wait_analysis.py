@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from streamq.compiler.staged_plan import INGRESS
-from streamq.run.run_sources import Needed, RunSources
-from streamq.run.run_status import RunStatus
-from streamq.run.source_status import ctis_in, kernels
-from streamq.run.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
+from streamq.run.status.history import ctis_in, kernels
+from streamq.run.status.run_sources import Needed, RunSources
+from streamq.run.status.run_status import RunStatus
+from streamq.run.status.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.time.consistency import AlignAt
 from streamq.runtime.time.progress_map import ProgressShift, map_progress

@@ -15,8 +15,8 @@ from uuid import uuid4
 from streamq.errors import MixedStreams, PlanError, UnknownColumn, sentence
 from streamq.plan.lowering import map_in_arrow, ship_runtime
 from streamq.plan.schema import quote
-from streamq.run.files import local_path, path_exists
-from streamq.run.micro_batches import RESULTS, observed_values
+from streamq.run.status.history import RESULTS, observed_values
+from streamq.run.storage.files import local_path, path_exists
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from streamq.operators import Source, Where
     from streamq.run.prepared_stream import PreparedStream
-    from streamq.run.raw_files import Offsets, RawFolder
+    from streamq.run.storage.files import Offsets, RawFolder
 
     RecordedRows = list[dict[str, pa.Table]]
     """Micro-batches: the rows of each source that has any, by the name of the source."""
@@ -65,7 +65,7 @@ class Recorder:
     @property
     def run_folder(self) -> RawFolder:
         """The checkpoint of the run."""
-        from streamq.run.raw_files import RawFolder
+        from streamq.run.storage.files import RawFolder
 
         return RawFolder.from_path(self.checkpoint, "sample")
 
@@ -109,7 +109,7 @@ class Recorder:
 
     def _offsets(self, number: int) -> Offsets:
         """Return the offsets after a micro-batch of the run."""
-        from streamq.run.raw_files import Offsets
+        from streamq.run.storage.files import Offsets
 
         return Offsets.read((self.run_folder / "offsets").read(str(number)), list(self.read), "sample")
 
@@ -120,7 +120,7 @@ class Recorder:
 
         A task keeps at most so many rows of each source in a micro-batch: the last ones of a single one, else the first ones.
         """
-        from streamq.run.raw_files import RawFolder
+        from streamq.run.storage.files import RawFolder
 
         folder = f"{self.checkpoint}/streamq/sample/{uuid4().hex}"
         frame = self._rows(rows, newest=upto is not None)
@@ -186,7 +186,7 @@ def recorder(prepared: PreparedStream, checkpoint: str, where: Any, between: Any
     from streamq.operators import Source, Where
     from streamq.plan.node import nodes
     from streamq.plan.resolve import resolve
-    from streamq.run.raw_files import spark_sources
+    from streamq.run.storage.files import spark_sources
 
     bounds = instants_between(between, prepared.program.axis)
     written = {n.table: n for n in nodes(prepared.written) if isinstance(n, Source)}

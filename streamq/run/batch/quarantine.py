@@ -12,15 +12,15 @@ from streamq.operators.operator import QuarantineEvents, set_aside
 from streamq.plan.node import expanded
 from streamq.plan.schema import POINT
 from streamq.plan.verbs import Verbs, named_after
+from streamq.run.batch.answers import as_frames, batch_frames, events_set_aside, is_dataframe, is_literal
 from streamq.run.failure import spark_errors
-from streamq.run.query import batch_frames, events_set_aside
-from streamq.run.tables import as_frames, is_dataframe, is_literal
 from streamq.time import TIMESTAMP
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
 
 S = TypeVar("S")
 
@@ -62,7 +62,7 @@ class Quarantine(Generic[S]):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows as a pandas DataFrame, in the order of :meth:`to_arrow`."""
-        from streamq.run.answers import to_pandas
+        from streamq.run.batch.answers import to_pandas
 
         return to_pandas(self.to_arrow())
 
@@ -73,7 +73,7 @@ class Quarantine(Generic[S]):
         """
         from pyspark.sql import functions as F
 
-        from streamq.run.findings import session_of
+        from streamq.run.session.findings import session_of
 
         if is_dataframe(self._rows):
             return self._rows.where(F.col("group").isNotNull())
@@ -86,7 +86,7 @@ class Quarantine(Generic[S]):
 
     def show(self, n: int = 20) -> None:
         """Print the first ``n`` rows as a table."""
-        from streamq.run.answers import as_text
+        from streamq.run.batch.answers import as_text
 
         print(as_text(self.to_arrow(), n))
 

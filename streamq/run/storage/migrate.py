@@ -15,20 +15,20 @@ from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.verbs import Verbs, not_a_stream, tables_behind
 from streamq.policies import Consistency
-from streamq.run.checkpoint import MIGRATION, Checkpoint
 from streamq.run.failure import spark_errors
-from streamq.run.files import in_url, path_exists
-from streamq.run.findings import session_of
 from streamq.run.prepared_stream import PreparedStream, prepare
-from streamq.run.raw_files import Offsets, RawFolder, spark_sources
 from streamq.run.run_options import BY_MICRO_BATCH, ResultRequest, RunOptions
+from streamq.run.session.findings import session_of
 from streamq.run.sinks.sink import folder_name
 from streamq.run.starting import refuse_second_run
+from streamq.run.storage.checkpoint import MIGRATION, Checkpoint
+from streamq.run.storage.files import Offsets, RawFolder, in_url, path_exists, spark_sources
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.state_fit import ends_final_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 VERB = "migrate"
 """The verb in errors."""

@@ -11,7 +11,15 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from streamq.run.findings import DRIVER_NEEDS, SECONDS, WORKER_NEEDS, Finding, PackageNeed, last_line, run_command
+from streamq.run.session.findings import (
+    DRIVER_NEEDS,
+    SECONDS,
+    WORKER_NEEDS,
+    Finding,
+    PackageNeed,
+    last_line,
+    run_command,
+)
 
 
 @dataclass(frozen=True)

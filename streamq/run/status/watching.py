@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import CountReason, RunState, Verdict
 from streamq.errors import counted
-from streamq.run.diagnosis import why
-from streamq.run.run_status import RunStatus
-from streamq.run.why import Why
+from streamq.run.status.diagnosis import why
+from streamq.run.status.run_status import RunStatus
+from streamq.run.status.why import Why
 from streamq.screens import Screen
 from streamq.time import show_duration
 from streamq.views import TableSection, TextSection, View, ViewSection
@@ -23,9 +23,9 @@ from streamq.views import TableSection, TextSection, View, ViewSection
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamq.run.micro_batches import RunHistory
     from streamq.run.run_options import RunOptions
     from streamq.run.sinks.sink import Row
+    from streamq.run.status.history import RunHistory
 
 
 RATE_SECONDS = 10.0

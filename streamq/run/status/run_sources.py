@@ -6,9 +6,9 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 
 from streamq.choices import RunState
-from streamq.run.run_status import RunStatus
-from streamq.run.source_status import SourceStatus, allowed_silence, followers, instant_text, iso, progress_of_sources
-from streamq.run.watcher import ctis_for_silent, silent_sources
+from streamq.run.status.history import SourceStatus, allowed_silence, followers, instant_text, iso, progress_of_sources
+from streamq.run.status.run_status import RunStatus
+from streamq.run.status.watcher import ctis_for_silent, silent_sources
 from streamq.time import INFINITY, TIMESTAMP, saturating_add, show_duration
 
 Needed = Mapping[str, int | None]

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pyarrow as pa
 
 from streamq.errors import PlanError, nearest, sentence, warn
-from streamq.run.control import TapCommand
-from streamq.run.micro_batches import is_of_a_micro_batch, observed_values
+from streamq.run.status.history import is_of_a_micro_batch, observed_values
+from streamq.run.storage.checkpoint import TapCommand
 from streamq.runtime.arrow.columnar import decode_small
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.event import LE, RE, WEIGHT

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from streamq.choices import CountReason, RunState
 from streamq.html import Readout
 from streamq.policies import show_level
-from streamq.run.micro_batches import RunHistory
-from streamq.run.source_status import (
+from streamq.run.status.history import (
+    RunHistory,
     SourceStatus,
     ctis_in,
     finite_instant,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
     from streamq.runtime.hosts.hosted_kernel import HostedKernel
     from streamq.runtime.hosts.stage import Stage
+
 
 VERSION = 1
 """The version of the names in ``metrics``, ``progress`` and ``why().to_dict()``; it changes if a name changes or is removed."""

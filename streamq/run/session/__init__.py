@@ -1,0 +1,1 @@
+"""SparkSessions, and what streamq needs of the machine, the interpreters and the packages behind them."""
