@@ -146,21 +146,10 @@ class Stream(
         arguments. ``expected``: an ``sq.Expected``, from which rows, state and the costs of batch forms are estimated. ``form``:
         that of :meth:`to_df`; the incremental plan shows what each operator makes of it.
         """
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "format")}
         from streamq.compiler.explain import print_explanation
 
-        def written(format: str) -> str:
-            return self.explanation(
-                mode,
-                format,
-                consistency=consistency,
-                output=output,
-                ctis=ctis,
-                early=early,
-                expected=expected,
-                form=form,
-            )
-
-        print_explanation(written, format)
+        print_explanation(lambda format: self.explanation(format=format, **arguments), format)
 
     def explanation(
         self,
@@ -178,12 +167,9 @@ class Stream(
         from streamq.compiler.batch import chosen_form
         from streamq.compiler.estimates import checked_expected
         from streamq.compiler.explain import explain
-        from streamq.run.run_options import ResultRequest, RunOptions
+        from streamq.run.run_options import RunOptions
 
-        result = ResultRequest(query=self, output=output, ctis=ctis)
-        plans, options = RunOptions(
-            verb="explain", results=(result,), consistency=consistency, early=early
-        ).compiled_with()
+        plans, options = RunOptions.from_call("explain", locals()).compiled_with()
         expected, hint = checked_expected(expected, self.plan, "explain"), chosen_form(form, "explain")
         return explain(plans, mode, format, options, self._explained_first(), expected, hint)
 

@@ -19,11 +19,31 @@ from streamq.progress import verbs
 from streamq.progress.generate import GeneratedCtis
 from streamq.progress.promises import ProgressArgument
 from streamq.runtime.event import LE
-from streamq.runtime.time.progress_policy import ProgressPolicy
+from streamq.runtime.time.progress_policy import ProgressPolicy, SourceParts
 from streamq.runtime.time.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.batch_events import SQL, TickSql
 from tests.programs import compiled
+
+
+@dataclass(frozen=True)
+class Lanes(SourceParts):
+    """The greatest start in each of so many lanes, whose numbers are in the only column."""
+
+    columns: tuple[str, ...]
+    count: int
+
+    def summary(self, items: pa.Table) -> Any:
+        greatest = items.group_by(self.columns[0]).aggregate([(LE, "max")])
+        lanes = map(str, greatest.column(self.columns[0]).to_pylist())
+        return dict(zip(lanes, greatest.column(f"{LE}_max").to_pylist(), strict=True))
+
+    def keep(self, state: dict[str, Any], summaries: Sequence[Any], idle_before: int) -> None:
+        for lane, start in (pair for summary in summaries for pair in summary.items()):
+            state[lane] = max(start, state.get(lane, start))
+
+    def cti(self, state: Mapping[str, Any]) -> int:
+        return min(state.values()) if len(state) == self.count else MINUS_INFINITY
 
 
 @dataclass(frozen=True)
@@ -36,21 +56,8 @@ class LeastOfLanes(ProgressPolicy):
     name = "least_of_lanes"
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.lane,)
-
-    def part(self, items: pa.Table) -> Any:
-        greatest = items.group_by(self.lane).aggregate([(LE, "max")])
-        return dict(
-            zip(map(str, greatest.column(self.lane).to_pylist()), greatest.column(f"{LE}_max").to_pylist(), strict=True)
-        )
-
-    def keep(self, state: dict[str, Any], parts: Sequence[Any], idle_before: int) -> None:
-        for lane, start in (pair for part in parts for pair in part.items()):
-            state[lane] = max(start, state.get(lane, start))
-
-    def cti_of_state(self, state: Mapping[str, Any]) -> int:
-        return min(state.values()) if len(state) == self.lanes else MINUS_INFINITY
+    def parts(self) -> Lanes:
+        return Lanes((self.lane,), self.lanes)
 
     def shown(self, axis: str) -> str:
         return f"least_of_lanes({self.lane})"

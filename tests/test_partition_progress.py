@@ -130,7 +130,7 @@ def test_other_partitions_than_those_of_the_run_before_start_anew() -> None:
     run = run_of(query.tumbling_window(10).select(n=sq.count()))
     run.batch({"cars": table([(35, 1.0, "x"), (80, 2.0, "x")])})
     (source,) = (r.source for r in run.program.sources)
-    assert source is not None and source.policy.progress.columns == ("d", "zone")
+    assert source is not None and [*source.policy.progress_columns] == ["d", "zone"]
     by_zone = sq.points(SCHEMA.empty_table(), time="at", name="cars", progress=sq.generate(2, per="zone"))
     other = run_of(by_zone.tumbling_window(10).select(n=sq.count()))
     run = replace(run.restart(), program=other.program)

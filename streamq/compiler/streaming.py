@@ -143,7 +143,7 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     is_delta = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if source.items.ctis is not None:
         is_delta = is_delta & (~source.items.ctis).on_spark()
-    carried = source.policy.progress.carried_columns.values()
+    carried = source.policy.progress_columns.values()
     aside = tuple(name for name in (BAD, NOW) if name in df.columns)
     beside = ExtraColumns(aside, (*source.items.columns, *carried))
     df, layout = apply_paths(lowering, [relation], df, beside, is_delta)

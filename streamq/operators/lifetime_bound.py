@@ -92,13 +92,13 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     df = node.good_items(run)
     le, items, progress = F.col(LE), node.items, node.policy.progress
     starts = le if items.starts is None else F.when(items.starts.on_spark(), le)
-    ctis = F.lit(None).cast("bigint") if items.ctis is None else F.when(items.ctis.on_spark(), le)
+    is_cti = items.ctis if progress.takes_ctis else None
+    ctis = F.lit(None).cast("bigint") if is_cti is None else F.when(is_cti.on_spark(), le)
     latest = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
     none = F.lit(None).cast("bigint")
     start_cti = None if progress.steps is None else progress.steps.cti(TickSql("__start"), SQL)
     cti_of_starts = none if start_cti is None else F.when(F.col("__start").isNotNull(), start_cti.column)
-    item_cti = progress.cti_of_item(F.col("__cti"))
-    return latest.withColumn("__cti", F.greatest(cti_of_starts, none if item_cti is None else item_cti))
+    return latest.withColumn("__cti", F.greatest(cti_of_starts, F.col("__cti")))
 
 
 def batch_events(

@@ -94,7 +94,7 @@ class Source(Operator):
 
         columns = self.item_columns(streaming)
         payload = [quote(field.name) for field in self.payload]
-        carried = {**self.beside_columns, **(self.policy.progress.carried_columns if streaming else {})}
+        carried = {**self.beside_columns, **(self.policy.progress_columns if streaming else {})}
         copies = [F.col(quote(name)).alias(column) for name, column in carried.items()]
         if streaming and self.policy.progress.max_ahead is not None:
             # Spark keeps this instant in the checkpoint, so a micro-batch that is repeated has it again
@@ -112,7 +112,7 @@ class Source(Operator):
         """Return the source without payload columns that are not among ``names``; with all if they tell its rows apart."""
         if self.ids or not self.insert_only:
             return self
-        read = {*names, *self.consumed, *self.policy.progress.columns}
+        read = {*names, *self.consumed, *self.policy.progress_columns}
         return replace(self, columns=tuple(field for field in self.columns if field.name in read))
 
     def good_items(self, run: BatchRun) -> DataFrame:
@@ -151,7 +151,7 @@ class Source(Operator):
         if self.policy.invalid_in(streaming) == Invalid.FAIL:
             reason = items.reason_with_lifetime(self.schema.axis)
         payload = {f.name: table.column(f.name) for f in self.payload}
-        names = [*self.beside_columns.items(), *self.policy.progress.carried_columns.items()]
+        names = [*self.beside_columns.items(), *self.policy.progress_columns.items()]
         carried = {column: table.column(name) for name, column in names}
         return pa.table({**items.columns, **payload, BAD: reason, **carried})
 
@@ -239,7 +239,7 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     for name in node.ids:
         check_key(schema.require(name, verb), name, verb, "match")
     beside = Schema(node.columns, axis)
-    for name in node.policy.progress.columns:
+    for name in node.policy.progress_columns:
         of_table = schema if name not in node.beside else beside
         check_key(of_table.require(name, verb), name, verb, "partition")
     return schema

@@ -336,6 +336,12 @@ class SourcePolicy:
         """Return the policy for a plan whose tables are renamed: ``names`` maps old to new."""
         return replace(self, progress=self.progress.renamed(names))
 
+    @property
+    def progress_columns(self) -> dict[str, str]:
+        """The carried columns of the source's items that progress reads, by the names of the payload's columns."""
+        parts = self.progress.parts
+        return {} if parts is None else parts.carried_columns
+
 
 def source_policy(
     verb: str,

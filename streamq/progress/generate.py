@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from streamq.errors import PlanError, column_names, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.node import ADDED
 from streamq.progress.promises import ProgressArgument
-from streamq.runtime.event import LE
-from streamq.runtime.time.partition_starts import (
-    ROUND,
-    decode_starts,
-    encode_starts,
-    furthest_behind,
-    greatest_starts,
-    heard_in,
-    without_idle,
-)
+from streamq.runtime.time.partition_starts import PartitionStarts
 from streamq.runtime.time.progress_policy import CtiSteps, ProgressPolicy
-from streamq.time import MINUS_INFINITY, TIMESTAMP, Duration, length, show_duration, ticks
+from streamq.time import TIMESTAMP, Duration, length, show_duration, ticks
 
 
 @dataclass(frozen=True)
@@ -113,7 +100,7 @@ class GeneratedCtis(ProgressPolicy):
         """Return ``generate(...)`` with the policy's columns and lengths, without lengths of 0 and an ``every`` of one tick."""
         shown = [f"{name}={show_duration(n, axis)}" for name, n in self.steps.lengths.items()]
         shown += [] if self.max_ahead is None else [f"max_ahead={show_duration(self.max_ahead, axis)}"]
-        shown += [f"per=[{', '.join(self.columns)}]"] if self.columns else []
+        shown += [f"per=[{', '.join(self.parts.columns)}]"] if self.parts is not None else []
         shown += [f"idle_after={show_duration(self.idle_after, TIMESTAMP)}"] if self.idle_after else []
         shown += [] if self.clock is None else [f"clock={self.clock.shown(axis)}"]
         return f"generate({', '.join(shown)})"
@@ -127,75 +114,13 @@ class GeneratedCtis(ProgressPolicy):
 
 @dataclass(frozen=True)
 class PartitionCtis(GeneratedCtis):
-    """The least CTI over partitions, the rows of equal columns ``per``, each by its greatest start.
-
-    Idle partitions are forgotten; once all are, the CTI is that of the source's greatest start. The state has the number of
-    rounds and the greatest start, and, of the partitions that are not idle, their table, the least start, the partition that
-    has it, and the round of the longest silence.
-    """
+    """The least CTI over partitions, the rows of equal columns ``per``, each by its greatest start."""
 
     per: tuple[str, ...] = ()
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return self.per
-
-    def cti_at_rest(self, start: int) -> int:
-        return int(self.steps.cti(start))
-
-    def part(self, items: pa.Table) -> str:
-        """Return the greatest start of each partition among the items, encoded as text."""
-        return encode_starts(greatest_starts(items, self.per))
-
-    def keep(self, state: dict[str, Any], parts: Sequence[str], idle_before: int) -> None:
-        """Begin a round if there are parts, and forget partitions last heard before the round ``idle_before``.
-
-        ``parts``: tables of starts, as text, which are merged into the state's. A state of other columns ``per``, which an
-        earlier run has left, is cleared first.
-        """
-        if state.get("per") != [*self.per]:
-            # an earlier run may have had other partitions, or none
-            state.clear()
-            state |= {"per": [*self.per], "round": 0, "greatest": None, **_NO_PARTITIONS}
-        if parts:
-            stored = [] if state["starts"] is None else [decode_starts(state["starts"])]
-            state["round"] += 1
-            starts = heard_in(state["round"], [decode_starts(part) for part in parts], stored, self.per)
-            latest = pc.max(starts.column(LE)).as_py()
-            state["greatest"] = latest if state["greatest"] is None else max(latest, state["greatest"])
-        elif state["starts"] is None or idle_before <= state["quiet_round"]:
-            return
-        else:
-            starts = decode_starts(state["starts"])
-        self._set_partitions(state, without_idle(starts, idle_before))
-
-    def _set_partitions(self, state: dict[str, Any], starts: pa.Table) -> None:
-        """Store the partitions that are not idle in the state, with the values that are read after each micro-batch."""
-        state |= _NO_PARTITIONS
-        if starts.num_rows:
-            state |= {
-                "starts": encode_starts(starts),
-                "least": pc.min(starts.column(LE)).as_py(),
-                "quiet_round": pc.min(starts.column(ROUND)).as_py(),
-                "straggler": furthest_behind(starts, self.per),
-            }
-
-    def cti_of_state(self, state: Mapping[str, Any]) -> int:
-        return self.greatest_cti(state) if state["least"] is None else int(self.steps.cti(state["least"]))
-
-    def greatest_cti(self, state: Mapping[str, Any]) -> int:
-        return MINUS_INFINITY if state["greatest"] is None else int(self.steps.cti(state["greatest"]))
-
-    def readings(self, state: Mapping[str, Any]) -> dict[str, int | str]:
-        """Return the round and, unless all partitions are idle, the one furthest behind, its CTI, and the longest silence."""
-        readings = {"round": state["round"]}
-        if state["least"] is not None:
-            readings |= {name: state[name] for name in ("quiet_round", "straggler")}
-            readings["straggler_cti"] = int(self.steps.cti(state["least"]))
-        return readings
-
-
-_NO_PARTITIONS: Mapping[str, Any] = {"starts": None, "least": None, "quiet_round": None, "straggler": None}
+    def parts(self) -> PartitionStarts:
+        return PartitionStarts(self.per, self.steps)
 
 
 @check_keywords

@@ -9,7 +9,6 @@ from typing import Any, Protocol, Self
 from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
 from streamq.runtime.time.progress_policy import ProgressPolicy
-from streamq.runtime.time.tick_arithmetic import Number
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,7 @@ class ExplicitCtis(ProgressPolicy):
     """The greatest CTI among the source's items; each holds for the whole source, and no state is kept."""
 
     name = "explicit"
-
-    def cti_of_item(self, cti: Number) -> Number:
-        return cti
+    takes_ctis = True
 
     def shown(self, axis: str) -> str:
         return "explicit()"
@@ -56,14 +53,12 @@ class LeaderCtis(ProgressPolicy):
     table: str
 
     name = "follow"
+    # the CTIs show only how far the source itself has come
+    takes_ctis = True
 
     @property
     def leader(self) -> str:
         return self.table
-
-    def cti_of_item(self, cti: Number) -> Number:
-        # the CTI shows only how far the source itself has come
-        return cti
 
     def shown(self, axis: str) -> str:
         return f"follow({self.table})"

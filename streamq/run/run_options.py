@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, TimeError, nearest, sentence
@@ -134,6 +135,19 @@ class RunOptions:
     buckets: int | None = None
     progress_log: bool = False
     early: bool = False
+
+    @classmethod
+    def from_call(cls, verb: str, arguments: Mapping[str, Any], results: Sequence[ResultRequest] = ()) -> Self:
+        """Return the options of a user's call of ``verb``, whose ``locals()`` are the ``arguments``.
+
+        ``results``: those of several queries; else the only result is that of the query ``self``, as the arguments describe it.
+        """
+        own, one = (
+            {field.name: arguments[field.name] for field in fields(kind) if field.name in arguments}
+            for kind in (cls, ResultRequest)
+        )
+        requests = tuple(results) or (ResultRequest(query=arguments["self"], **one),)
+        return cls(**{**own, "verb": verb, "results": requests})
 
     def check(self) -> None:
         """Raise PlanError for an illegal sink, and for arguments that cannot be combined."""

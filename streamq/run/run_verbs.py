@@ -6,6 +6,7 @@ As one stream, common parts are read, computed and kept once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamq.errors import PlanError, kind_of, sentence
@@ -57,17 +58,8 @@ class RunVerbs(Verbs):
             rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", folder).start()
         """
         from streamq.run.prepared_stream import streaming_rows
-        from streamq.run.run_options import ResultRequest, RunOptions
 
-        options = RunOptions(
-            verb="to_stream",
-            results=(ResultRequest(query=self, output=output, ctis=ctis, stamped=stamped),),
-            consistency=consistency,
-            control=control,
-            buckets=buckets,
-            early=early,
-        )
-        return streaming_rows(options)
+        return streaming_rows(RunOptions.from_call("to_stream", locals()))
 
     def run(
         self,
@@ -143,23 +135,9 @@ class RunVerbs(Verbs):
                 run.await_termination(600)
                 print(run.late)
         """
-        from streamq.run.run_options import ResultRequest, RunOptions
         from streamq.run.starting import start_run
 
-        options = RunOptions(
-            verb="run",
-            results=(ResultRequest(query=self, output=output, ctis=ctis, stamped=stamped, sink=sink),),
-            name=name,
-            checkpoint=checkpoint,
-            consistency=consistency,
-            trigger=trigger,
-            late_sink=late_sink,
-            finish=finish,
-            buckets=buckets,
-            progress_log=progress_log,
-            early=early,
-        )
-        return start_run(options)
+        return start_run(RunOptions.from_call("run", locals()))
 
 
 @check_keywords
@@ -222,21 +200,7 @@ def run_all(
     from streamq.run.starting import start_run
 
     _check_results(results, "run_all")
-    options = RunOptions(
-        verb="run_all",
-        together=True,
-        results=tuple(results),
-        name=name,
-        checkpoint=checkpoint,
-        consistency=consistency,
-        trigger=trigger,
-        late_sink=late_sink,
-        finish=finish,
-        buckets=buckets,
-        progress_log=progress_log,
-        early=early,
-    )
-    return start_run(options)
+    return start_run(replace(RunOptions.from_call("run_all", locals(), results), together=True))
 
 
 @check_keywords
@@ -269,7 +233,7 @@ def explain_all(
 
     verb = "explain_all"
     _check_results(results, verb)
-    plans, options = RunOptions(verb=verb, results=tuple(results), consistency=consistency, early=early).compiled_with()
+    plans, options = RunOptions.from_call(verb, locals(), results).compiled_with()
     expected, hint = checked_expected(expected, plans, verb), chosen_form(form, verb)
     print_explanation(lambda format: explain(plans, mode, format, options, expected=expected, form=hint), format)
 

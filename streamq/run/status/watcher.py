@@ -99,7 +99,8 @@ def ctis_for_silent(
     leaders = {relation: source for relation, source in sources.items() if relation not in followers}
     silent = silent_sources(leaders, allowed, since, now)
     ctis = [source.cti for relation, source in leaders.items() if relation not in silent]
-    starts = [s.progress.cti_at_rest(s.watermark) for s in leaders.values() if s.watermark != MINUS_INFINITY]
+    heard = [source for source in leaders.values() if source.watermark != MINUS_INFINITY]
+    starts = [s.progress.parts.cti_at_rest(s.watermark) if s.progress.parts else s.watermark for s in heard]
     cti = min(ctis) if ctis else max(starts, default=MINUS_INFINITY)
     if cti in (INFINITY, MINUS_INFINITY):
         return {}

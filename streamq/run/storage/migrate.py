@@ -6,7 +6,7 @@ import io
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -88,15 +88,7 @@ def migrate(
     results = _results(query, output, ctis)
     for path in (checkpoint, to):
         refuse_second_run(path)
-    options = RunOptions(
-        verb=VERB,
-        results=results,
-        checkpoint=to,
-        consistency=consistency,
-        late_sink=late_sink,
-        buckets=buckets,
-        early=early,
-    )
+    options = replace(RunOptions.from_call(VERB, locals(), results), checkpoint=to)
     spark = session_of(tables_behind([r.query for r in results], VERB).values(), VERB)
     with spark_errors(VERB, "the migration has failed"):
         return _Migrator(spark, options, checkpoint, to).migrate()

@@ -209,22 +209,24 @@ class Packer:
     def _read_progress(self, batch: pa.Table, message: Message) -> None:
         """Add a batch's greatest start to ``message``, and the CTI by its starts and by the CTIs among its items.
 
-        If the policy reads columns, its part of the batch is added instead of a CTI by starts.
+        If the policy keeps parts of the source apart, their summary is added instead of a CTI by starts.
         """
         assert self.source is not None
         items, progress = self.source.items, self.source.progress
         ctis, starts = items.ctis_of(batch), items.starts_of(batch)
-        promises: list[int | None] = []
-        if len(ctis):
-            promises.append(progress.cti_of_item(pc.max(ctis).as_py()))
+        promises: list[int] = []
+        if progress.takes_ctis and len(ctis):
+            promises.append(pc.max(ctis).as_py())
         if len(starts):
             message.w = max(message.w, pc.max(starts).as_py())
-            if progress.columns:
-                carried = {name: batch.column(column) for name, column in progress.carried_columns.items()}
-                message.parts.append(progress.part(items.starting(pa.table({**_marks(batch, items), **carried}))))
+            if progress.parts is not None:
+                carried = {name: batch.column(column) for name, column in progress.parts.carried_columns.items()}
+                message.parts.append(
+                    progress.parts.summary(items.starting(pa.table({**_marks(batch, items), **carried})))
+                )
             elif progress.steps is not None:
                 promises.append(progress.steps.cti(message.w))
-        message.c = max([message.c, *(c for c in promises if c is not None)])
+        message.c = max([message.c, *promises])
 
 
 def _announce(

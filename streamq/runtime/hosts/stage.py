@@ -386,6 +386,7 @@ class Stage:
         columns: dict[str, Reading] = {}
         for source in sorted(self.inputs.intersection(self.sources)) if run.bucket == 0 else ():
             messages = [message for message in run.messages if message.relation == source]
+            parts = self.sources[source].parts
             columns |= source_columns(
                 source,
                 tallies.setdefault(source, {}),
@@ -395,7 +396,7 @@ class Stage:
                 starts=reduce(merge_summaries, (message.starts for message in messages), None),
                 refused=sum(sum(message.invalid.values()) for message in messages),
                 now=wall,
-                of_parts=self.sources[source].readings(run.clocks[source].held.get("parts", {})),
+                of_parts={} if parts is None else parts.readings(run.clocks[source].held.get("parts", {})),
             )
         for hosted, arrivals, output, work in run.outputs:
             scopes = [(run.baskets.scoped(name), moved) for name, moved in hosted.held_scopes.items()]

@@ -238,11 +238,12 @@ class RelationClock:
     def take_promise(self) -> None:
         """Update c and the promise by the state of the source's policy, once all messages of a micro-batch have arrived.
 
-        A policy without columns has no state, and both stay.
+        A policy without parts has no state, and both stay.
         """
         assert self.policy is not None
-        if self.policy.columns:
+        parts = self.policy.parts
+        if parts is not None:
             state = self.held.setdefault("parts", {})
-            self.policy.keep(state, self._parts, self._idle_before)
-            self.held["c"] = max(self.held["c"], self.policy.cti_of_state(state))
-            self.held["promise"] = max(self.promise, self.policy.greatest_cti(state))
+            parts.keep(state, self._parts, self._idle_before)
+            self.held["c"] = max(self.held["c"], parts.cti(state))
+            self.held["promise"] = max(self.promise, parts.greatest_cti(state))

@@ -1,4 +1,4 @@
-"""Progress policies of sources: the CTI that items give, the state kept for it, and the CTI while the source is silent."""
+"""Progress policies of sources: the CTI that items or the clock give, and the state of parts of a source."""
 
 from __future__ import annotations
 
@@ -40,6 +40,53 @@ class CtiSteps:
         return f"{show_duration(self.delay, axis)} behind{steps}"
 
 
+class SourceParts(ABC):
+    """The parts of a source that a policy keeps apart, and the state from which it makes the source's CTI.
+
+    The state goes from micro-batch to micro-batch as JSON; it begins as an empty dictionary.
+    """
+
+    columns: tuple[str, ...]
+    """The columns of the payload that ``summary`` reads."""
+
+    @property
+    def carried_columns(self) -> dict[str, str]:
+        """Return the carried columns of a source's items that hold ``columns``, by the columns' names.
+
+        Steps do not change carried columns.
+        """
+        return {name: f"__progress{number}" for number, name in enumerate(self.columns)}
+
+    @abstractmethod
+    def summary(self, items: pa.Table) -> Any:
+        """Return, as JSON, what a task's items that start events, with ``__le`` and the columns, say of the parts."""
+
+    @abstractmethod
+    def keep(self, state: dict[str, Any], summaries: Sequence[Any], idle_before: int) -> None:
+        """Add the summaries of the tasks of a micro-batch to the state.
+
+        It is called once a micro-batch, without summaries if the source brought nothing. A micro-batch with summaries is a
+        round, numbered from 1. A part last active before the round ``idle_before`` is idle; a listener with a clock sets it, by
+        ``readings``; 0: no part is idle.
+        """
+
+    @abstractmethod
+    def cti(self, state: Mapping[str, Any]) -> int:
+        """Return the CTI by the state, after every task of a micro-batch has reported."""
+
+    def greatest_cti(self, state: Mapping[str, Any]) -> int:
+        """Return the CTI by the state if the policy waited for no part of the source."""
+        return MINUS_INFINITY
+
+    def cti_at_rest(self, start: int) -> int:
+        """Return the CTI for the greatest start among all sources once they all are silent; by default without a delay."""
+        return start
+
+    def readings(self, state: Mapping[str, Any]) -> dict[str, int | str]:
+        """Return the readings of the source's parts by name: ``round`` to ``straggler_cti`` of ``SourceReadings``."""
+        return {}
+
+
 class ProgressPolicy(ABC):
     """A rule by which a source makes progress: a frozen dataclass that plans hold and that ships to executors.
 
@@ -49,24 +96,14 @@ class ProgressPolicy(ABC):
     name: ClassVar[str]
     """Its name in explain: the verb that users write."""
 
-    @property
-    def leader(self) -> str | None:
-        """Return the table of the source whose progress this source follows; None: it has its own."""
-        return None
-
-    @property
-    def idle_after(self) -> int | None:
-        """Return the number of microseconds by the clock for which the source may bring no rows; None: any number.
-
-        After that it has the progress of the sources that bring some.
-        """
-        return None
+    takes_ctis: ClassVar[bool] = False
+    """True if the CTIs among the source's own items count."""
 
     @property
     def steps(self) -> CtiSteps | None:
         """Return the rule for the CTI of a source's greatest start; None: starts give no CTI.
 
-        A policy that reads columns has this CTI only when it waits for no part of the source; otherwise its state gives the CTI.
+        A policy with ``parts`` has this CTI only when it waits for no part of the source.
         """
         return None
 
@@ -79,73 +116,36 @@ class ProgressPolicy(ABC):
         return None
 
     @property
+    def parts(self) -> SourceParts | None:
+        """Return the parts of the source that the policy keeps apart; None: it keeps no state."""
+        return None
+
+    @property
     def max_ahead(self) -> int | None:
         """Return how far a start may lie beyond the time of its micro-batch, in microseconds; None: any distance."""
         return None
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Return the columns of the payload that ``part`` reads."""
-        return ()
+    def idle_after(self) -> int | None:
+        """Return the number of microseconds by the clock for which the source may bring no rows; None: any number.
 
-    @property
-    def carried_columns(self) -> dict[str, str]:
-        """Return the carried columns of a source's items that hold the columns ``part`` reads, by the columns' names.
-
-        Steps do not change carried columns.
+        After that it has the progress of the sources that bring some.
         """
-        return {name: f"__progress{number}" for number, name in enumerate(self.columns)}
-
-    # a micro-batch
-
-    def cti_of_item(self, cti: Number) -> Number | None:
-        """Return the CTI for the greatest CTI among the source's items; None: the policy ignores them."""
         return None
 
-    # state
-
-    def cti_at_rest(self, start: int) -> int:
-        """Return the CTI for the greatest start among all sources once they all are silent; by default without a delay."""
-        return start
-
-    def part(self, items: pa.Table) -> Any:
-        """Return, as JSON, what the policy reads from a task's items that start events, beside their greatest start.
-
-        ``items`` has ``__le`` and the columns in ``columns``; a policy without columns is not called.
-        """
-        raise NotImplementedError(f"{type(self).__name__} reads no columns")
-
-    def keep(self, state: dict[str, Any], parts: Sequence[Any], idle_before: int) -> None:
-        """Add the parts that ``part`` has returned in the tasks of a micro-batch to the state.
-
-        The state goes from micro-batch to micro-batch as JSON. ``keep`` is called once a micro-batch, with no parts if the
-        source brought nothing. A micro-batch with parts is a round, numbered from 1. A part last active before the round
-        ``idle_before`` is idle; a listener with a clock sets it, by ``readings``; 0: no part is idle.
-        """
-        raise NotImplementedError(f"{type(self).__name__} keeps no state")
-
-    def cti_of_state(self, state: Mapping[str, Any]) -> int:
-        """Return the CTI by the state, after every task of a micro-batch has reported."""
-        return MINUS_INFINITY
-
-    def greatest_cti(self, state: Mapping[str, Any]) -> int:
-        """Return the CTI by the state if the policy waited for no part of the source."""
-        return MINUS_INFINITY
-
-    def readings(self, state: Mapping[str, Any]) -> dict[str, int | str]:
-        """Return the readings of the source's parts by name: ``round`` to ``straggler_cti`` of ``SourceReadings``."""
-        return {}
-
-    # descriptions
-
-    @abstractmethod
-    def shown(self, axis: str) -> str:
-        """Return the policy as explain shows it: ``generate(delay=5 minutes)``."""
+    @property
+    def leader(self) -> str | None:
+        """Return the table of the source whose progress this source follows; None: it has its own."""
+        return None
 
     @property
     def lag(self) -> int:
         """Return the least distance of the CTI behind the greatest start; INFINITY: starts give no CTI."""
         return INFINITY if self.steps is None else self.steps.delay
+
+    @abstractmethod
+    def shown(self, axis: str) -> str:
+        """Return the policy as explain shows it: ``generate(delay=5 minutes)``."""
 
     @abstractmethod
     def remedy(self, leader: str) -> str:
