@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 
-from scripts.notebooks import NOTEBOOKS, code_cells, code_digest
+from scripts.notebooks import NOTEBOOKS, Node, code_cells, code_digest, read_notebook
 
 MACHINE = re.compile(r"(?:/tmp/|/home/|/root/|/work/|\.venv|0x[0-9a-f]{6,}|localhost|127\.0\.0\.1)")
 """A text that differs between machines, or between runs."""
@@ -21,7 +20,7 @@ MOST_BYTES = 400_000
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
 def test_a_notebook_is_kept_with_the_outputs_of_its_code(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read_notebook(path)
     cells = code_cells(notebook)
     assert notebook.metadata.get("executed") == code_digest(notebook), f"make notebooks NAMES={path.stem}"
     assert [cell.execution_count for cell in cells] == [*range(1, len(cells) + 1)]
@@ -36,8 +35,8 @@ def test_a_notebook_is_kept_with_the_outputs_of_its_code(path: Path) -> None:
 
 def test_the_digest_changes_with_any_code_and_with_nothing_else() -> None:
     def digest(*sources: str, words: str = "") -> str:
-        cells = [nbformat.v4.new_markdown_cell(words), *map(nbformat.v4.new_code_cell, sources)]
-        return code_digest(nbformat.v4.new_notebook(cells=cells))
+        cells = [Node(cell_type="code", source=source) for source in sources]
+        return code_digest(Node(cells=[Node(cell_type="markdown", source=words), *cells]))
 
     assert digest("a = 1", "a") == digest("a = 1", "a", words="words")
     assert len({digest("a = 1", "a"), digest("a", "a = 1"), digest("a = 2", "a"), digest("a = 1a")}) == 4

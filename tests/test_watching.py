@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import io
 import json
@@ -15,11 +14,9 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
-import nbformat
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from nbclient import NotebookClient
 from rich.console import Console
 
 import streamq as sq
@@ -32,8 +29,6 @@ from streamq.run.status.watching import GOES_ON, Interrupt, RunLook, Trail, run_
 from streamq.runtime.arrow.rendering import DAY, YEAR_10000
 from streamq.screens import LineScreen, NotebookScreen, Screen, live_screen
 from streamq.views import BarSection, TableSection, View
-
-ROOT = Path(__file__).parents[1]
 
 NASTY = "<script>\x1b[31m & 日本" + "x" * 10_000
 
@@ -257,43 +252,3 @@ def test_instants_that_python_or_nanoseconds_cannot_hold_are_read_from_files(tmp
 def test_the_time_between_two_looks_is_a_positive_number_of_seconds(every: Any) -> None:
     with pytest.raises(PlanError, match=f"watch: every is a positive number of seconds; found {every!r}"):
         Run.watch(Run.__new__(Run), every=every)
-
-
-WATCHING = """
-import signal, sys
-from streamq.run.status.watching import Interrupt, watch_run
-from streamq.screens import screen_for_lines
-from tests.test_watching import look_at, rehearsal
-
-run, others = rehearsal(), []
-signal.signal(signal.SIGINT, lambda number, frame: others.append(number))
-run.arrive(cars=9)
-with Interrupt() as interrupt:
-    watch_run(lambda: look_at(run), screen_for_lines(sys.stdout), lambda: (run.arrive(), interrupt.wait(0.05))[1])
-print("went on,", len(others), "interrupts for others")
-"""
-"""A cell that watches a rehearsed run, in a process in which somebody else handles interrupts, as Spark does."""
-
-
-class InterruptingClient(NotebookClient):
-    """A client of a kernel that interrupts it at the third update of an output."""
-
-    updates = 0
-
-    def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
-        self.updates += msg["msg_type"] == "update_display_data"
-        if self.updates == 3:
-            self.interrupting = asyncio.ensure_future(self.km.interrupt_kernel())
-        return super().process_message(msg, cell, cell_index)
-
-
-@pytest.mark.slow
-def test_in_a_kernel_one_output_is_updated_until_an_interrupt_and_the_cell_goes_on() -> None:
-    cell = nbformat.v4.new_code_cell(WATCHING)
-    notebook = nbformat.v4.new_notebook(cells=[cell])
-    client = InterruptingClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}})
-    client.execute()
-    view, printed = cell.outputs
-    assert client.updates > 3 and view.output_type == "display_data"
-    assert GOES_ON in view.data["text/plain"] and "41" in view.data["text/html"]
-    assert printed.text == "went on, 0 interrupts for others\n"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import nbformat
+from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+from streamq.run.status.watching import GOES_ON
 from tests.browser.chromium import opened
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
+
+ROOT = Path(__file__).parents[2]
 
 CELLS = [
     """
@@ -103,3 +108,42 @@ def click_through(page: Page, trace: Locator, *, beside: Locator) -> None:
     assert trace.locator("section").last.evaluate("e => e === document.activeElement")
     assert beside.locator("tr.cause, tr.chosen").count() == 0 and beside.locator(".says").inner_text() == says
     assert beside.locator("tr[data-op]:visible").count() == shown
+
+
+WATCHING = """
+import signal, sys
+from streamq.run.status.watching import Interrupt, watch_run
+from streamq.screens import screen_for_lines
+from tests.test_watching import look_at, rehearsal
+
+run, others = rehearsal(), []
+signal.signal(signal.SIGINT, lambda number, frame: others.append(number))
+run.arrive(cars=9)
+with Interrupt() as interrupt:
+    watch_run(lambda: look_at(run), screen_for_lines(sys.stdout), lambda: (run.arrive(), interrupt.wait(0.05))[1])
+print("went on,", len(others), "interrupts for others")
+"""
+"""A cell that watches a rehearsed run, in a process in which somebody else handles interrupts, as Spark does."""
+
+
+class InterruptingClient(NotebookClient):
+    """A client of a kernel that interrupts it at the third update of an output."""
+
+    updates = 0
+
+    def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
+        self.updates += msg["msg_type"] == "update_display_data"
+        if self.updates == 3:
+            self.interrupting = asyncio.ensure_future(self.km.interrupt_kernel())
+        return super().process_message(msg, cell, cell_index)
+
+
+def test_in_a_kernel_one_output_is_updated_until_an_interrupt_and_the_cell_goes_on() -> None:
+    cell = new_code_cell(WATCHING)
+    notebook = new_notebook(cells=[cell])
+    client = InterruptingClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}})
+    client.execute()
+    view, printed = cell.outputs
+    assert client.updates > 3 and view.output_type == "display_data"
+    assert GOES_ON in view.data["text/plain"] and "41" in view.data["text/html"]
+    assert printed.text == "went on, 0 interrupts for others\n"

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import nbformat
 import pandas as pd
 import pytest
 from IPython.core.displayhook import DisplayHook
@@ -20,7 +19,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from scripts.notebooks import NOTEBOOKS, code_cells
+from scripts.notebooks import NOTEBOOKS, Node, code_cells, read_notebook
 
 
 class RecordedResults(DisplayHook):
@@ -61,10 +60,10 @@ def shell(
     InteractiveShell.clear_instance()
 
 
-def stored_texts(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
+def stored_texts(cell: Node) -> tuple[str, list[str]]:
     """The text that a cell printed, and the texts of the values that it displayed."""
-    printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
-    return printed, [output.data["text/plain"] for output in cell.outputs if output.output_type != "stream"]
+    printed = "".join(line for output in cell.outputs if output.output_type == "stream" for line in output.text)
+    return printed, ["".join(output.data["text/plain"]) for output in cell.outputs if output.output_type != "stream"]
 
 
 def test_there_are_notebooks() -> None:
@@ -73,7 +72,7 @@ def test_there_are_notebooks() -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
 def test_notebook_runs(path: Path, shell: InteractiveShell, spark: SparkSession) -> None:
-    for cell in code_cells(nbformat.read(path, as_version=4)):
+    for cell in code_cells(read_notebook(path)):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             shell.run_cell(cell.source, store_history=True).raise_error()
         texts = [output["data"]["text/plain"] for output in shell.display_pub.outputs]
