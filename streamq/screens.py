@@ -1,20 +1,15 @@
-"""Screens that show a view and update it: a notebook's cell, a terminal, or a stream of lines; and progress bars on them."""
+"""Screens that show a view and update it: a notebook's cell, a terminal, or a stream of lines; and progress bars."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from streamq.html import ipython_shell
-from streamq.views import BarSection, View, printable
+from streamq.views import View, printable
 
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle
@@ -104,10 +99,14 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
+def is_notebook() -> bool:
+    """Return True in a notebook: only the shell of a kernel displays HTML, that of a terminal does not."""
+    return getattr(ipython_shell(), "kernel", None) is not None
+
+
 def live_screen(stream: TextIO | None) -> Screen | None:
     """Return the notebook's cell or the terminal in which this program can update a view; None if there is neither."""
-    # only the shell of a kernel displays HTML; that of a terminal does not
-    if getattr(ipython_shell(), "kernel", None) is not None:
+    if is_notebook():
         return NotebookScreen()
     if not (is_terminal(stream) and find_spec("rich")):
         return None
@@ -124,99 +123,38 @@ def screen_for_lines(stream: TextIO | None) -> Screen:
 AFTER = 2.0
 """The seconds before a bar is drawn for the first time."""
 
-GONE = OSError, ValueError
-"""The errors of writing to a terminal that is gone, and to a stream that is closed."""
-
-EVERY = 0.1
-"""The least number of seconds between two drawings."""
-
-_OPEN = threading.Lock()
-"""Held by the bar that is open; another one that is opened meanwhile, by work that is part of the first one's, stays silent."""
-
-
-def error_screen() -> Screen | None:
-    """Return the notebook's cell, or the terminal of standard error; None if there is neither."""
-    return live_screen(sys.stderr)
+BAR, COUNT = "{desc}: {percentage:.0f}%|{bar:20}|{postfix}  {elapsed}", "{desc}{postfix}  {elapsed}"
+"""The forms of a bar, and of work of which nobody knows how much there is."""
 
 
 class ProgressBar:
-    """A bar with a label, the share of the work that is done, and a note; a context manager, which closes it.
+    """A bar on standard error, drawn by tqdm: the share of the work that is done, and a note; a context manager.
 
-    Work that ends without an error is shown as done. ``screen`` returns the place where it is drawn; it is called when the bar is
-    opened. ``clock`` is in seconds.
+    It is drawn in a notebook or a terminal, if the work takes long enough. Work that ends without an error is shown as done.
     """
 
-    def __init__(
-        self,
-        label: str,
-        screen: Callable[[], Screen | None] = error_screen,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._label, self._choose_screen, self._clock = label, screen, clock
-        self._screen: Screen | None = None
-        self._begun_at, self._drawn_at = 0.0, 0.0
-        self._drawn: BarSection | None = None
-        self._last: BarSection | None = None
+    def __init__(self, label: str, stream: TextIO | None = None) -> None:
+        from tqdm import tqdm
 
-    @property
-    def is_live(self) -> bool:
-        """True if the bar is drawn once the work takes long enough."""
-        return self._screen is not None
+        file = stream or sys.stderr
+        self.is_live = is_notebook() or is_terminal(file)
+        is_off = not self.is_live
+        self._bar = tqdm(desc=label, file=file, delay=AFTER, miniters=0, disable=is_off, bar_format=COUNT)
 
     def update(self, done: float, total: float | None, note: str = "") -> None:
         """Show that ``done`` of ``total`` is done (None: nobody knows of how much), with a note behind the bar."""
-        if self._screen is None:
-            return
-        now = self._clock()
-        seconds = now - self._begun_at
-        share = done if total is None else min(done, total)
-        self._last = BarSection(self._label, share, total, "  ".join(filter(None, (note, f"{seconds:.0f} s"))))
-        if seconds >= AFTER and now - self._drawn_at >= EVERY:
-            self._drawn_at = now
-            self._draw(self._last)
-
-    def _draw(self, bar: BarSection) -> None:
-        assert self._screen is not None
-        self._drawn = bar
-        view = View([bar], bar.text())
-        try:
-            self._screen.show(view)
-        except GONE:
-            # the work goes on without a bar
-            self._close()
-
-    def _close(self) -> None:
-        assert self._screen is not None
-        try:
-            # a terminal that is gone is closed, too: rich has put itself in the place of sys.stdout
-            with contextlib.suppress(*GONE):
-                self._screen.close()
-        finally:
-            self._screen = None
-            _OPEN.release()
+        if self.is_live:
+            self._bar.total, self._bar.bar_format = total, COUNT if total is None else BAR
+            self._bar.set_postfix_str(printable(note), refresh=False)
+            self._bar.update((done if total is None else min(done, total)) - self._bar.n)
 
     def __enter__(self) -> Self:
-        if _OPEN.acquire(blocking=False):
-            try:
-                self._begun_at = self._clock()
-                self._screen = self._choose_screen()
-            finally:
-                if self._screen is None:
-                    _OPEN.release()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._screen is None:
-            return
-        try:
-            if self._drawn is not None and self._last is not None:
-                # work that ends without an error is done, whatever the last look at it was
-                total = None if error is not None else self._last.total
-                last = self._last if total is None else replace(self._last, done=total)
-                if last != self._drawn:
-                    self._draw(last)
-        finally:
-            if self._screen is not None:
-                self._close()
+        if error is None and self._bar.total is not None:
+            # a loop shows the work before each step
+            self._bar.n = self._bar.total
+        self._bar.close()

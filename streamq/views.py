@@ -1,4 +1,4 @@
-"""Views that a screen updates in place: sections of text, tables and bars, as HTML, for rich, and as plain text."""
+"""Views that a screen updates in place: sections of text and tables, as HTML, for rich, and as plain text."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 STYLES = {"title": "bold", "text": "", "warning": "yellow", "error": "bold red"}
 """The kinds of texts, each with its style on a terminal."""
-
-BAR_WIDTH = 20
-"""The number of characters of a bar on a terminal."""
-
 
 SHORT = 40
 """The greatest number of characters of a cell that stays on one line in a notebook."""
@@ -97,38 +93,6 @@ class TableSection(ViewSection):
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         rows = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
         return "\n".join(row.rstrip() for row in rows)
-
-
-@dataclass(frozen=True)
-class BarSection(ViewSection):
-    """A bar of the work done, of ``total`` (None: unknown), with a label before and a note behind it."""
-
-    label: str
-    done: float
-    total: float | None
-    note: str = ""
-
-    def html(self) -> str:
-        share = {} if self.total is None else {"value": self.done, "max": self.total}
-        bar = element("progress", "", aria_label=self.label, **share)
-        return element("div", markup_text(f"{self.label} "), bar, markup_text(f" {self._figures()}"))
-
-    def rich(self) -> RenderableType:
-        from rich.progress_bar import ProgressBar as RichBar
-        from rich.table import Table
-        from rich.text import Text
-
-        line = Table.grid(padding=(0, 1))
-        bar = RichBar(self.total, self.done, width=BAR_WIDTH, pulse=self.total is None)
-        line.add_row(Text(printable(self.label)), bar, Text(printable(self._figures())))
-        return line
-
-    def text(self) -> str:
-        return printable(f"{self.label}: {self._figures()}")
-
-    def _figures(self) -> str:
-        share = f"{self.done / self.total:.0%}" if self.total else ""
-        return "  ".join(filter(None, (share, self.note)))
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamq.choices import RunState
-from streamq.errors import PlanError, sentence, users_line
+from streamq.errors import PlanError, counted, sentence, users_line
 from streamq.plan.verbs import named_after
-from streamq.run.backlog import Backlog
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.prepared_stream import Launch
 from streamq.run.samples.recording import LOOK_EVERY, check_limits, check_rows, check_seconds, recorder, small_tables
@@ -59,7 +58,6 @@ class Run:
         self.query: StreamingQuery = self._start()
         self._log = ProgressLog(self._spark, self._look) if self._options.progress_log else None
         self._idle = self._idle_watch()
-        self._backlog = Backlog(self.checkpoint)
 
     def _start(self) -> StreamingQuery:
         """Start the query; once more if Spark's Python process does not connect in time, as nothing has been read yet."""
@@ -120,10 +118,10 @@ class Run:
     def _await_end(self, bar: ProgressBar) -> None:
         """Wait until the query ends, and show the work done; raise the error that it failed with."""
         while bar.is_live and not self.await_termination(1):
-            bar.update(*self._backlog.work(self._look()))
+            history = self._look()
+            batches = counted(history.number + 1, "micro-batch", "micro-batches")
+            bar.update(0, None, f"{batches}, {history.rows:,} rows")
         self.await_termination()
-        if bar.is_live:
-            bar.update(*self._backlog.work(self._look()))
 
     @spark_errors("finish")
     def finish(self, until: int | dt.datetime | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.sinks.sink import Row, Sink
-from streamq.run.storage.files import local_path, log_lines, logged_file
+from streamq.run.storage.files import local_path, logged_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,10 +60,7 @@ def _files(folder: Path, number: int) -> Sequence[Path] | None:
     own = folder / f"{MICRO_BATCH}={number}"
     if own.is_dir():
         return sorted(own.glob("*.parquet"))
-    lines = log_lines(folder / "_spark_metadata", number)
-    if lines is None:
-        return None
-    return [path for path, _ in map(logged_file, lines[-MOST_FILES:]) if path is not None]
+    return logged_files(folder / "_spark_metadata", number)
 
 
 FILES = ("parquet", "json", "csv", "orc", "text", "avro", "xml")

@@ -48,20 +48,17 @@ def in_url(path: str) -> str:
     return "".join(sign if sign > "\x7f" else quote(sign, safe=PLAIN) for sign in path)
 
 
-def log_lines(log: Path, number: int) -> list[str] | None:
-    """Return the lines on files in the entry of a log with a number, also a compact one; None if there is no such entry."""
-    file = next((f for f in (log / str(number), log / f"{number}.compact") if f.is_file()), None)
-    # the first line is the version of the log
-    return None if file is None else file.read_text(encoding="utf-8").splitlines()[1:]
-
-
-def logged_file(line: str) -> tuple[Path | None, dict[str, Any]]:
-    """Return the path of a file from its line, None if it is not on this computer, and all that the line says.
+def logged_files(log: Path, number: int) -> list[Path] | None:
+    """Return the files on this computer in the entry of a log with a number, also a compact one; None if there is none.
 
     Raises ValueError for a damaged line.
     """
-    entry: dict[str, Any] = json.loads(line)
-    return path_of_url(entry["path"]), entry
+    file = next((f for f in (log / str(number), log / f"{number}.compact") if f.is_file()), None)
+    if file is None:
+        return None
+    # the first line is the version of the log
+    urls = [json.loads(line)["path"] for line in file.read_text(encoding="utf-8").splitlines()[1:]]
+    return [path for path in map(path_of_url, urls) if path is not None]
 
 
 WRITABLE = "A checkpoint is a folder that all of Spark can write into."
