@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
-from streamq.runtime.arrow.values import Ints, Mask, list_members, plain_array, sortable
+from streamq.runtime.arrow.values import Ints, Mask, distinct, list_members, plain_array, sortable
 from streamq.runtime.event import LE
 from streamq.runtime.state.baskets import KernelBaskets, grain
 
@@ -209,7 +209,7 @@ def with_timed_hashes(table: pa.Table, columns: Sequence[str], state: KernelBask
 
 def distinct_hashes(tables: Sequence[pa.Table]) -> GroupHashes:
     """Return the hashes of the groups in some tables, each once."""
-    return np.unique(np.concatenate([np.zeros(0, np.uint32), *(table.column(HASH).to_numpy() for table in tables)]))
+    return distinct(np.concatenate([np.zeros(0, np.uint32), *(table.column(HASH).to_numpy() for table in tables)]))
 
 
 def is_among(hashes: Any, some: GroupHashes) -> Mask:

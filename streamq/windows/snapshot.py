@@ -12,7 +12,7 @@ import pyarrow as pa
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
 from streamq.runtime.arrow.columnar import codes, ints
-from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distinct_pairs, find_places
 from streamq.runtime.event import LE, RE, WAKES
@@ -119,7 +119,7 @@ class SnapshotAssigner(Assigner):
         event = np.flatnonzero(is_there)
         g, le, re = g[event], np.maximum(le[event], first[g[event]]), np.minimum(re[event], last[g[event]])
         inner = [(g[at < last[g]], at[at < last[g]]) for at in (np.where(le > first[g], le, INFINITY), re)]
-        some = np.unique(g)
+        some = distinct(g)
         has_first = some[first[some] > MINUS_INFINITY]
         groups, instants = zip(*inner, (has_first, first[has_first]), (some, last[some]), strict=True)
         group, at = distinct_pairs(np.concatenate(groups), np.concatenate(instants))

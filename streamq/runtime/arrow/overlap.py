@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import codes, expand_ranges
-from streamq.runtime.arrow.values import Ints
+from streamq.runtime.arrow.values import Ints, distinct
 from streamq.time import INFINITY
 
 
@@ -38,7 +38,7 @@ def rank_instants(*times: Ints) -> tuple[list[Ints], Ints, int]:
 
     ``m`` is greater than any rank, so ``group * m + rank`` sorts by group, then by instant.
     """
-    every = np.unique(np.concatenate(times))
+    every = distinct(np.concatenate(times))
     return [np.searchsorted(every, t) for t in times], every, len(every) + 1
 
 

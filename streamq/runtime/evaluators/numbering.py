@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from streamq.plan.partial import COUNT
 from streamq.runtime.arrow.columnar import ints
-from streamq.runtime.arrow.values import Ints, Mask, column_ranks
+from streamq.runtime.arrow.values import Ints, Mask, column_ranks, distinct
 from streamq.runtime.event import LE, RE
 from streamq.time import FIRST_INSTANT, INFINITY
 
@@ -36,7 +36,7 @@ def running_max(group: Ints, values: Ints) -> Ints:
         base = group * width
         reached = np.maximum.accumulate(base + np.where(values < INFINITY, values - least, width - 1)) - base
         return np.where(reached == width - 1, INFINITY, reached + least)
-    every = np.unique(values)
+    every = distinct(values)
     base = group * len(every)
     greatest: Ints = every[np.maximum.accumulate(base + np.searchsorted(every, values)) - base]
     return greatest
@@ -59,7 +59,7 @@ def is_new_pair(a: Ints, b: Ints) -> Mask:
 
 def find_places(group: Ints, at: Ints, g: Ints, t: Ints) -> Ints:
     """Return the place of each (g, t) among the ordered pairs, which contain it."""
-    every = np.unique(at)
+    every = distinct(at)
     m = len(every) + 1
     return np.searchsorted(group * m + np.searchsorted(every, at), g * m + np.searchsorted(every, t))
 

@@ -19,7 +19,7 @@ from streamq.errors import ModuleFailed
 from streamq.plan.own_names import shown_group
 from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
 from streamq.runtime.arrow.rendering import python_rows, python_values
-from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.candidates import EventRows, GroupRows, MatchStep, MatchWalk
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.numbering import event_order
@@ -322,7 +322,7 @@ class MatchScanEvaluator(ScanEvaluator):
 
     def looked_at(self, events: pa.Table) -> list[int]:
         """Return the inputs whose candidates some of the events may have a match with, in order."""
-        sources = np.unique(self.sources(events)).tolist()
+        sources = distinct(self.sources(events)).tolist()
         return sorted(frozenset[int]().union(*map(self.step.looks_at, sources)))
 
     def _event_rows(self, events: pa.Table, group: Ints, order: Ints, is_whole: bool) -> EventRows:

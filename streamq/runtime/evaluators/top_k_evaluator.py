@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streamq.plan.partial import COUNT
 from streamq.runtime.arrow.columnar import ints, with_column
-from streamq.runtime.arrow.values import Ints, Mask, column_ranks
+from streamq.runtime.arrow.values import Ints, Mask, column_ranks, distinct
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.numbering import is_new_pair
 from streamq.runtime.event import LE, RE
@@ -131,7 +131,7 @@ class TopKEvaluator(MemberEvaluator):
             return super().condensed(events, number)
         stays = np.zeros(len(number), bool)
         stays[self._best_of(events, number)] = True
-        heads = self.assigner.heads(events, number)[np.unique(number)]
+        heads = self.assigner.heads(events, number)[distinct(number)]
         stays[heads] = True
         count = ints(events, COUNT).copy()
         all_of_number = np.bincount(number, count).astype(np.int64)

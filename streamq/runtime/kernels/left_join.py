@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, net_deltas, with_column
-from streamq.runtime.arrow.values import Mask
+from streamq.runtime.arrow.values import Mask, distinct
 from streamq.runtime.deltas import cancelling_deltas, history_of, net_retractions, unit_weights, weighted
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import ClipEvaluator, JoinEvaluator
@@ -180,7 +180,7 @@ class LeftJoinKernel(LeftRowsKernel[JoinEvaluator]):
         met = left.slice(0, 0) if met is None else met.filter(pa.array(ints(met, RE) >= clock.c_before))
         tables = [unit_weights(left), history_of(met), history_of(before), history_of(concat([before, right])), right]
         new, met, before, now, fresh = number_groups(tables, (ours, ours, theirs, theirs, theirs))
-        met = met.take(pa.array(np.unique(self.evaluator.pairs(met, fresh)[0])))
+        met = met.take(pa.array(distinct(self.evaluator.pairs(met, fresh)[0])))
         is_insert = ints(new, WEIGHT) > 0
         inserted, retracted = (new.filter(pa.array(some)).select(met.column_names) for some in (is_insert, ~is_insert))
         parts = [(concat([inserted, met]), now, 1), (retracted, now, -1), (met, before, -1)]

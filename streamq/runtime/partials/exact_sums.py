@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from streamq.plan.partial import Values
 from streamq.runtime.arrow.columnar import ints
-from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.arrow.values import Ints, Mask, distinct
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -123,7 +123,7 @@ class Accumulator:
         """Add the products of finite doubles."""
         (left, moved), (right, moved_too) = _in_reach(left), _in_reach(right)
         places = moved + moved_too
-        for place in np.unique(places).tolist():
+        for place in distinct(places).tolist():
             is_here = places == place
             a, b = left[is_here], right[is_here]
             product = a * b

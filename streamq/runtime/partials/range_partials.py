@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from streamq.plan.partial import COUNT, MergeableColumns, Partial, RowWindow, no_row_window
 from streamq.runtime.arrow.columnar import codes, concat, expand_ranges, group, ints, is_matching, with_column
 from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.groups import HASH, GroupHashes, with_hashes
 
 INDEX = "__i"
@@ -282,7 +282,7 @@ class TouchedWindows:
         """Return the hashes of the groups with windows among ``first..last``, each once and in order."""
         if self._hashes is None:
             self._hashes = with_hashes(self.rows, self.keys).column(HASH).to_numpy()
-        return np.unique(self._hashes[(self.index >= first) & (self.index <= last)])
+        return distinct(self._hashes[(self.index >= first) & (self.index <= last)])
 
     def has(self, rows: pa.Table) -> Mask:
         """Mark the rows, with keys and INDEX, that are of one of the windows."""
@@ -299,7 +299,7 @@ class TouchedWindows:
             mine = self.rows.select(self.keys)
             number, _ = codes(concat([mine, partials.select(self.keys).cast(mine.schema)]), self.keys)
         mine_of, of_range = np.split(number, [len(self.index)])
-        steps = np.unique(self.index)
+        steps = distinct(self.index)
         place = mine_of * (len(steps) + 1) + np.searchsorted(steps, self.index)
         order = np.argsort(place)
         place, of_range = place[order], of_range * (len(steps) + 1)

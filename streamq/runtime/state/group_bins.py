@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, decode_rows, ints, net_deltas, split_by
-from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.deltas import cancelling_deltas, history_of, live_rows, weighted
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.groups import BITS, HASH, GroupHashes, is_among
@@ -73,7 +73,7 @@ class GroupBins:
                 if is_further:
                     is_group_due |= agenda.column("reaches").to_numpy()
                 active.append(agenda.column(HASH).to_numpy()[is_group_due])
-        self.active = np.unique(np.concatenate(active))
+        self.active = distinct(np.concatenate(active))
 
     def read(self, basket: str, groups: GroupHashes | None = None) -> pa.Table | None:
         """Return the rows of the active groups in a basket, None if there are none; those of whole bins are among them.
@@ -373,7 +373,7 @@ class GroupBins:
         rows = self._rows_in(leaf, inputs)
         if leaf.whole or rows <= max(self.sizes.split_above, leaf.split_above) or leaf.depth == BITS:
             return
-        if len(np.unique(self._hashes_in(leaf))) == 1:
+        if len(distinct(self._hashes_in(leaf))) == 1:
             leaf.split_above = 2 * rows
             return
         depth, agenda = leaf.depth + 1, self._latest_agenda(leaf)

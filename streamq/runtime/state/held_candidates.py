@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, group, ints, is_matching, net_deltas, with_column
-from streamq.runtime.arrow.values import Mask
+from streamq.runtime.arrow.values import Mask, distinct
 from streamq.runtime.candidates import ReadOrder
 from streamq.runtime.deltas import history_of, weighted
 from streamq.runtime.event import LE, RE
@@ -106,7 +106,7 @@ class HeldCandidates:
         waiting = with_column(waiting, RE, saturating(ints(waiting, LE), self._width(waiting.num_rows)))
         deltas = concat([weighted(waiting, 1), weighted(consumed, -1)])
         sources = self.evaluator.sources(deltas)
-        for source in np.unique(sources).tolist():
+        for source in distinct(sources).tolist():
             mine = deltas.filter(pa.array(sources == source))
             self._bins(source).hold(mine)
 

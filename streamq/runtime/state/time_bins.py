@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, net_deltas, split_by
-from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.state.baskets import TIME_BINS, KernelBaskets, TimeBinSizes
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -136,7 +136,7 @@ class TimeBins:
 
         None if there are none. The bins are then empty, until :meth:`put_back`.
         """
-        touched = {self._bin(n) for rows in places for n in np.unique(self._numbers_of(rows))}
+        touched = {self._bin(n) for rows in places for n in distinct(self._numbers_of(rows))}
         self.opened = [bin for bin in self.bins if bin in touched or bin.value[0] < before]
         return concat([self._read(bin) for bin in self.opened]) if self.opened else None
 
