@@ -31,7 +31,6 @@ from streamq.progress import verbs
 from streamq.runtime.kernel import LATE_POLICIES
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.case import Case
-from streamq.testing.generate import cases
 from streamq.testing.intent import Intent
 from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
@@ -39,6 +38,7 @@ from streamq.testing.patterns.room import rooms as pattern_rooms
 from streamq.testing.progress_policies import rooms as progress_rooms
 from streamq.testing.sources.model import ROOMS as LATE_ROOMS
 from streamq.testing.sources.room import rooms as source_rooms
+from tests.drawn.queries import cases
 from tests.judges.expressions import DEFINED
 from tests.judges.scalars import DEFINED as BY_VALUE
 from tests.patterns.pattern_cases import SETS

@@ -14,8 +14,9 @@ from streamq import col
 from streamq.errors import PlanError, SourceError, StreamqError, TypeMismatch, UnknownColumn
 from streamq.plan.node import number_sources
 from streamq.stream import Stream
-from streamq.testing.generate import Case, cases
+from streamq.testing.case import Case
 from tests.algebra import QUERIES, SIZES, intervals
+from tests.drawn.queries import cases
 from tests.each import each
 
 TRIPS = pa.table({"at": [1, 4, 6], "zone": ["a", "b", "a"], "fare": [3, 8, 5]})

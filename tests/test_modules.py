@@ -82,15 +82,6 @@ def test_what_is_decorated_is_there_by_its_name() -> None:
     assert list(sq.modules) == sorted(sq.modules)
 
 
-def test_modules_that_streamqs_own_tests_draw_are_there_and_not_listed() -> None:
-    import streamq.testing.operators.scan
-    import streamq.testing.queries
-
-    for module in (streamq.testing.queries.all_members, streamq.testing.operators.scan.RESETTING_SUM):
-        assert sq.modules.get(module.name) is module and module.name in sq.modules
-        assert module.name not in list(sq.modules) and module.name not in repr(sq.modules)
-
-
 def test_a_later_one_replaces_an_earlier_one() -> None:
     first = sq.udf("int", name="replaced")(lambda v: 1)
     again = sq.udf("int", name="replaced")(lambda v: 2)

@@ -177,7 +177,6 @@ NOUNS = {
     "Meeting": "a noun",
     "ModuleFailed": "an error says what happened",
     "Pairing": "a noun",
-    "ProgramDrawing": "a noun",
     "QueryFailed": "an error says what happened",
     "Ranking": "a noun",
     "Recording": "a noun",

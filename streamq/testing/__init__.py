@@ -20,7 +20,7 @@ from streamq.testing.modules import check_module
 from streamq.testing.profiles import PROFILES, Profile, Verification, load_profile
 from streamq.testing.program import program
 from streamq.testing.replay import replay
-from streamq.testing.scenario import ANY, Scenario, composition, operator, stream
+from streamq.testing.scenario import ANY, Scenario, stream
 from streamq.testing.speculative import inject_duplicates, make_speculative
 from streamq.testing.table import table
 from streamq.testing.timeline import plot
@@ -43,7 +43,6 @@ __all__ = [
     "assert_same_history",
     "check_module",
     "check_stream",
-    "composition",
     "concrete",
     "find_breaches",
     "fold_physical",
@@ -51,7 +50,6 @@ __all__ = [
     "inject_duplicates",
     "load_profile",
     "make_speculative",
-    "operator",
     "plot",
     "program",
     "replay",

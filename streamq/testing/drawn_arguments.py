@@ -17,11 +17,10 @@ from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
-from streamq.testing.drawn_operators import evaluable, exact, lifetime_parts, matched, numbers, predicates
+from streamq.testing.drawn_expressions import aggregate, evaluable, exact, lifetime_parts, matched, numbers, predicates
 from streamq.testing.generate import Draw
 from streamq.testing.patterns.room import rooms as of_patterns
 from streamq.testing.payloads import static, table_for
-from streamq.testing.queries import aggregate
 from streamq.testing.windows.room import rooms
 from streamq.time import INTEGER, TIMESTAMP
 
@@ -42,7 +41,7 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
             if bound is not None:
                 return bound
             return draw(aggregate(schema, exact_columns))
-        column = numbers(schema, draw(st.sampled_from(schema.names)), True)
+        column = numbers(schema, draw(st.sampled_from(schema.names)))
         return draw(st.one_of(column, column, lifetime_parts()))
     arguments_of_rooms = [room.arguments for room in rooms().values()] + [
         room.arguments for room in of_patterns().values()

@@ -16,7 +16,6 @@ from pyspark.sql import types as t
 
 from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, sentence
 from streamq.keywords import check_keywords
-from streamq.operators import JoinTable
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field
 from streamq.stream import Stream
@@ -24,11 +23,8 @@ from streamq.testing.case import Case
 from streamq.testing.drawn_arguments import STREAMS, argument, starts
 from streamq.testing.generate import KINDS, Draw, cases_of, source_of
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.operators.joins import looked_up
 from streamq.testing.payload_values import key_types, value_types
-from streamq.testing.payloads import static
 from streamq.testing.program import statements
-from streamq.testing.queries import aggregated, paired, spans
 from streamq.testing.scenario import ANY, GROUP, STREAM, Scenario, stream
 from streamq.testing.table import fields_of
 from streamq.testing.windows.room import rooms
@@ -141,10 +137,9 @@ class _Filler:
         match node.verb:
             case "stream":
                 return self._source(node)
-            case "operator":
-                return self._operator([self.filled(i) for i in node.args])
-            case "composition":
-                return self._composition(*node.args)
+            case "drawing":
+                function, *inputs = node.args
+                return function(self.draw, *map(self.filled, inputs))
             case "call":
                 return self._called(*node.args, **node.kwargs)
         assert node.target is not None
@@ -216,47 +211,6 @@ class _Filler:
             # the id of an event is no column of the scenario
             stream = stream.select(*(f.name for f in fields))
         return stream.to_signal(fields[0].name) if kind == "signal" else stream
-
-    def _operator(self, inputs: list[Stream]) -> Stream:
-        """Draw an operator over the inputs: over both if there are two of equal columns, else over the first."""
-        one = inputs[0]
-        if len(inputs) == 2 and one.plan.schema.names == inputs[1].plan.schema.names:
-            return one._derive(self.draw(paired(one.plan, inputs[1].plan)), inputs[1])
-        return self._unary_operator(one, self.draw(st.sampled_from(["span", "span", "window", "table"])), "x")
-
-    def _unary_operator(self, query: Stream, kind: str, label: str) -> Stream:
-        """Draw an operator over one stream: stateless or over lifetimes ("span"), a window's aggregates, or a table's look-up.
-
-        ``label`` begins the names of an aggregate's columns, so that those of two windows differ.
-        """
-        match kind:
-            case "span":
-                return query._derive(self.draw(spans(query.plan, most=1)))
-            case "window":
-                return query._derive(self.draw(aggregated(query.plan, label)))
-            case "table":
-                plan = self.draw(looked_up(query.plan))
-                tables = {n.table: static(n.table) for n in nodes(plan) if isinstance(n, JoinTable)}
-                return type(query)(plan, {**query.tables, **tables})
-        raise AssertionError(kind)
-
-    def _composition(self, least: int, most: int) -> Stream:
-        """Draw a query of ``least`` to ``most`` operators over one or two sources."""
-        inputs = [self.filled(stream()) for _ in range(self.draw(st.integers(1, 2)))]
-        query, left = inputs[0], inputs[1:]
-        many = self.draw(st.integers(least, most))
-        for i in range(many):
-            kinds = ["span", "span", "window", "table"] if i else ["span", "window"]
-            other = left[-1] if left else query
-            if other.plan.schema.names == query.plan.schema.names:
-                kinds += ["pair"] * 3
-            kind = self.draw(st.sampled_from(kinds))
-            if kind == "pair":
-                query = query._derive(self.draw(paired(query.plan, other.plan)), other)
-                left = left[:-1]
-            else:
-                query = self._unary_operator(query, kind, f"x{i}")
-        return query
 
     def _argument(self, verb: str, name: str, value: Any, target: Any, named: bool = False) -> Any:
         """Return an argument of a verb, drawn if it is left out; a scenario becomes what its verb returns.

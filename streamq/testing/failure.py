@@ -68,7 +68,7 @@ class VerificationFailed(AssertionError):
     @property
     def suspects(self) -> str:
         """A line that names the user modules that the query calls and how to check them alone; empty if there are none."""
-        names = [module.name for module in called_modules(self.case.plan) if not module.is_of_streamq]
+        names = [module.name for module in called_modules(self.case.plan)]
         checks = " and ".join(_check(self.case.plan, name) for name in names)
         if not names:
             return ""

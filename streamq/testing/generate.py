@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -17,33 +17,26 @@ from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.operators import AlterLifetime, JoinTable, Select, Source
 from streamq.plan.expr import Col
 from streamq.plan.node import Node, expanded, nodes, number_sources
-from streamq.plan.schema import Field, Schema
+from streamq.plan.schema import Field
 from streamq.plan.tree import fold
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case
 from streamq.testing.drawn_lifetimes import forbids_overlap
-from streamq.testing.drawn_operators import matched
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, late_intents, manners, with_invalid, with_policy
 from streamq.testing.meetings import meeting_intents
 from streamq.testing.payload_values import (
     IDS,
-    NESTED,
-    NUMBERS,
-    OTHERS,
     growing_value,
     in_one_form,
-    key_types,
     numbered_value,
     twin,
-    value_types,
 )
-from streamq.testing.payloads import NO_USES, Uses, near, palettes, static, uses
+from streamq.testing.payloads import NO_USES, Uses, near, palettes, uses
 from streamq.testing.program_tables import variables_of
 from streamq.testing.program_text import free_name
 from streamq.testing.progress_policies import room_of as progress_room_of
-from streamq.testing.queries import queries
 from streamq.testing.query_scale import scale
 from streamq.testing.scale import TICKS, Scale
 from streamq.testing.source_progress import clock_ctis
@@ -52,9 +45,6 @@ from streamq.testing.speculative import double_events, speculative
 from streamq.time import INTEGER, TIMESTAMP, ticks
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-
-TYPES: Mapping[str, t.DataType] = {**OTHERS, **NUMBERS, **NESTED, "decimal": NUMBERS["decimal(5,2)"]}
-"""Types of columns ``k`` and ``v`` by name."""
 
 KINDS = tuple(shape for room in rooms().values() for shape in room.shapes)
 """Kinds of sources."""
@@ -263,7 +253,7 @@ def _cases_of(
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
     finely = any(_delay(source) < delay_for(items) for source, items in arrivals.values())
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up, calls=calls)
-    case = draw(_with_clock(case, query_scale))
+    case = draw(with_clock(case, query_scale))
     return replace(case, until=draw(untils(case, query_scale)))
 
 
@@ -275,7 +265,7 @@ def _delay(source: Source) -> int:
 
 
 @st.composite
-def _with_clock(draw: Draw, case: Case, scale: Scale) -> Case:
+def with_clock(draw: Draw, case: Case, scale: Scale) -> Case:
     """Draw a clock for a case whose sources follow it: mostly at the greatest start so far, else ahead of it, or set back.
 
     A case in which none does is returned as it is.
@@ -319,15 +309,6 @@ def _check_payload(plan: Node, intent: Intent) -> None:
 # random queries
 
 
-@dataclass(frozen=True)
-class DrawnSource:
-    """A source, its items in order of arrival, and a plan over it with payload ``k, v``."""
-
-    source: Source
-    items: tuple[Item, ...]
-    plan: Node
-
-
 @st.composite
 def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis: str = INTEGER) -> Node:
     """Draw a source of a kind (of KINDS or WITH_IDS) with these payload columns; a select removes its id, if any.
@@ -341,61 +322,3 @@ def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis:
         named = (Field(id, draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),)
     source: Source = room_of_shape(kind).drawn(draw, name, time, fields, named)
     return Select(source, tuple((f.name, Col(f.name)) for f in fields)) if named else source
-
-
-@st.composite
-def sources(
-    draw: Draw,
-    name: str,
-    kind: str = "intervals",
-    key: t.DataType = OTHERS["string"],
-    value: t.DataType = NUMBERS["int"],
-    axis: str = INTEGER,
-    causal: bool | None = None,
-    intent: Intent = ANYTHING,
-) -> DrawnSource:
-    """Draw a source of a kind (of KINDS or WITH_IDS) and its items, with a policy under which no item is late.
-
-    ``key`` and ``value`` are the types of its columns ``k`` and ``v``; ``causal``: a retraction
-    arrives after the item that it retracts (None: drawn).
-    """
-    plan = draw(source_of(name, kind, (Field("k", key), Field("v", value)), axis))
-    bare = nodes(plan)[0]
-    assert isinstance(bare, Source)
-    source, items = draw(arriving(bare, intent, causal=causal))
-    return DrawnSource(source, tuple(items), plan.with_children([source]) if plan.children else source)
-
-
-@st.composite
-def cases(
-    draw: Draw,
-    kinds: Sequence[str] = KINDS,
-    values: Sequence[str] | None = None,
-    axes: Sequence[str] = (INTEGER, TIMESTAMP),
-    most_sources: int = 2,
-    depth: int = 2,
-    reads_end: bool = True,
-    causal: bool | None = None,
-    query: Callable[[Sequence[Node]], st.SearchStrategy[Node]] | None = None,
-    intent: Intent = ANYTHING,
-) -> Case:
-    """Draw a query over at most ``most_sources`` sources called ``a`` and ``b``, their items, and a cut.
-
-    ``kinds``: kinds of sources; ``values``: types of column ``v`` by name (None: any); ``axes``: time axes; ``depth`` and
-    ``reads_end`` as in :func:`queries`; ``causal`` as in :class:`ArrivalPlan`; ``query``: the strategy for
-    plans over the inputs (None: :func:`queries`).
-    """
-    key = draw(key_types())[0]
-    value = draw(value_types())[0] if values is None else TYPES[draw(st.sampled_from(values))]
-    axis = draw(st.sampled_from(axes))
-    if not matched(Schema((Field("k", key),), axis), ["k"]):
-        kinds = [kind for kind in kinds if not room_of_shape(kind).goes_by_key] or ["intervals"]
-    drawn_sources = [
-        draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis=axis, causal=causal, intent=intent))
-        for name in "ab"[: draw(st.integers(1, most_sources))]
-    ]
-    inputs = [a.plan for a in drawn_sources]
-    plan = draw(query(inputs) if query else queries(inputs, depth, reads_end))
-    arrival = draw(interleaved({a.source.table: a.items for a in drawn_sources}))
-    looked_up = {n.table: static(n.table) for n in nodes(plan) if isinstance(n, JoinTable)}
-    return draw(_with_clock(Case(plan, arrival, draw(cuts(len(arrival))), static=looked_up), TICKS))

@@ -119,7 +119,7 @@ class Scenario(Placeholder):
         return ("" if self.target is None else f"{self.target!r}.") + f"{self.verb}({', '.join(arguments)})"
 
 
-STREAM, GROUP, OPERATOR, COMPOSITION, CALL = "stream", "group", "operator", "composition", "call"
+STREAM, GROUP, DRAWING, CALL = "stream", "group", "drawing", "call"
 """The ``verb`` of nodes that are not calls of a stream's verbs."""
 
 
@@ -151,31 +151,6 @@ def stream(
     return Scenario(STREAM, None, () if name is None else (name,), arguments)
 
 
-@check_keywords
-def operator(*inputs: Scenario | Stream) -> Scenario:
-    """Return a scenario that stands for any operator with any arguments, over one stream or two of equal columns.
-
-    Without inputs the operator is over one open stream. Raises PlanError for more than two inputs.
-    """
-    if len(inputs) > 2:
-        raise PlanError(sentence("operator", "more than two inputs", f"found {len(inputs)}"))
-    return Scenario(OPERATOR, None, inputs or (stream(),))
-
-
-@check_keywords
-def composition(least: int = 3, most: int = 6) -> Scenario:
-    """Return a scenario that stands for any query of ``least`` to ``most`` operators over one open stream or two."""
-    return Scenario(COMPOSITION, None, (least, most))
-
-
-__all__ = [
-    "ANY",
-    "COMPOSITION",
-    "GROUP",
-    "OPERATOR",
-    "STREAM",
-    "Scenario",
-    "composition",
-    "operator",
-    "stream",
-]
+def drawing(function: Callable[..., Stream], *inputs: Scenario | Stream) -> Scenario:
+    """Return a scenario that stands for any stream that ``function(draw, *streams)`` draws over the streams of the inputs."""
+    return Scenario(DRAWING, None, (function, *inputs))

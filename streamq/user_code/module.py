@@ -100,11 +100,6 @@ class UserModule(CallableModule, ABC):
         return {"name": self.name, **fields}
 
     @property
-    def is_of_streamq(self) -> bool:
-        """True if the code is streamq's own, used by random tests: the repository holds the module, but does not list it."""
-        return str(getattr(self.code, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
-
-    @property
     def sets_aside(self) -> bool:
         """True if the events of a failing call are set aside, and the query goes on."""
         return self.on_error is ErrorPolicy.QUARANTINE

@@ -133,8 +133,7 @@ class Repository:
 
     def __iter__(self) -> Iterator[str]:
         self._load()
-        own = {name for name, module in self._own.items() if not module.is_of_streamq}
-        return iter(sorted({*own, *self._published}))
+        return iter(sorted({*self._own, *self._published}))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

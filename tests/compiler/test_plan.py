@@ -23,8 +23,8 @@ from streamq.operators.source import Source
 from streamq.plan.footprint import Footprint, OpenedPart
 from streamq.plan.node import Node, nodes
 from streamq.sources.edges import Edges
-from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.windows import KINDS
+from tests.drawn.operators import RESETTING_SUM
 from tests.each import each
 from tests.programs import compiled
 

@@ -45,8 +45,8 @@ from streamq.plan.schema import Field
 from streamq.progress.promises import ExplicitCtis
 from streamq.sources.intervals import Intervals
 from streamq.testing.case import Case
-from streamq.testing.generate import cases
 from tests.algebra import QUERIES, SIZES, intervals
+from tests.drawn.queries import cases
 
 
 def source(**columns: t.DataType) -> Intervals:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from streamq.choices import OutputForm
 from streamq.testing.case import Case
 from streamq.testing.execution import LITERAL, Execution, subsets
-from streamq.testing.generate import cases
 from streamq.testing.oracle import TooMuch
 from streamq.testing.trial import check
+from tests.drawn.queries import cases
 
 # random compositions of operators are verified in test_operators as well
 some = settings(max_examples=max(1, settings().max_examples // 3))

@@ -17,8 +17,8 @@ from streamq.compiler.rewriter import rewrite
 from streamq.operators import Source, written_operators
 from streamq.plan.node import nodes, number_sources
 from streamq.runtime.state.baskets import Baskets
-from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.time import INFINITY
+from tests.drawn.operators import RESETTING_SUM
 from tests.programs import compiled
 
 Rule = Callable[[int], int]

@@ -10,7 +10,8 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
-from streamq.testing.operators.scan import RESETTING_SUM
+from tests.drawn.operators import RESETTING_SUM
+from tests.drawn.scenarios import composition, operator
 from tests.window_modules import BOUND, MODULES, lived
 
 ANY = t.ANY
@@ -109,8 +110,8 @@ OPERATORS: dict[str, t.Scenario] = {
     "top_k": t.stream().hopping_window(ANY, ANY).top_k(ANY, by="k", desc=ANY, ties=ANY),
     "group_by, apply": GROUPED.apply(lambda g: g.join(g.shift(ANY), suffixes=("", "_s")).count_window(2).select(n=ANY)),
     "used twice": ONE.join(ONE.shift(ANY), on=ANY).snapshot_window().select(n=ANY),
-    "any operator": t.operator(),
-    "any pair": t.operator(ONE, TWO),
+    "any operator": operator(),
+    "any pair": operator(ONE, TWO),
 }
 """Every verb, what is not said of it left open."""
 
@@ -143,4 +144,4 @@ def test_operator(name: str) -> None:
 @pytest.mark.parametrize("part", range(5))
 def test_composition(part: int) -> None:
     """Three to six operators on each other, twice; `make soak` and `make fuzz` go on."""
-    t.verify(t.composition(3, 6), profile=profile(2, f"composition {part}", share=3))
+    t.verify(composition(3, 6), profile=profile(2, f"composition {part}", share=3))

@@ -33,8 +33,8 @@ from streamq.patterns.pattern_tree import (
     variables_below,
 )
 from streamq.patterns.syntax import Definition, Part, Program
-from streamq.testing.patterns.drawn_programs import Draw, ProgramDrawing
 from streamq.testing.patterns.room import room_of
+from tests.drawn.programs import Draw, ProgramDrawing
 from tests.patterns.pattern_cases import bag
 
 SOAK = 50 if os.environ.get("STREAMQ_SOAK") else 1

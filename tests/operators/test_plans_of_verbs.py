@@ -19,8 +19,8 @@ from streamq.patterns.detect import Definitions
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Lit
 from streamq.plan.function import NamedObject
-from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.testing.table import table
+from tests.drawn.operators import RESETTING_SUM
 from tests.each import each
 from tests.mutation.first_modules import rises
 

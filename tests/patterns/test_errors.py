@@ -23,7 +23,7 @@ from streamq.patterns.parser import parse
 from streamq.patterns.pattern_text import render, shown_duration
 from streamq.patterns.pattern_tree import parts_of
 from streamq.patterns.syntax import Program
-from streamq.testing.patterns.drawn_programs import programs
+from tests.drawn.programs import programs
 from tests.each import each
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cedr_errors.txt"

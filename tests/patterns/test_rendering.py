@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_text import render
 from streamq.patterns.syntax import Program
-from streamq.testing.patterns.drawn_programs import programs
+from tests.drawn.programs import programs
 
 TEXT = """\
 EVENT Unattended

@@ -16,9 +16,9 @@ from streamq.progress.promises import ProgressArgument
 from streamq.run.rehearsal import Rehearsal
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
-from streamq.testing.generate import cases
 from streamq.testing.replay import case_from_json, case_to_json
 from streamq.time import MINUS_INFINITY, TIMESTAMP
+from tests.drawn.queries import cases
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 

@@ -28,12 +28,12 @@ from streamq.runtime.hosts.result_rows import changelog_rows, folding, split_cti
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.expectation import promises
-from streamq.testing.generate import cases
 from streamq.testing.history import fold_physical
 from streamq.testing.oracle import oracle
 from streamq.testing.python_values import comparable
 from streamq.testing.validator import StreamViolation, check_stream
 from streamq.time import INFINITY
+from tests.drawn.queries import cases
 from tests.programs import compiled
 
 Row = dict[str, Any]

@@ -21,8 +21,9 @@ from streamq.testing.difference import assert_same_history
 from streamq.testing.on_spark import frame
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
+from tests.drawn.scenarios import composition
 
-QUERIES = t.composition(2, 5)
+QUERIES = composition(2, 5)
 BATCH = t.Profile(examples=0, batch=1, streams=0, shrinking=120)
 
 

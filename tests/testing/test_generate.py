@@ -25,10 +25,9 @@ from streamq.sources.physical import Physical
 from streamq.testing.arrival import Item, bounds, comparable_payload, delay_for, late
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
-from streamq.testing.generate import TYPES, DrawnSource, cases, cuts, sources
+from streamq.testing.generate import cuts
 from streamq.testing.history import fold_physical
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.operators.joins import looked_up
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.payloads import rows as payloads
 from streamq.testing.python_values import comparable, keys
@@ -37,9 +36,12 @@ from streamq.testing.sources.edges import edge_items
 from streamq.testing.sources.insert_only import interval_items, point_items
 from streamq.testing.sources.physical import physical_items
 from streamq.testing.sources.room import ArrivalPlan, repeated
-from streamq.testing.windows.grids import CalendarBounds, hoppings
+from streamq.testing.windows.grids import CalendarBounds
 from streamq.time import Grid
 from streamq.windows import Calendar, Hopping
+from tests.drawn.operators import looked_up
+from tests.drawn.queries import TYPES, DrawnSource, cases, sources
+from tests.drawn.windows import hoppings
 
 few = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 brief = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])

@@ -24,10 +24,10 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, as_expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
-from streamq.testing.drawn_operators import OVER_ONE, OVER_TWO
 from streamq.testing.oracle import ORACLE, SumOverflow, TooMuch, oracle
 from streamq.time import INFINITY, INTEGER
 from streamq.windows import Hopping
+from tests.drawn.operators import OVER_ONE, OVER_TWO
 from tests.judges.expressions import sql
 from tests.testing.by_oracle import DOUBLE, INF, INT, LONG, NAN, STRING, answer, fields, intervals
 
@@ -54,7 +54,7 @@ def test_every_logical_operator_has_a_definition_named_as_it() -> None:
 
 def test_every_operator_over_streams_is_drawn() -> None:
     """What is made of windows is drawn with those, a table with static tables, a pattern as a program."""
-    drawn = {drawing.__name__.removeprefix("draw_") for drawing in (*OVER_ONE.values(), *OVER_TWO)}
+    drawn = {drawing.__name__.removeprefix("draw_") for drawing in (*OVER_ONE, *OVER_TWO)}
     defined = {d.__name__.removesuffix("_") for node, d in ORACLE.items() if not issubclass(node, Source)}
     assert defined - drawn == {"detect", "join_table", "top_k", "window_aggregate"}
 

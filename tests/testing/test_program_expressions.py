@@ -16,7 +16,7 @@ from streamq import functions as f
 from streamq.functions.catalogue import function_of
 from streamq.plan.expr import Call, Expr, Lit, Opaque
 from streamq.plan.schema import Field, Schema
-from streamq.testing.drawn_operators import predicates
+from streamq.testing.drawn_expressions import predicates
 from streamq.testing.program_text import UnwritableCode, argument, expression
 from streamq.time import INTEGER
 

@@ -20,12 +20,13 @@ from streamq.testing.in_process import execute
 from streamq.testing.python_values import keys
 from streamq.testing.replay import case_from_json, case_to_json, replay, save
 from streamq.testing.trial import check
+from tests.drawn.scenarios import composition
 
 few = settings(suppress_health_check=list(HealthCheck))
 
 
 @few
-@given(t.concrete(t.composition(1, 4)), st.one_of(in_process()))
+@given(t.concrete(composition(1, 4)), st.one_of(in_process()))
 def test_what_is_written_is_read_back(case: t.Case, ways: tuple[Execution, ...]) -> None:
     text = case_to_json(case, ways[0], "two\nlines")
     again, how = case_from_json(text)
@@ -38,7 +39,7 @@ def test_what_is_written_is_read_back(case: t.Case, ways: tuple[Execution, ...])
 
 @pytest.mark.slow
 @few
-@given(t.concrete(t.composition(1, 4)))
+@given(t.concrete(composition(1, 4)))
 def test_a_case_is_a_program(case: t.Case) -> None:
     """Run, it shows the answer that the case expects."""
     made: dict[str, sq.Stream] = {}

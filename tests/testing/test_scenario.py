@@ -17,6 +17,7 @@ from streamq.plan.node import nodes
 from streamq.sources.points import Points
 from streamq.testing.arrival import is_event
 from streamq.testing.oracle.run import TooMuch
+from tests.drawn.scenarios import composition, operator
 
 ANY = t.ANY
 few = settings(max_examples=20, suppress_health_check=list(HealthCheck))
@@ -52,8 +53,8 @@ def test_scenarios_compose(case: t.Case) -> None:
         (t.stream().tumbling_window(ANY).select(n=ANY), lambda plan: plan.window.size == 7),
         (t.stream().join(ANY, on=ANY, how=ANY), lambda plan: plan.how == "anti" and plan.on),
         (t.stream().join(ANY, on=ANY, where=ANY, how=ANY), lambda plan: plan.how == "left" and plan.where is not None),
-        (t.operator(), lambda plan: isinstance(plan, WindowAggregate)),
-        (t.operator(t.stream(), t.stream()), lambda plan: isinstance(plan, Clip)),
+        (operator(), lambda plan: isinstance(plan, WindowAggregate)),
+        (operator(t.stream(), t.stream()), lambda plan: isinstance(plan, Clip)),
         (t.stream(shape="signal"), lambda plan: isinstance(plan, ToSignal) and isinstance(plan.input, Points)),
     ],
 )
@@ -66,7 +67,7 @@ def test_what_is_left_out_is_sampled(scenario: t.Scenario, wanted: Callable[[Any
 
 @pytest.mark.slow
 @few
-@given(t.concrete(t.composition(3, 6)))
+@given(t.concrete(composition(3, 6)))
 def test_compositions(case: t.Case) -> None:
     assert 1 <= len(case.sources) <= 2
     try:
@@ -137,8 +138,6 @@ def test_errors() -> None:
         t.stream(shape="round")
     with pytest.raises(PlanError, match="stream: axis is 'integer' or 'timestamp'; found 'time'"):
         t.stream(axis="time")
-    with pytest.raises(PlanError, match="more than two inputs; found 3"):
-        t.operator(t.stream(), t.stream(), t.stream())
     with pytest.raises(PlanError, match="it does not end in a stream; found stream\\(\\).tumbling_window\\(ANY\\)"):
         t.verify(t.stream().tumbling_window(ANY), profile="fast")
     with pytest.raises(PlanError, match="pipe: not a function of a stream; found ANY"):

@@ -16,13 +16,13 @@ from streamq.runtime.event import LE, RE
 from streamq.testing import Difference, assert_same_history, same_history
 from streamq.testing.case import Case
 from streamq.testing.drawn_scenarios import concrete
-from streamq.testing.generate import cases
 from streamq.testing.oracle import TooMuch, oracle
 from streamq.testing.python_values import comparable
 from streamq.time import MINUS_INFINITY
 from streamq.tracing.lineage import Lineage
 from streamq.tracing.recorded_run import Recording, record_run
 from streamq.tracing.traced_rows import history_rows
+from tests.drawn.queries import cases
 from tests.laws.test_what_fails import SOAK
 
 few = settings(

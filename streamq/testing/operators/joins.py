@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import strategies as st
-
-from streamq.choices import JoinKind
 from streamq.operators import Join, JoinTable, WindowedJoin
-from streamq.plan.node import Node
 from streamq.plan.schema import Schema
-from streamq.testing.drawn_operators import (
-    Draw,
-    Pairs,
-    drawn_pairs,
-    exact,
+from streamq.testing.drawn_expressions import (
     exact_columns,
     exact_of_pairs,
-    matched,
-    over_two,
 )
 from streamq.testing.meetings import Meeting, Visit, meeting_of
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import keys, listed, own_keys, payload
-from streamq.testing.payloads import fields_of_table, table_for
-from streamq.testing.windows.grids import hopping_windows, hoppings
+from streamq.testing.windows.grids import hopping_windows
 
 
 def agreement(left: Schema, right: Schema, on: Sequence[tuple[str, str]]) -> str:
@@ -83,13 +72,6 @@ def join(node: Join, inputs: Sequence[str], run: Run) -> str:
     return f"{inner} UNION ALL SELECT {listed('o.t', until, *left_columns, *nulls)} {anti}"
 
 
-@over_two(weight=3)
-def draw_join(draw: Draw, one: Node, two: Node, on: Pairs) -> Join:
-    how = draw(st.sampled_from(list(JoinKind)))
-    both = draw(drawn_pairs(one, two, on))
-    return Join(one, two, on, both.where, how, left_names=both.left_names, right_names=both.right_names)
-
-
 @meeting_of.register(Join)
 def meeting(node: Join) -> Meeting:
     """Return the meeting of a join: long events on the left, whose partners come and go, with equal keys."""
@@ -118,13 +100,6 @@ def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT * FROM {pairs}" + (f" WHERE {run.sql(node.where, node.schema)}" if node.where is not None else "")
 
 
-@over_two()
-def draw_windowed_join(draw: Draw, one: Node, two: Node, on: Pairs) -> WindowedJoin:
-    both = draw(drawn_pairs(one, two, on))
-    grid = draw(hoppings())
-    return WindowedJoin(one, two, grid, on, both.where, left_names=both.left_names, right_names=both.right_names)
-
-
 @exact_columns.register(WindowedJoin)
 def exact_of_windowed_join(node: WindowedJoin, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
     return exact_of_pairs(node, inputs)
@@ -141,21 +116,6 @@ def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
     kind = "JOIN" if node.how == "inner" else "LEFT JOIN"
     agree = agreement(node.input.schema, schema, node.on)
     return f"SELECT {listed('a.le', 'a.re', *named_columns)} FROM {inputs[0]} a {kind} {table} b ON {agree}"
-
-
-@st.composite
-def looked_up(draw: Draw, plan: Node) -> Node:
-    """Draw a look-up of column ``k`` in a static table of its type, inner or left, which adds columns ``name`` and ``size``.
-
-    Returns the plan as it is unless ``k`` is an exact column that can be a key, or if columns would clash.
-    """
-    if "k" not in matched(plan.schema, exact(plan)) or {"name", "size"}.intersection(plan.schema.names):
-        return plan
-    name = table_for(plan.schema.type_of("k"))
-    how = draw(st.sampled_from(["inner", "left"]))
-    return JoinTable(
-        plan, name, fields_of_table(name), on=(("k", "name"),), how=how, names=(("name", "name"), ("size", "size"))
-    )
 
 
 @exact_columns.register(JoinTable)

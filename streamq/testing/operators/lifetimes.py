@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hypothesis import strategies as st
-from pyspark.sql import types as t
-
-from streamq.aggregates.extremes import FIRST
-from streamq.aggregates.holistic import COLLECT
-from streamq.choices import Anchor, LengthKind
+from streamq.choices import LengthKind
 from streamq.errors import QueryFailed
-from streamq.expressions import duration, start, when
-from streamq.functions.arithmetic import ABS
-from streamq.functions.choice import COALESCE
-from streamq.functions.dates import UNIX_MICROS
-from streamq.operators import AlterLifetime, Chop, Clip, Explode, ToSignal, WindowAggregate
-from streamq.operators.lifetime_change import Length, Start
-from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Call, Cast, Col, Lit
-from streamq.plan.node import Node
-from streamq.testing.drawn_operators import Draw, Pairs, exact, is_a, matched, over_one, over_two
+from streamq.operators import AlterLifetime, Chop, Clip, Explode, ToSignal
 from streamq.testing.meetings import Meeting, Visit, meeting_of
 from streamq.testing.operators.joins import agreement
 from streamq.testing.oracle.definitions import defines
@@ -30,8 +16,7 @@ from streamq.testing.oracle.values import keys, listed, payload, quoted, same
 from streamq.testing.query_scale import bounds, lengths, recurrences
 from streamq.testing.scale import Bounds, GridBounds
 from streamq.testing.windows.grids import bound, hopping_windows
-from streamq.time import FIRST_INSTANT, INFINITY, TIMESTAMP, Grid
-from streamq.windows import Hopping
+from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 
 def saturated(ticks: str) -> str:
@@ -92,40 +77,6 @@ def moved_as_progress_is(node: AlterLifetime, t: int, run: Run) -> int | None:
     return max(FIRST_INSTANT, min(INFINITY - 1, t))
 
 
-@over_one
-def draw_alter_lifetime(draw: Draw, plan: Node, reads_end: bool) -> AlterLifetime:
-    """Draw a change of lifetimes: moved, stretched, shortened, or computed from the payload."""
-    by = st.integers(-6, 6)
-    names = sorted(exact(plan))
-    ticks = Call(UNIX_MICROS, (start(),)) if plan.schema.axis == TIMESTAMP else start()
-    starts = [
-        Start(),
-        Start(by=draw(by)),
-        Start(Anchor.GIVEN, 0, ticks - ticks % 4),
-        Start(Anchor.GIVEN, 0, ticks + 3),
-        Start(Anchor.GIVEN, 0, when(ticks > 12, ticks + 3)),
-    ]
-    durations = [
-        Length(),
-        Length(LengthKind.SAME, draw(by)),
-        Length(LengthKind.FIXED, 1),
-        Length(LengthKind.FIXED, draw(st.integers(1, 9))),
-    ]
-    for name in names:
-        # every event that has a value moves by exactly ``within``, the most that the promise allows
-        within = draw(st.integers(0, 6))
-        starts.append(Start(Anchor.GIVEN, 0, ticks - when(Col(name).is_not_null(), within).otherwise(0), within))
-    for name in names:
-        if is_a(plan.schema.type_of(name), t.IntegerType, t.LongType):
-            size = Cast(Call(COALESCE, (Call(ABS, (Col(name) % 8,)), Lit(0))), t.LongType())
-            starts.append(Start(Anchor.GIVEN, 0, ticks - size, 7))
-            durations.append(Length(LengthKind.GIVEN, 0, Cast(Col(name), t.LongType())))
-    if reads_end:
-        starts.append(Start(Anchor.RE))
-        durations.append(Length(LengthKind.GIVEN, 0, duration() * 2))
-    return AlterLifetime(plan, draw(st.sampled_from(starts)), draw(st.sampled_from(durations)))
-
-
 @lengths.register(AlterLifetime)
 def lengths_of_alter_lifetime(node: AlterLifetime) -> Iterator[int]:
     yield from (abs(node.start.by), node.start.within or 0, abs(node.length.by))
@@ -142,11 +93,6 @@ def chop(node: Chop, inputs: Sequence[str], run: Run) -> str:
     return f"""
         SELECT {listed("greatest(le, w_le) AS le", "least(re, w_re) AS re", *payload(node.schema))}
         FROM {inputs[0]} JOIN {cells} ON le < w_re AND re > w_le WHERE greatest(le, w_le) < {until}"""
-
-
-@over_one
-def draw_chop(draw: Draw, plan: Node, reads_end: bool) -> Chop:
-    return Chop(plan, draw(st.integers(1, 7)), draw(st.integers(-3, 3)))
 
 
 @lengths.register(Chop)
@@ -166,11 +112,6 @@ def clip(node: Clip, inputs: Sequence[str], run: Run) -> str:
     agree = agreement(node.input.schema, node.by.schema, node.on)
     first = f"(SELECT min(b.le) FROM {inputs[1]} b WHERE {agree} AND b.le > a.le)"
     return f"SELECT {listed('le', f'least(re, coalesce({first}, {INFINITY})) AS re', *payload(node.schema))} FROM {inputs[0]} a"
-
-
-@over_two()
-def draw_clip(draw: Draw, one: Node, two: Node, on: Pairs) -> Clip:
-    return Clip(one, two, on)
 
 
 @meeting_of.register(Clip)
@@ -195,16 +136,6 @@ def explode(node: Explode, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed('le', 're', *columns)} FROM ({elements})"
 
 
-@over_one
-def draw_explode(draw: Draw, plan: Node, reads_end: bool) -> Explode:
-    """Draw an explode of the values of a column that tumbling windows collect; other columns have their first value."""
-    column = draw(st.sampled_from(plan.schema.names))
-    functions = {name: COLLECT if name == column else FIRST for name in plan.schema.names}
-    aggregates = tuple((name, Aggregate(function, (Col(name),))) for name, function in functions.items())
-    size = draw(st.integers(2, 7))
-    return Explode(WindowAggregate(plan, (), Hopping(size, size), aggregates), column)
-
-
 @defines(ToSignal)
 def to_signal(node: ToSignal, inputs: Sequence[str], run: Run) -> str:
     """Return SQL that ends each event at the least strictly later start of an event with equal keys.
@@ -225,17 +156,3 @@ def to_signal(node: ToSignal, inputs: Sequence[str], run: Run) -> str:
 def _is_after(column: str) -> str:
     """Return a condition: b is greater than a in a column, and NULL is the least."""
     return f"(b.{column} IS NOT NULL AND (a.{column} IS NULL OR b.{column} > a.{column}))"
-
-
-@over_one
-def draw_to_signal(draw: Draw, plan: Node, reads_end: bool) -> ToSignal | None:
-    """Draw a signal by one column or none, and by an order or none; None if no column is exact."""
-    exact_names = exact(plan)
-    if not exact_names:
-        return None
-    among = matched(plan.schema, exact_names)
-    if not among:
-        return ToSignal(plan, ())
-    key = tuple(draw(st.lists(st.sampled_from(among), max_size=1)))
-    order = tuple(draw(st.lists(st.sampled_from(among), max_size=2, unique=True))) if draw(st.booleans()) else ()
-    return ToSignal(plan, key, order)

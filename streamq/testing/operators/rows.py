@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hypothesis import strategies as st
-
 from streamq.operators import DistinctIds, Except, LastRows, Select, Union, Where
-from streamq.plan.expr import Col, Expr
-from streamq.plan.node import Node
-from streamq.plan.passes import infer
-from streamq.testing.drawn_operators import (
-    Draw,
-    Pairs,
-    exact,
+from streamq.testing.drawn_expressions import (
     exact_columns,
     is_exact,
-    matched,
-    numbers,
-    over_one,
-    over_two,
-    predicates,
 )
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import keys, listed, payload, same
 from streamq.testing.query_scale import lengths
 from streamq.time import INFINITY
-from streamq.windows import Rows
 
 
 @defines(Select)
@@ -36,16 +22,6 @@ def select(node: Select, inputs: Sequence[str], run: Run) -> str:
     source = run.without_failed([e for _, e in node.columns], node.input.schema, inputs[0])
     columns = [f"{run.sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
     return f"SELECT {listed('le', 're', *columns)} FROM {source}"
-
-
-@over_one
-def draw_select(draw: Draw, plan: Node, reads_end: bool) -> Select:
-    """Draw, for each column, an expression over it of the same type, or the column itself."""
-    columns: list[tuple[str, Expr]] = []
-    for f in plan.schema.fields:
-        number = draw(numbers(plan.schema, f.name, reads_end))
-        columns.append((f.name, number if infer(number, plan.schema, "select") == f.type else Col(f.name)))
-    return Select(plan, tuple(columns))
 
 
 @exact_columns.register(Select)
@@ -60,21 +36,11 @@ def where(node: Where, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT * FROM {source} WHERE {run.sql(node.predicate, node.input.schema)}"
 
 
-@over_one
-def draw_where(draw: Draw, plan: Node, reads_end: bool) -> Where:
-    return Where(plan, draw(predicates(plan.schema, exact(plan), reads_end)))
-
-
 @defines(Union)
 def union(node: Union, inputs: Sequence[str], run: Run) -> str:
     """Return SQL for all rows of all inputs."""
     columns = listed("le", "re", *payload(node.schema))
     return " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in inputs)
-
-
-@over_two(weight=2)
-def draw_union(draw: Draw, one: Node, two: Node, on: Pairs) -> Union:
-    return Union((one, two))
 
 
 @exact_columns.register(Union)
@@ -98,15 +64,6 @@ def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
     return f"""
         SELECT {listed("le", "re", *payload(node.schema))} FROM {rows} a
         WHERE place = 1 AND NOT EXISTS (SELECT 1 FROM {rows} b WHERE {near})"""
-
-
-@over_one
-def draw_distinct_ids(draw: Draw, plan: Node, reads_end: bool) -> DistinctIds | None:
-    """Draw an id column and ``within``; None unless all columns are exact and can be keys."""
-    names, exact_names = plan.schema.names, exact(plan)
-    if not exact_names >= set(names) <= set(matched(plan.schema, exact_names)):
-        return None
-    return DistinctIds(plan, (draw(st.sampled_from(names)),), draw(st.integers(0, 6)))
 
 
 @lengths.register(DistinctIds)
@@ -137,13 +94,6 @@ def except_(node: Except, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed('t AS le', f'{end} AS re', *columns)} FROM {rises} a"
 
 
-@over_two()
-def draw_except(draw: Draw, one: Node, two: Node, on: Pairs) -> Except | None:
-    common = matched(one.schema, exact(one) & exact(two))
-    fits = set(common) == set(one.schema.names) and one.schema.fields == two.schema.fields
-    return Except(one, two) if fits else None
-
-
 @defines(LastRows)
 def last_rows(node: LastRows, inputs: Sequence[str], run: Run) -> str:
     """Return SQL that lists the latest window of each key at each instant of a row, and joins it with its rows.
@@ -170,13 +120,3 @@ def last_rows(node: LastRows, inputs: Sequence[str], run: Run) -> str:
         FROM {rows} a JOIN {latest} b ON {inside} GROUP BY {listed("place", *(f"a.{k}" for k in own))}""")  # fmt: skip
     every = listed("since AS le", "until AS re", *(f"a.{c}" for c in payload(node.schema)))
     return f"SELECT {every} FROM {rows} a JOIN {lives} b ON {same(own)} AND a.place = b.place"
-
-
-@over_one
-def draw_last_rows(draw: Draw, plan: Node, reads_end: bool) -> LastRows | None:
-    """Draw last rows of the stream, or by one column; None unless all columns are exact, as ties go by the whole payload."""
-    among = matched(plan.schema, plan.schema.names)
-    if set(among) != set(plan.schema.names) or not exact(plan) >= set(plan.schema.names):
-        return None
-    by, order = (tuple(draw(st.lists(st.sampled_from(among), max_size=1))) for _ in range(2))
-    return LastRows(plan, by, Rows(draw(st.integers(1, 3)), draw(st.integers(1, 4)), order))

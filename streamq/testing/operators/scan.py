@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -12,29 +11,22 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from hypothesis import strategies as st
-from pyspark.sql import types as t
 
-from streamq.choices import LengthKind
 from streamq.errors import QueryFailed, sentence
-from streamq.operators import AlterLifetime, Scan, Select
-from streamq.operators.lifetime_change import Length, Start
-from streamq.plan.expr import Cast, Col, Expr, Lit
-from streamq.plan.node import Node
+from streamq.operators import Scan
 from streamq.plan.passes import infer
-from streamq.plan.schema import POINT
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import number_groups
 from streamq.runtime.user_code.code_values import FAILURES
-from streamq.testing.drawn_operators import Draw, evaluable, exact, exact_columns, matched, over_one, predicates
+from streamq.testing.drawn_expressions import exact_columns
 from streamq.testing.operators.windowed import events_in_groups
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.modules import plain_value, sets_aside
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, listed, order_of, to_duckdb
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
-from streamq.user_code.udso import StatefulOperator, udso
+from streamq.user_code.udso import StatefulOperator
 
 
 @defines(Scan)
@@ -151,65 +143,6 @@ def _code_of(operator: StatefulOperator) -> tuple[Callable[[], Any], Callable[..
     if hasattr(module, "step"):
         return module.initial, module.step
     return partial(copy.deepcopy, operator.initial), partial(module, **operator.options)
-
-
-class ResettingSum:
-    """A sum of values that is reduced beyond a limit; in turn, events have one row, two rows and none."""
-
-    def __init__(self, limit: int = 40):
-        self.limit = limit
-
-    def initial(self) -> tuple[int, int]:
-        return 0, 0
-
-    def step(self, state: tuple[int, int], value: Any) -> tuple[tuple[int, int], list[int]]:
-        """Return the state (number of events, sum) after an event, and its rows: none, one or two numbers."""
-        count, total = state
-        match value:
-            case bool() | int():
-                weight = value % 7
-            case float() if math.isfinite(value):
-                weight = int(value * 4) % 7
-            case str() | bytes() | list() | dict():
-                weight = len(value)
-            case _:
-                weight = 1
-        # double the sum, so that it depends on the order of events
-        total = 2 * total + weight
-        total = total - self.limit if total > self.limit else total
-        return (count + 1, total % self.limit), [total % self.limit, count % 7][: (1, 2, 0)[count % 3]]
-
-
-RESETTING_SUM: StatefulOperator = udso("total bigint", name="resetting_sum")(ResettingSum)
-"""The operator of drawn scans; it is in the repository, so that plans with it can be written as JSON."""
-
-
-@over_one
-def draw_scan(draw: Draw, plan: Node, reads_end: bool) -> Node | None:
-    """Draw a scan of the events as points, by a column or none, some with a filter; the input's columns are there again.
-
-    Those that are not keys are the sums, cast to the column's type, or NULL.
-
-    Returns None unless all columns are exact.
-    """
-    schema, exact_names = plan.schema, exact(plan)
-    if not exact_names >= set(schema.names):
-        # the whole payload orders events of equal starts, so it must be exact
-        return None
-    groupable = [name for name in matched(schema, exact_names) if name.lower() != "total"]
-    keys = tuple(draw(st.lists(st.sampled_from(groupable), max_size=1))) if groupable else ()
-    value = Col(draw(st.sampled_from(schema.names)))
-    where = draw(predicates(schema, exact_names, False)) if draw(st.sampled_from([False, False, True])) else None
-    points = plan if schema.shape == POINT else AlterLifetime(plan, Start(), Length(LengthKind.FIXED, 1))
-    sums = Scan(points, keys, RESETTING_SUM, (value,), where)
-    total, columns = Col("total"), []
-    for field in schema.fields:
-        cast: Expr = total if infer(total, sums.schema, "select") == field.type else Cast(total, field.type)
-        # the oracle does not translate casts of numbers to instants
-        is_instant = isinstance(field.type, t.TimestampType | t.DateType)
-        other = cast if evaluable(cast, sums.schema) and not is_instant else Cast(Lit(None), field.type)
-        columns.append((field.name, Col(field.name) if field.name in keys else other))
-    return Select(sums, tuple(columns))
 
 
 @exact_columns.register(Scan)

@@ -11,7 +11,7 @@ from streamq.operators import Scan, TopK, WindowAggregate
 from streamq.plan.aggregate import Aggregate, Rounding
 from streamq.plan.expr import Expr
 from streamq.plan.passes import infer
-from streamq.testing.drawn_operators import exact_columns, is_exact
+from streamq.testing.drawn_expressions import exact_columns, is_exact
 from streamq.testing.oracle.aggregates import ORACLE_OF, Arguments
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.modules import ModuleValue

@@ -1,11 +1,11 @@
-"""Operators of patterns of which a match has no event of a negated part: rules match by match, draws and verbs."""
+"""Operators of patterns of which a match has no event of a negated part: rules match by match, and verbs."""
 
 from __future__ import annotations
 
 from streamq.patterns.operators.negation import CancelWhen, Not, Unless, UnlessBefore
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.matches import Match
-from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom
+from streamq.testing.patterns.room import SCOPES, OperatorRoom
 from streamq.testing.patterns.rules import Evaluation
 
 
@@ -33,14 +33,6 @@ class UnlessRoom(OperatorRoom[Unless]):
         )
         return [e.alone("unless", f"UNLESS {nth or 0} {scope}", e.vs + scope) for e in alone]
 
-    def drawn(self, drawing: Drawing) -> Unless:
-        pattern, negated = drawing.part(), drawing.part(negated=True)
-        nth = drawing.number(0, drawing.contributors(pattern))
-        return Unless(pattern, negated, drawing.scope(), nth or None)
-
-    def contributors(self, tree: Unless, drawing: Drawing) -> int:
-        return 1
-
 
 class UnlessBeforeRoom(OperatorRoom[UnlessBefore]):
     """The room of :class:`UnlessBefore`."""
@@ -59,13 +51,6 @@ class UnlessBeforeRoom(OperatorRoom[UnlessBefore]):
         scope = evaluation.ticks(tree.within)
         alone = evaluation.matches_without(tree.pattern, tree.negated, lambda e, z: e.vs - scope <= z < e.vs)
         return [e.alone("unless before", f"UNLESS_BEFORE {scope}", e.vs + 1) for e in alone]
-
-    def drawn(self, drawing: Drawing) -> UnlessBefore:
-        pattern, negated = drawing.part(), drawing.part(negated=True)
-        return UnlessBefore(pattern, negated, drawing.scope())
-
-    def contributors(self, tree: UnlessBefore, drawing: Drawing) -> int:
-        return 1
 
 
 class NotRoom(OperatorRoom[Not]):
@@ -88,13 +73,6 @@ class NotRoom(OperatorRoom[Not]):
             tree.pattern, tree.negated, lambda e, z: e.contributors[0] < z < e.contributors[-1]
         )
 
-    def drawn(self, drawing: Drawing) -> Not:
-        negated = drawing.part(negated=True)
-        return Not(negated, drawing.bounding())
-
-    def contributors(self, tree: Not, drawing: Drawing) -> int:
-        return drawing.contributors(tree.pattern)
-
 
 class CancelWhenRoom(OperatorRoom[CancelWhen]):
     """The room of :class:`CancelWhen`."""
@@ -110,10 +88,3 @@ class CancelWhenRoom(OperatorRoom[CancelWhen]):
 
     def matches(self, tree: CancelWhen, evaluation: Evaluation) -> list[Match]:
         return evaluation.matches_without(tree.pattern, tree.negated, lambda e, z: e.root < z < e.vs)
-
-    def drawn(self, drawing: Drawing) -> CancelWhen:
-        pattern = drawing.part()
-        return CancelWhen(pattern, drawing.part(negated=True))
-
-    def contributors(self, tree: CancelWhen, drawing: Drawing) -> int:
-        return drawing.contributors(tree.pattern)

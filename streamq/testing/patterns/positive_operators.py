@@ -1,4 +1,4 @@
-"""Operators of patterns whose matches have an event of their parts: rules match by match, draws and verbs."""
+"""Operators of patterns whose matches have an event of their parts: rules match by match, and verbs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamq.patterns.operators.sequence import Sequence
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
 from streamq.testing.patterns.matches import Match, match_id, ordered_occurrences
-from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, counts, variables
+from streamq.testing.patterns.room import SCOPES, OperatorRoom, counts, variables
 from streamq.testing.patterns.rules import Evaluation
 
 
@@ -31,7 +31,6 @@ class AtLeastRoom(OperatorRoom[AtLeast]):
     """The room of :class:`AtLeast`."""
 
     kind = AtLeast
-    bounds_negation = True
     function = "at_least"
     arguments = {("at_least", "within"): SCOPES, ("at_least", "count"): counts(1, 2)}
 
@@ -41,19 +40,11 @@ class AtLeastRoom(OperatorRoom[AtLeast]):
     def matches(self, tree: AtLeast, evaluation: Evaluation) -> list[Match]:
         return some_of(tree.parts, tree.count, evaluation.ticks(tree.within), evaluation)
 
-    def drawn(self, drawing: Drawing) -> AtLeast:
-        parts = drawing.parts(2, 3)
-        return AtLeast(drawing.number(2, len(parts)), parts, drawing.scope())
-
-    def contributors(self, tree: AtLeast, drawing: Drawing) -> int:
-        return tree.count
-
 
 class AllRoom(OperatorRoom[All]):
     """The room of :class:`All`."""
 
     kind = All
-    bounds_negation = True
     function = "all_of"
     arguments = {("all_of", "within"): SCOPES}
 
@@ -62,12 +53,6 @@ class AllRoom(OperatorRoom[All]):
 
     def matches(self, tree: All, evaluation: Evaluation) -> list[Match]:
         return some_of(tree.parts, len(tree.parts), evaluation.ticks(tree.within), evaluation)
-
-    def drawn(self, drawing: Drawing) -> All:
-        return All(drawing.parts(2, 3), drawing.scope())
-
-    def contributors(self, tree: All, drawing: Drawing) -> int:
-        return len(tree.parts)
 
 
 class AnyRoom(OperatorRoom[AnyOf]):
@@ -81,12 +66,6 @@ class AnyRoom(OperatorRoom[AnyOf]):
 
     def matches(self, tree: AnyOf, evaluation: Evaluation) -> list[Match]:
         return some_of(tree.parts, 1, 1, evaluation)
-
-    def drawn(self, drawing: Drawing) -> AnyOf:
-        return AnyOf(drawing.parts(1, 3))
-
-    def contributors(self, tree: AnyOf, drawing: Drawing) -> int:
-        return 1
 
 
 class AtMostRoom(OperatorRoom[AtMost]):
@@ -143,13 +122,6 @@ class AtMostRoom(OperatorRoom[AtMost]):
             consumed |= gone
         return matches
 
-    def drawn(self, drawing: Drawing) -> AtMost:
-        parts = drawing.parts(1, 3)
-        return AtMost(drawing.number(1, 9), parts, drawing.scope())
-
-    def contributors(self, tree: AtMost, drawing: Drawing) -> int:
-        return 1
-
 
 MANY = 2**31
 """More than a run has."""
@@ -203,20 +175,11 @@ class RepeatRoom(OperatorRoom[Repeat]):
                 gone |= {x.id for x in run}
         return matches
 
-    def drawn(self, drawing: Drawing) -> Repeat:
-        count = drawing.number(1, 3)
-        most = drawing.number(count - 1, 5)
-        return Repeat(drawing.part(may_repeat=False), count, drawing.scope(), most if most >= count else None)
-
-    def contributors(self, tree: Repeat, drawing: Drawing) -> int:
-        return tree.count
-
 
 class SequenceRoom(OperatorRoom[Sequence]):
     """The room of :class:`Sequence`."""
 
     kind = Sequence
-    bounds_negation = True
     function = "sequence"
     arguments = {("sequence", "within"): SCOPES}
 
@@ -226,9 +189,3 @@ class SequenceRoom(OperatorRoom[Sequence]):
     def matches(self, tree: Sequence, evaluation: Evaluation) -> list[Match]:
         within = evaluation.ticks(tree.within)
         return evaluation.ordered_matches(f"SEQUENCE {within}", tree.parts, [tuple(range(len(tree.parts)))], within)
-
-    def drawn(self, drawing: Drawing) -> Sequence:
-        return Sequence(drawing.parts(2, 3), drawing.scope())
-
-    def contributors(self, tree: Sequence, drawing: Drawing) -> int:
-        return len(tree.parts)

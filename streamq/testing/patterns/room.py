@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hypothesis import strategies as st
 
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import Type
-from streamq.patterns.syntax import Part, Scope
+from streamq.patterns.syntax import Part
 from streamq.testing.windows.room import Argument, lengths_of_time
 
 if TYPE_CHECKING:
@@ -100,28 +100,6 @@ def variables(whole: Part) -> list[str]:
     return [f"{name}@" if name in many else name for name in own if name is not None]
 
 
-class Drawing(Protocol):
-    """Draws the arguments of an operator."""
-
-    def part(self, *, negated: bool = False, may_repeat: bool = True) -> Part:
-        """Draw a part with a pattern of its own; ``may_repeat``: True if there may be a REPEAT in it."""
-
-    def parts(self, least: int, most: int) -> tuple[Part, ...]:
-        """Draw ``least`` parts or more, ``most`` at most."""
-
-    def bounding(self) -> Part:
-        """Draw a part with an operator of two contributors or more within a scope."""
-
-    def scope(self) -> Scope:
-        """Draw a scope."""
-
-    def number(self, least: int, most: int) -> int:
-        """Draw a number."""
-
-    def contributors(self, part: Part) -> int:
-        """Return the number of contributors of a part's match."""
-
-
 class OperatorRoom(ABC, Generic[O]):
     """One kind of operator: its parts, rule, draws, function or verb; every subclass with a ``kind`` is registered."""
 
@@ -142,9 +120,6 @@ class OperatorRoom(ABC, Generic[O]):
         """Return all parts, in the order of a text."""
         return (*self.positive(tree), *self.negated(tree))
 
-    bounds_negation: ClassVar[bool] = False
-    """True if a NOT may be drawn over it."""
-
     function: ClassVar[str] = ""
     """The name of the function of streams that makes it; "" if a verb of patterns does."""
 
@@ -157,14 +132,6 @@ class OperatorRoom(ABC, Generic[O]):
     @abstractmethod
     def matches(self, tree: O, evaluation: Evaluation) -> list[Match]:
         """Return its matches, one by one, by its rule."""
-
-    @abstractmethod
-    def drawn(self, drawing: Drawing) -> O:
-        """Draw a legal operator."""
-
-    @abstractmethod
-    def contributors(self, tree: O, drawing: Drawing) -> int:
-        """Return the number of contributors of a match."""
 
 
 def room_of(tree: Any) -> OperatorRoom[Any]:

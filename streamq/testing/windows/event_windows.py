@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from hypothesis import strategies as st
-
-from streamq.choices import ClipInput, Stamp
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import listed, order_of, same
-from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time, one_of
+from streamq.testing.windows.room import Members, WindowRoom, lengths_of_time, one_of
 from streamq.time import INFINITY
 from streamq.windows import Count, Rows, Session, Snapshot
 
@@ -18,7 +15,6 @@ class CountRoom(WindowRoom[Count]):
     """The room of :class:`Count`."""
 
     kind = Count
-    begins_with_its_last_member = True
     arguments = {("count_window", "by"): one_of("start", "end")}
 
     def members(self, window: Count, source: Members, run: Run) -> str:
@@ -38,20 +34,11 @@ class CountRoom(WindowRoom[Count]):
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} b ON {inside}"
         )
 
-    def drawn(
-        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
-    ) -> tuple[Count, ClipInput, Stamp]:
-        by = draw(st.sampled_from(["start", "end"]))
-        clip = draw(st.sampled_from([ClipInput.NONE, ClipInput.RIGHT])) if by == "end" else clip
-        return Count(draw(st.integers(1, 3)), by), clip, stamp
-
 
 class RowsRoom(WindowRoom[Rows]):
     """The room of :class:`Rows`."""
 
     kind = Rows
-    needs_exact_columns = True
-    begins_with_its_last_member = True
 
     def members(self, window: Rows, source: Members, run: Run) -> str:
         """Return a table of events, joined with their windows: n in a row of a group, from each multiple of ``step`` on.
@@ -71,10 +58,6 @@ class RowsRoom(WindowRoom[Rows]):
             WHERE w % {window.step} = 0 AND w_re IS NOT NULL""")  # fmt: skip
         inside = f"{same(source.groups)} AND a.place BETWEEN b.w AND b.w + {window.n - 1}"
         return run.table(f"SELECT b.w, b.w_le, b.w_re, a.* FROM {rows} a JOIN {windows} b ON {inside}")
-
-    def drawn(self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]) -> tuple[Rows, ClipInput, Stamp]:
-        order = draw(st.lists(st.sampled_from(ordered), max_size=1)) if ordered else []
-        return Rows(draw(st.integers(1, 3)), draw(st.integers(1, 4)), tuple(order)), clip, stamp
 
 
 class SessionRoom(WindowRoom[Session]):
@@ -100,11 +83,6 @@ class SessionRoom(WindowRoom[Session]):
         end = f"CAST(least({INFINITY}, {own}::HUGEINT - 1 + {window.gap}) AS BIGINT)"
         return run.table(f"SELECT 0 AS w, w_le, {end} AS w_re, * EXCLUDE (w_le) FROM {rows}")
 
-    def drawn(
-        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
-    ) -> tuple[Session, ClipInput, Stamp]:
-        return Session(draw(st.integers(2, 6))), clip, stamp
-
     def lengths(self, window: Session) -> Iterator[int]:
         yield window.gap
 
@@ -113,7 +91,6 @@ class SnapshotRoom(WindowRoom[Snapshot]):
     """The room of :class:`Snapshot`."""
 
     kind = Snapshot
-    weight = 2
     arguments = {("sliding_window", "duration"): lengths_of_time(1, 6)}
 
     def members(self, window: Snapshot, source: Members, run: Run) -> str:
@@ -125,8 +102,3 @@ class SnapshotRoom(WindowRoom[Snapshot]):
         return run.table(
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} b ON {overlap}"
         )
-
-    def drawn(
-        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
-    ) -> tuple[Snapshot, ClipInput, Stamp]:
-        return Snapshot(), clip, stamp

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from streamq.choices import ClipInput, Stamp
 from streamq.errors import sentence
 from streamq.testing.arrival import DAY
 from streamq.testing.oracle.run import Run, TooMuch
@@ -77,7 +76,6 @@ class CalendarRoom(WindowRoom[Calendar]):
     """
 
     kind = Calendar
-    weight = 0
     arguments = {
         ("calendar_window", "period"): one_of("1 day", "2 days", "1 week", "2 weeks", "1 month", "1 quarter"),
         ("calendar_window", "zone"): one_of("UTC", "Europe/Berlin", "America/Havana", "Asia/Kolkata"),
@@ -177,18 +175,10 @@ def _instant(day: dt.date, zone: str) -> int:
     return (midnight - EPOCH) // dt.timedelta(microseconds=1)
 
 
-def hoppings() -> st.SearchStrategy[Hopping]:
-    """Draw tumbling, overlapping and gapped windows, whose hop divides the size or not, with offsets of either sign."""
-    length = st.integers(1, 9)
-    tumbling = length.map(lambda n: Hopping(n, n))
-    return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-9, 9)))
-
-
 class HoppingRoom(WindowRoom[Hopping]):
     """The room of :class:`Hopping`."""
 
     kind = Hopping
-    weight = 3
 
     def members(self, window: Hopping, source: Members, run: Run) -> str:
         """Return a table of events, joined with the grid's windows that overlap them and start before the oracle's bound."""
@@ -196,11 +186,6 @@ class HoppingRoom(WindowRoom[Hopping]):
         return run.table(
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} ON le < w_re AND re > w_le"
         )
-
-    def drawn(
-        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
-    ) -> tuple[Hopping, ClipInput, Stamp]:
-        return draw(hoppings()), clip, draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.ALIGN, stamp]))
 
     def lengths(self, window: Hopping) -> Iterator[int]:
         yield from (window.size, window.hop)
@@ -226,7 +211,6 @@ class LandmarkRoom(WindowRoom[Landmark]):
     """The room of :class:`Landmark`."""
 
     kind = Landmark
-    begins_with_its_last_member = True
     arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
 
     def last_end(self, window: Landmark, c: int) -> int:
@@ -262,12 +246,6 @@ class LandmarkRoom(WindowRoom[Landmark]):
         return run.table(
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} ON le < w_re AND re > w_le"
         )
-
-    def drawn(
-        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
-    ) -> tuple[Landmark, ClipInput, Stamp]:
-        period = draw(st.one_of(st.none(), st.integers(2, 15)))
-        return Landmark(draw(st.integers(1, 6)), draw(st.integers(-5, 5)), period), clip, stamp
 
     def complete(self, draw: Draw, verb: str, arguments: dict[str, Any], open: Any) -> None:
         """If the period is open, set it, or an open start, to None in some draws; a window without a period must have a start."""

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from hypothesis import strategies as st
 
-from streamq.choices import ClipInput, Stamp
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.run import Run
 from streamq.testing.scale import Bounds, GridBounds
@@ -60,28 +59,12 @@ class WindowRoom(ABC, Generic[W]):
 
     kind: ClassVar[type[Window]]
 
-    weight: ClassVar[int] = 1
-    """The relative weight with which the kind is drawn; 0: random queries have no such windows."""
-
-    needs_exact_columns: ClassVar[bool] = False
-    """True if windows depend on the order of whole events, so that all columns must be exact."""
-
-    begins_with_its_last_member: ClassVar[bool] = False
-    """True if a window is not known before its last members, so that it has no result before its last instant."""
-
     arguments: ClassVar[Mapping[tuple[str, str], Argument]] = {}
     """The arguments of the verbs, by verb and name, whose generator depends on the verb."""
 
     @abstractmethod
     def members(self, window: W, source: Members, run: Run) -> str:
         """Return a table of events, each once for each of its windows, with ``w`` (the window's number), ``w_le``, ``w_re``."""
-
-    def drawn(self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]) -> tuple[W, ClipInput, Stamp]:
-        """Draw a window with clip and stamp: the arguments, or others if the kind needs them.
-
-        ``ordered``: the columns by which events can be ordered. A kind of weight 0 need not define this.
-        """
-        raise AssertionError(f"{self.kind.__name__} has weight {self.weight} but no generator")
 
     def complete(self, draw: Draw, verb: str, arguments: dict[str, Any], open: Any) -> None:
         """Draw arguments that depend on each other, if the verb makes such windows, and set them in ``arguments``.

@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns.legal_words import keywords
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost
+from streamq.patterns.operators.negation import CancelWhen, Not, Unless, UnlessBefore
+from streamq.patterns.operators.repeat import Repeat
+from streamq.patterns.operators.sequence import Sequence as FollowedBy
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import PatternTree, Type
 from streamq.patterns.syntax import (
@@ -26,7 +30,6 @@ from streamq.patterns.syntax import (
     Program,
     Slice,
 )
-from streamq.testing.patterns.room import OperatorRoom, room_of, rooms
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -92,9 +95,9 @@ def variables(draw: Draw) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ProgramDrawing:
-    """The :class:`Drawing` for operators: each variable once, patterns at most ``depth`` operators deep.
+    """Draws patterns at most ``depth`` operators deep, each variable once.
 
-    ``types``: draws of the names of event types; ``scopes``: draws of scopes.
+    ``may_repeat``: True if there may be a REPEAT; ``types``: draws of the names of event types; ``scopes``: draws of scopes.
     """
 
     draw: Draw
@@ -115,30 +118,59 @@ class ProgramDrawing:
     def parts(self, least: int, most: int) -> tuple[Part, ...]:
         return tuple(self.part() for _ in range(self.number(least, most)))
 
-    def pattern(self) -> PatternTree:
-        """Draw a pattern: events of a type, or an operator, which its room draws."""
-        if not self.depth or not self.draw(st.integers(0, 6)):
-            return Type(self.draw(self.types))
-        return self._operator(list(rooms().values()))
-
-    def bounding(self) -> Part:
-        return Part(self._operator([room for room in rooms().values() if room.bounds_negation]))
-
-    def _operator(self, several: Sequence[OperatorRoom[Any]]) -> PatternOperator:
-        legal = [room for room in several if self.may_repeat or not room.repeats]
-        drawn: PatternOperator = self.draw(st.sampled_from(legal)).drawn(replace(self, depth=max(0, self.depth - 1)))
-        return drawn
-
-    def scope(self) -> int | str:
-        return self.draw(self.scopes)
-
     def number(self, least: int, most: int) -> int:
         return self.draw(st.integers(least, most))
 
-    def contributors(self, part: Part) -> int:
-        if isinstance(part.pattern, Type):
-            return 1
-        return room_of(part.pattern).contributors(part.pattern, self)
+    def pattern(self) -> PatternTree:
+        """Draw a pattern: events of a type, or an operator."""
+        if not self.depth or not self.draw(st.integers(0, 6)):
+            return Type(self.draw(self.types))
+        return self._operator(list(OPERATORS))
+
+    def _operator(self, kinds: Sequence[type[PatternOperator]]) -> PatternOperator:
+        kind = self.draw(st.sampled_from([one for one in kinds if self.may_repeat or one is not Repeat]))
+        return replace(self, depth=max(0, self.depth - 1))._of_kind(kind)
+
+    def _of_kind(self, kind: type[PatternOperator]) -> PatternOperator:
+        """Draw an operator of a kind."""
+        if kind is AnyOf:
+            return AnyOf(self.parts(1, 3))
+        if kind in (All, FollowedBy):
+            return kind(self.parts(2, 3), self.draw(self.scopes))
+        if kind is AtLeast:
+            parts = self.parts(2, 3)
+            return AtLeast(self.number(2, len(parts)), parts, self.draw(self.scopes))
+        if kind is AtMost:
+            parts = self.parts(1, 3)
+            return AtMost(self.number(1, 9), parts, self.draw(self.scopes))
+        if kind is Repeat:
+            count = self.number(1, 3)
+            most = self.number(count - 1, 5)
+            return Repeat(self.part(may_repeat=False), count, self.draw(self.scopes), most if most >= count else None)
+        if kind is Not:
+            return Not(self.part(negated=True), Part(self._operator([AtLeast, All, FollowedBy])))
+        pattern, negated = self.part(), self.part(negated=True)
+        if kind is CancelWhen:
+            return CancelWhen(pattern, negated)
+        if kind is UnlessBefore:
+            return UnlessBefore(pattern, negated, self.draw(self.scopes))
+        nth = self.number(0, contributors(pattern))
+        return Unless(pattern, negated, self.draw(self.scopes), nth or None)
+
+
+OPERATORS = (All, AnyOf, AtLeast, AtMost, CancelWhen, Not, Repeat, FollowedBy, Unless, UnlessBefore)
+
+
+def contributors(part: Part) -> int:
+    """Return the number of contributors of a part's match."""
+    match part.pattern:
+        case AtLeast(count=count) | Repeat(count=count):
+            return count
+        case All(parts=parts) | FollowedBy(parts=parts):
+            return len(parts)
+        case Not(pattern=pattern) | CancelWhen(pattern=pattern):
+            return contributors(pattern)
+    return 1
 
 
 @st.composite

@@ -1,32 +1,38 @@
-"""Registries of the operators that are drawn over one stream or two, and draws of their expressions and pairs of columns."""
+"""Draws of expressions and aggregates over a stream, and the columns that may stand in them."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import singledispatch
-from typing import Any, TypeVar
+from functools import cache, singledispatch
+from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.choices import JoinKind
+from streamq.aggregates import built_in
+from streamq.aggregates.sums import COUNT
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.expressions import duration, end, start, when
 from streamq.functions.arithmetic import ABS, DIVIDE
 from streamq.functions.choice import COALESCE, ISNAN
 from streamq.functions.logic import conjunction
-from streamq.operators import Join, Source, WindowedJoin
-from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.operators import Join, Source, WindowAggregate, WindowedJoin
+from streamq.plan.aggregate import Aggregate, AggregateFunction
+from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit
 from streamq.plan.node import Node
 from streamq.plan.passes import columns
-from streamq.plan.schema import Schema, check_key
+from streamq.plan.schema import Field, Schema, check_key
 from streamq.plan.tree import fold
+from streamq.run.batch.answers import local_history
 from streamq.runtime.arrow.arrow_expr import check_in_process
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.sources.points import Points
 from streamq.testing.intent import ANYTHING
 from streamq.testing.payload_values import pool
 from streamq.time import TIMESTAMP
+from streamq.windows import Hopping
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -91,26 +97,22 @@ def evaluable(expr: Expr, schema: Schema) -> bool:
 
 
 @st.composite
-def predicates(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool = True) -> Expr:
-    """Draw a condition over the columns ``among`` and the lifetime, which NULL and NaN can meet.
-
-    Unless ``reads_end``, it reads only the start of the lifetime.
-    """
-    parts = draw(st.lists(_comparisons(schema, among, reads_end), min_size=1, max_size=2))
+def predicates(draw: Draw, schema: Schema, among: frozenset[str]) -> Expr:
+    """Draw a condition over the columns ``among`` and the lifetime, which NULL and NaN can meet."""
+    parts = draw(st.lists(_comparisons(schema, among), min_size=1, max_size=2))
     predicate: Expr = conjunction(parts) if draw(st.booleans()) or len(parts) < 2 else parts[0] | parts[1]
     return ~predicate if draw(st.sampled_from([False, False, True])) else predicate
 
 
 @st.composite
-def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool) -> Expr:
+def _comparisons(draw: Draw, schema: Schema, among: frozenset[str]) -> Expr:
     """Draw a legal comparison of a column in ``among``, or of the lifetime, with a constant, with itself or with NULL."""
     at = draw(st.integers(-5, 20))
     instant: Any = (
         dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at) if schema.axis == TIMESTAMP else at
     )
     comparisons: list[Expr] = [start() >= instant, start() < instant]
-    if reads_end:
-        comparisons += [end().is_null(), end() > instant, end() <= instant, duration() > 3]
+    comparisons += [end().is_null(), end() > instant, end() <= instant, duration() > 3]
     if draw(st.sampled_from([True, False, False])):
         return draw(st.sampled_from(comparisons))
     for name in sorted(among):
@@ -149,8 +151,8 @@ def _value_comparisons(column: Col, kind: t.DataType) -> list[Expr]:
 
 
 @st.composite
-def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
-    """Draw a numeric column or an expression over it, exact if it is; ``reads_end``: also 0 for events without an end.
+def numbers(draw: Draw, schema: Schema, name: str) -> Expr:
+    """Draw a numeric column or an expression over it, exact if it is, such as 0 for events without an end.
 
     A decimal, and a column that is no number, is returned as it is.
     """
@@ -161,97 +163,80 @@ def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
     expressions: list[Expr] = [column] * 5
     expressions += [column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
     expressions += [Call(COALESCE, (column, zero)), when(column.is_not_null(), column), Call(ABS, (column,))]
-    if reads_end:
-        expressions += [when(end().is_null(), zero).otherwise(column)] * 3
+    expressions += [when(end().is_null(), zero).otherwise(column)] * 3
     return draw(st.sampled_from(expressions))
 
 
-def lifetime_parts(reads_end: bool = True) -> st.SearchStrategy[Expr]:
-    """Draw the start, the end or the duration of the lifetime; only the start unless ``reads_end``."""
-    parts: list[Expr] = [start(), end(), duration()] if reads_end else [start()]
-    return st.sampled_from(parts)
+def lifetime_parts() -> st.SearchStrategy[Expr]:
+    """Draw the start, the end or the duration of the lifetime."""
+    return st.sampled_from([start(), end(), duration()])
 
 
-Pairs = tuple[tuple[str, str], ...]
-"""Pairs of columns, one of each of two streams, that a join compares for equality."""
-
-DrawnOverOne = Callable[[Draw, Node, bool], Node | None]
-"""``(draw, input, reads_end)``: draw an operator over ``input`` that has the same column names and types.
-
-``reads_end``: expressions may read ends. Returns None if the operator is not legal over the input.
-"""
-
-DrawnOverTwo = Callable[[Draw, Node, Node, Pairs], Node | None]
-"""``(draw, left, right, on)``: draw an operator over two streams of equal columns, matched by the columns ``on``.
-
-Returns None if the operator is not legal over these inputs.
-"""
-
-One = TypeVar("One", bound=DrawnOverOne)
-Two = TypeVar("Two", bound=DrawnOverTwo)
-
-OVER_ONE: dict[str, DrawnOverOne] = {}
-"""Operators over one stream, by name."""
-
-OVER_TWO: list[DrawnOverTwo] = []
-"""Operators over two streams; each is listed as often as it is to be drawn."""
+# aggregates
 
 
-def over_one(drawing: One) -> One:
-    """Register the function that draws a room's operator over one stream."""
-    OVER_ONE[drawing.__name__.removeprefix("draw_")] = drawing
-    return drawing
+def aggregate_functions(schema: Schema, exact_columns: frozenset[str]) -> Sequence[AggregateFunction]:
+    """Return the aggregates, each as often as it is to be drawn; ordered ones only if all columns are exact."""
+    is_ordered = exact_columns >= set(schema.names)
+    functions = [f for f in built_in().values() if is_ordered or not f.ordered]
+    return [function for function in functions for _ in range(function.drawing.weight)]
 
 
-def over_two(weight: int = 1) -> Callable[[Two], Two]:
-    """Register the function that draws a room's operator over two streams, ``weight`` times as often as others."""
+@cache
+def _takes(function: AggregateFunction, kind: t.DataType) -> bool:
+    """True unless running an aggregate, with its first option, over one NULL of a type raises TypeMismatch or NeedsSpark.
 
-    def register(drawing: Two) -> Two:
-        OVER_TWO.extend([drawing] * weight)
-        return drawing
-
-    return register
-
-
-@dataclass(frozen=True)
-class PairOfEvents:
-    """The columns of both events, as (input name, output name), and the condition on the pair, if any."""
-
-    left_names: Pairs
-    right_names: Pairs
-    where: Expr | None
-
-
-@st.composite
-def drawn_pairs(draw: Draw, one: Node, two: Node, on: Pairs) -> PairOfEvents:
-    """Draw names and a condition for pairs of two streams of equal columns; columns ``on`` come from the first stream only."""
-    names, shared = one.schema.names, {a for a, _ in on}
-    suffix = "_r"
-    while any(f"{n}{suffix}" in names for n in names):
-        suffix += "r"
-    ours = tuple((n, n) for n in names)
-    theirs = tuple((n, f"{n}{suffix}") for n in names if n not in shared)
-    bare = Join(one, two, on, where=None, how=JoinKind.INNER, left_names=ours, right_names=theirs)
-    where = draw(st.one_of(st.none(), _conditions(bare.both, exact(bare), suffix)))
-    return PairOfEvents(ours, theirs, where)
-
-
-@st.composite
-def _conditions(draw: Draw, schema: Schema, among: frozenset[str], suffix: str) -> Expr | None:
-    """Draw a condition on one column of a pair, or on the same column of both events; None if none is legal.
-
-    The second event's columns are named with ``suffix``.
+    Any other error counts as legal, as it is a defect that a drawn case shall show.
     """
-    conditions: list[Expr] = []
-    for name in sorted(among):
-        kind = schema.type_of(name)
-        conditions.append(Col(name).is_not_null())
-        other = f"{name}{suffix}"
-        if other in among and schema.type_of(other) == kind:
-            conditions += [Col(name) == Col(other), Col(name) != Col(other), Col(name) < Col(other)]
-            conditions += [Col(name).eq_null_safe(Col(other))]
-    conditions = [expr for expr in conditions if evaluable(expr, schema)]
-    return draw(st.sampled_from(conditions)) if conditions else None
+    source = Points("s", (Field("at", t.LongType()), Field("x", kind)), "at")
+    values = (Col("x"),) * function.drawing.arguments
+    try:
+        tried = Aggregate(function, values, None, function.drawing.options[0])
+        window = WindowAggregate(source, (), Hopping(1, 1), (("a", tried),))
+        local_history(window, {"s": pa.table({"at": pa.array([0], pa.int64()), "x": pa.nulls(1, arrow_type(kind))})})
+    except (TypeMismatch, NeedsSpark):
+        return False
+    except Exception:
+        # another error is a defect, which a drawn case shall show
+        return True
+    return True
+
+
+@st.composite
+def aggregate(
+    draw: Draw,
+    schema: Schema,
+    exact_columns: frozenset[str],
+    function: AggregateFunction | None = None,
+) -> Aggregate:
+    """Draw the aggregate ``function`` (None: any), maybe filtered, over columns or a part of the lifetime that it can read.
+
+    It may have no argument if the function allows that; if there is nothing that it can read, it is a count instead.
+    """
+    function = draw(st.sampled_from(aggregate_functions(schema, exact_columns))) if function is None else function
+    drawing = function.drawing
+    where = draw(predicates(schema, exact_columns)) if draw(st.sampled_from([False, False, True])) else None
+    if drawing.optional and draw(st.sampled_from([True, True, True, False])):
+        return Aggregate(function, (), where)
+    lifetimes = [Lifetime(part) for part in drawing.lifetimes]
+    if lifetimes and draw(st.sampled_from([False] * 3 + [True] * 2)):
+        return Aggregate(function, (draw(st.sampled_from(lifetimes)),), where)
+    among = [n for n in schema.names if not drawing.exact_arguments or n in exact_columns]
+    choices: st.SearchStrategy[Expr] | None
+    if drawing.whole_numbers:
+        exactly: list[Expr] = [Col(n) for n in among if is_a(schema.type_of(n), t.IntegerType, t.LongType)]
+        exactly.append(duration())
+        choices = st.sampled_from(exactly)
+    else:
+        among = [n for n in among if drawing.any_type or is_a(schema.type_of(n), t.NumericType)]
+        among = [n for n in among if _takes(function, schema.type_of(n))]
+        choices = st.sampled_from(among).flatmap(lambda n: numbers(schema, n)) if among else None
+    if choices is None:
+        return Aggregate(COUNT, (), where)
+    args = tuple(draw(choices) for _ in range(drawing.arguments))
+    options = draw(st.sampled_from(drawing.options))
+    more = draw(st.integers(0, drawing.more_arguments)) if drawing.more_arguments else 0
+    return Aggregate(function, (*args, *(draw(choices) for _ in range(more))), where, options)
 
 
 def exact_of_pairs(node: Join | WindowedJoin, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
