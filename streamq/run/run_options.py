@@ -13,8 +13,8 @@ from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency, consistency_of
 from streamq.run.pacing import hops_of
 from streamq.run.sinks import Sink, SinkArgument, sink_of
-from streamq.run.sinks.sink import folder_name
 from streamq.run.storage.checkpoint import ControlFolder
+from streamq.run.storage.files import folder_name
 from streamq.time import TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from streamq.run.run_options import BY_MICRO_BATCH, RunOptions, Trigger, trigger
 from streamq.run.running import Run
 from streamq.run.session.findings import master_of
 from streamq.run.session.spark_session import check_sink_functions
-from streamq.run.sinks.sink import folder_name
 from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim
+from streamq.run.storage.files import folder_name
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.state_fit import MIGRATE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,11 +73,6 @@ class Sink(ABC):
     @abstractmethod
     def write(self, rows: DataFrame, number: int) -> None:
         """Write the rows of a micro-batch by its number, replacing rows that it wrote before a crash."""
-
-
-def folder_name(path: str) -> str:
-    """Return a unique name of a folder, for any spelling of its path: the absolute path, or a path with a scheme as it is."""
-    return path.rstrip("/") if "://" in path or path.startswith("file:") else os.path.abspath(path)
 
 
 def computed_once(write: Write) -> Write:

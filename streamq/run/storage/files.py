@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,7 +14,6 @@ from pyarrow import fs
 
 from streamq.errors import CheckpointError, sentence
 from streamq.run.failure import spark_errors
-from streamq.run.sinks.sink import folder_name
 from streamq.runtime.hosts.identity import Identity
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ SCHEME = "file:"
 
 PLAIN = "/:@!$&'()*+,;=~-._"
 """The signs that stand in the path of a URL as they are, beside letters and digits."""
+
+
+def folder_name(path: str) -> str:
+    """Return a unique name of a folder, for any spelling of its path: the absolute path, or a path with a scheme as it is."""
+    return path.rstrip("/") if "://" in path or path.startswith("file:") else os.path.abspath(path)
 
 
 def local_path(path: str) -> Path | None:
