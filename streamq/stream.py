@@ -25,8 +25,9 @@ from streamq.operators.where import WhereVerbs
 from streamq.operators.windowed_join import WindowedJoinVerbs
 from streamq.patterns.contributor import AliasVerbs
 from streamq.plan.expr import Expr
+from streamq.plan.first_attempts import OF_STREAMS
 from streamq.plan.footprint import Expected
-from streamq.plan.hints import for_verb
+from streamq.plan.hints import for_item, for_verb
 from streamq.plan.node import Node
 from streamq.plan.resolve import EventProxy
 from streamq.plan.schema import Schema
@@ -92,7 +93,18 @@ class Stream(
         return list(self.plan.schema.names)
 
     def __getitem__(self, name: str) -> Expr:
+        if not isinstance(name, str):
+            raise PlanError(
+                sentence("stream", "in brackets is a column's name", f"found {name!r}", for_item(name, self.columns))
+            )
         return EventProxy(self.plan, "column")[name]
+
+    def __len__(self) -> int:
+        """Raise PlanError: only an answer has a number of rows."""
+        raise PlanError(sentence("stream", "no length", "its rows are not computed yet", str(OF_STREAMS["shape"])))
+
+    def __bool__(self) -> bool:
+        return True
 
     def __iter__(self) -> Iterator[Any]:
         hint = "Its rows are stream.to_arrow().to_pylist(), its columns' names stream.columns."
@@ -109,7 +121,7 @@ class Stream(
             elif name in self.plan.schema.consumed:
                 self.plan.schema.unknown(name, "stream")
             else:
-                hint = for_verb(name, [n for n in dir(type(self)) if not n.startswith("_")])
+                hint = for_verb(name, [n for n in dir(type(self)) if not n.startswith("_")], self.plan.schema.axis)
             raise UnknownVerb(sentence("stream", f"no verb {name!r}", "", hint))
 
     def pipe(self, function: Callable[Concatenate[Self, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -296,15 +308,15 @@ class Stream(
     def trace(self, rows: Any = None, *, where: Any = None, until: int | dt.datetime | None = None) -> Trace:
         """Return the flow of events through the query: what each operator receives and sends, and which events cause which rows.
 
-        The query runs in-process, micro-batch by micro-batch. ``rows``: a list of micro-batches, each a mapping of the sources'
-        names to Arrow tables, pandas frames or batch DataFrames, as ``run.sample()`` returns them; or tables by name, or one
-        table for the only source; None: the query's own tables. The rows of tables arrive one by one, of several tables by their
-        times. ``where`` chooses the events to follow: a condition over payload and lifetime as in :meth:`where`, or values of
-        columns, as ``{"booth": "B"}``. A filter behind each source that has all its columns keeps these events; progress stays
-        that of all rows. ``until`` as in :meth:`to_df`. A notebook shows the trace as a page with a slider, which
-        ``save("trace.html")`` writes; ``causes``, ``effects`` and ``prevented`` answer why a row is there, what an event changes,
-        and why a row is missing. Raises PlanError for more than 5,000 rows, UnknownColumn for a ``where`` that fits no source,
-        and the query's own errors. (docs/debugging.md)
+        The query runs in-process, micro-batch by micro-batch. ``rows``: a list of micro-batches, each a mapping of the
+        sources' names to Arrow tables, pandas frames or batch DataFrames, as ``run.sample()`` returns them; or tables by
+        name, or one table for the only source; None: the query's own tables. The rows of tables arrive one by one, of several
+        tables by their times. ``where`` chooses the events to follow: a condition over payload and lifetime as in
+        :meth:`where`, or values of columns, as ``{"booth": "B"}``. A filter behind each source that has all its columns, the
+        operator "trace(where)", keeps these events; progress stays that of all rows. ``until`` as in :meth:`to_df`. A
+        notebook shows the trace as a page with a slider, which ``save("trace.html")`` writes; ``causes``, ``effects`` and
+        ``prevented`` answer why a row is there, what an event changes, and why a row is missing. Raises PlanError for more
+        than 5,000 rows, UnknownColumn for a ``where`` that fits no source, and the query's own errors. (docs/debugging.md)
 
         >>> import streamq as sq
         >>> cars = sq.events([(1, 3, {"booth": "A"}), (2, 4, {"booth": "B"}), (2, 5, {"booth": "B"})], name="cars")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import pickle
+import re
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -56,8 +58,35 @@ def test_python_itself_tells_of_verbs_by_names_that_users_know() -> None:
 def test_a_stream_is_no_list() -> None:
     with pytest.raises(PlanError, match=r"stream: not iterable. Its rows are stream.to_arrow\(\).to_pylist\(\)"):
         list(TOLLS)
-    with pytest.raises(PlanError, match="column: a column name is a string; found 0"):
-        TOLLS[0]  # type: ignore[index]
+    with pytest.raises(
+        PlanError, match=r"stream: no length; its rows are not computed yet. Write s.to_arrow\(\).num_rows."
+    ):
+        len(TOLLS)
+    assert TOLLS
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        (0, "s.show(5)"),
+        (slice(3), "s.show(5)"),
+        (["booth", "toll"], "s.select('booth', 'toll')"),
+        (sq.col("toll") > 5, f"s.where(sq.col({TOLLS.columns[0]!r}) > 0)"),
+        (lambda e: e.toll > 5, f"s.where(sq.col({TOLLS.columns[0]!r}) > 0)"),
+    ],
+    ids=str,
+)
+def test_in_brackets_is_a_column_s_name(key: Any, code: str) -> None:
+    with pytest.raises(PlanError, match=f"in brackets is a column's name; .*Write {re.escape(code)}"):
+        TOLLS[key]
+
+
+def test_a_group_without_a_window_says_what_to_write_in_ticks_on_an_axis_of_integers() -> None:
+    code = r"Write s.group_by\('toll'\).tumbling_window\(10\).select\(n=sq.count\(\)\), for results of windows"
+    with pytest.raises(PlanError, match=f"select: a group without a window; .*{code}"):
+        TOLLS.group_by("toll").agg(n=sq.count())
+    with pytest.raises(UnknownVerb, match=r"s.hopping_window\(60, 10\).select\(n=sq.count\(\)\)"):
+        TOLLS.hop
 
 
 def test_errors_of_answers_and_sources() -> None:

@@ -23,6 +23,7 @@ from streamq.operators.scan import ScanVerbs
 from streamq.operators.select import Select
 from streamq.operators.windowed_stream import WindowedStream, missing_verb, windowed
 from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
+from streamq.plan.hints import for_group
 from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.own_names import group_depth, group_flag, group_value
 from streamq.plan.resolve import ExprArgument
@@ -283,14 +284,8 @@ class GroupedStream(CallResult, ScanVerbs[S], WindowVerbs[S]):
         if (implied := self.stream.plan.implied_windows) is not None:
             windows: WindowedStream[S] = getattr(self, implied)()
             return windows.select(*columns, **named_columns)
-        raise PlanError(
-            sentence(
-                "select",
-                "a group without a window",
-                f"found {self!r}",
-                "Add a window, as .tumbling_window(size), for results of windows .per_window(), or use .apply(...).",
-            )
-        )
+        hint = for_group(self.keys, self.stream.plan.schema.axis)
+        raise PlanError(sentence("select", "a group without a window", f"found {self!r}", hint))
 
     agg = select
 

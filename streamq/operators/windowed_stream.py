@@ -89,6 +89,9 @@ class IncompleteVerb(Protocol):
     called: ClassVar[str]
     not_yet: ClassVar[str]
 
+    @property
+    def stream(self) -> Verbs: ...
+
 
 @dataclass(frozen=True)
 class WindowedStream(CallResult, Generic[S]):
@@ -383,7 +386,8 @@ def missing_verb(name: str, unfinished: IncompleteVerb) -> AttributeError:
     """
     if name.startswith("_") or name in ("stream", "keys", "window"):
         return AttributeError(name)
-    return UnknownVerb(sentence(name, unfinished.called, "", for_window(name) or unfinished.not_yet))
+    hint = for_window(name, unfinished.stream.plan.schema.axis) or unfinished.not_yet
+    return UnknownVerb(sentence(name, unfinished.called, "", hint))
 
 
 named_after(WindowedStream, "window")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from streamq.errors import nearest
 from streamq.plan.first_attempts import OF_EXPRESSIONS, OF_MODULE, OF_STREAMS, OF_WINDOWS, SAME_FUNCTION, Instead
 from streamq.plan.spark_types import AGGREGATES, ELSEWHERE, EXACTLY, OURS, WINDOWED, function_names
+from streamq.time import TIMESTAMP, length
 
 _PARTS = "sq.functions.year(x), sq.functions.month(x), sq.functions.hour(x), ..."
 INSTEAD = {
@@ -70,14 +71,42 @@ def for_function(name: str, functions: Sequence[str]) -> str:
     return for_aggregate(f"{wanted or name}(") or nearest(name, functions)
 
 
-def for_verb(name: str, verbs: Sequence[str]) -> str:
+def for_verb(name: str, verbs: Sequence[str], axis: str = TIMESTAMP) -> str:
     """Return what to write instead of ``stream.name``, which is none of ``verbs``; "" if nothing is like it."""
-    return _of_aggregate(name) or _written(name, OF_STREAMS) or nearest(name, verbs)
+    return on_axis(_of_aggregate(name) or _written(name, OF_STREAMS), axis) or nearest(name, verbs)
 
 
-def for_window(name: str) -> str:
+def for_window(name: str, axis: str = TIMESTAMP) -> str:
     """Return what to write instead of ``name`` of a window or a group, which lacks it; "" for a verb of streams."""
-    return _of_aggregate(name) or _written(name, OF_WINDOWS, OF_STREAMS)
+    return on_axis(_of_aggregate(name) or _written(name, OF_WINDOWS, OF_STREAMS), axis)
+
+
+def for_item(key: object, columns: Sequence[str]) -> str:
+    """Return what to write instead of ``stream[key]``, where ``key`` is no name of a column."""
+    if isinstance(key, list | tuple) and key and all(isinstance(name, str) for name in key):
+        return f"Write s.select({', '.join(map(repr, key))})."
+    if isinstance(key, int | slice):
+        return f"Rows have no numbers. {OF_STREAMS['head']}"
+    return f"Write s.where(sq.col({columns[0]!r}) > 0)." if columns else "Write s.where(sq.start() > 0)."
+
+
+def for_group(keys: Sequence[str], axis: str) -> str:
+    """Return how to write the select of a group that has no window."""
+    grouped = f"s.group_by({', '.join(map(repr, keys))})"
+    code = f'{grouped}.tumbling_window("10 minutes").select(n=sq.count())'
+    return on_axis(f"Write {code}, for results of windows {grouped}.per_window().select(...).", axis)
+
+
+def on_axis(hint: str, axis: str) -> str:
+    """Return a hint for a time axis: on that of integers its durations are ticks, one for each minute, at least one.
+
+    >>> on_axis('Write s.tumbling_window("10 minutes 1 microsecond").', "integer")
+    'Write s.tumbling_window(11).'
+    """
+    return hint if axis == TIMESTAMP else _DURATION.sub(lambda text: str(-(-length(text[1]) // 60_000_000)), hint)
+
+
+_DURATION = re.compile(r'"(\d+ (?:microsecond|second|minute|hour|day)[^"]*)"')
 
 
 def _written(name: str, *tables: Mapping[str, Instead]) -> str:

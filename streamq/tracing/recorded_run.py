@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,6 +29,9 @@ from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.tracing.traced_rows import CHANGE, MICRO_BATCH, changes_in_ticks
+
+FOLLOWED = "trace(where)"
+"""The name of a filter that a trace puts behind a source, to follow the events that it keeps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +177,7 @@ def record_run(
         run.finish(until)
         recorded.append(recorder.recorded({}))
     numbers = {part.digest: number for number, part in enumerate(parts)}
-    names = _names(parts)
+    names = _names(parts, filtered)
     operators = tuple(
         TracedOperator(
             number=number,
@@ -256,12 +259,17 @@ def _source_digest(program: StagedPlan, relation: str) -> str:
     return next(source.digest for source in sources if f"source:{source.table}" == relation)
 
 
-def _names(parts: Sequence[Node]) -> list[str]:
-    """Return a name for each operator: a source's own, else the operator's title, numbered from the second of a title on."""
+def _names(parts: Sequence[Node], filtered: Collection[str]) -> list[str]:
+    """Return a name for each operator: a source's own, else the operator's title, numbered from the second of a title on.
+
+    A filter that the trace has put behind a source, of a table in ``filtered``, is called by the user's call.
+    """
+    inserted = {part.digest for part in parts for child in part.children if getattr(child, "table", None) in filtered}
+    titles = [FOLLOWED if part.digest in inserted else part.title for part in parts]
     sources = {number: part.shown_name() for number, part in enumerate(parts) if isinstance(part, Source)}
     names: dict[int, str] = {}
-    for number, part in enumerate(parts):
-        free = (f"{part.title} {count}" if count > 1 else part.title for count in itertools.count(1))
+    for number, title in enumerate(titles):
+        free = (f"{title} {count}" if count > 1 else title for count in itertools.count(1))
         used = {*sources.values(), *names.values()}
         names[number] = sources[number] if number in sources else next(name for name in free if name not in used)
     return list(names.values())

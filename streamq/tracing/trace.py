@@ -26,7 +26,7 @@ from streamq.run.batch.passed_batches import passed_batches
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, instant_ticks
 from streamq.tracing.lineage import Lineage
-from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
+from streamq.tracing.recorded_run import FOLLOWED, Recording, TracedOperator, record_run
 from streamq.tracing.traced_rows import (
     ShownRow,
     TracedRows,
@@ -61,7 +61,8 @@ def trace_query(
         raise PlanError(sentence("trace", f"more than {MOST_ROWS:,} rows", f"found {passed.count:,}", hint))
     ticks = instant_ticks(until, plan.schema.axis, "trace")
     numbered_tables = frozenset(names[table] for table in filtered)
-    return Trace(record_run(plan, passed.static, passed.batches, ticks, numbered_tables))
+    recording = record_run(plan, passed.static, passed.batches, ticks, numbered_tables)
+    return Trace(recording, "" if where is None else shown_condition(where, recording))
 
 
 def with_filtered_sources(plan: Node, where: Any) -> tuple[Node, set[str]]:
@@ -91,6 +92,16 @@ def with_filtered_sources(plan: Node, where: Any) -> tuple[Node, set[str]]:
     return whole, filtered
 
 
+def shown_condition(where: Any, recording: Recording) -> str:
+    """Return as text what ``where`` of ``Stream.trace`` looks for, in which sources."""
+    inserted = [one for one in recording.operators if one.name.startswith(FOLLOWED)]
+    names = ", ".join(recording.operators[number].name for one in inserted for number in one.inputs)
+    condition = repr(getattr(inserted[0].node, "predicate", where))
+    if isinstance(where, Mapping):
+        condition = ", ".join(f"{name} = {value!r}" for name, value in where.items())
+    return f"{names} with {condition}"
+
+
 def _has_all_values(values: Selector) -> Expr:
     """Return the condition that columns, ``start`` and ``end`` among them, have some values; raise PlanError for no columns."""
     if not values:
@@ -106,8 +117,10 @@ class Trace:
     The last micro-batch is the end of the input. A notebook shows the trace as a page; printed it is a table.
     """
 
-    def __init__(self, recording: Recording):
+    def __init__(self, recording: Recording, looked_for: str = ""):
+        """``looked_for``: the events to follow, as text; "" for all."""
         self.recording = recording
+        self._looked_for = looked_for
         self.lineage = Lineage(recording)
         self._axis = recording.plan.schema.axis
 
@@ -265,7 +278,7 @@ class Trace:
         batches = self.recording.batches
         counts = [sum(table.num_rows for table in batch.arrived.values()) for batch in batches]
         size = f"{counted(sum(counts), 'row')} in {counted(len(batches) - 1, 'micro-batch', 'micro-batches')}"
-        lines = [f"trace of {size}, and the end of the input"]
+        lines = [self._no_events or f"trace of {size}, and the end of the input"]
         for one in self.recording.operators:
             changes = self.recording.change_counts(one.number)
             below = ", ".join(self.recording.operators[number].name for number in one.inputs)
@@ -280,6 +293,16 @@ class Trace:
         return "\n".join(lines)
 
     # parts
+
+    @property
+    def _no_events(self) -> str:
+        """A sentence on what the trace has looked for, if no event that stands at the end is like that; else ""."""
+        if not self._looked_for or self.lineage.events:
+            return ""
+        shown = ", ".join(
+            f"{self.recording.history(one.number).num_rows:,} of {one.name}" for one in self.recording.sources
+        )
+        return f"trace of nothing: no event of {self._looked_for}; there are {shown}"
 
     @cached_property
     def _shown_events(self) -> list[ShownRow]:
@@ -375,6 +398,7 @@ class Trace:
             is_there = isinstance(event, Integral) and 0 <= int(event) < len(events)
             if not is_there or source not in (None, owners[int(event)]):
                 there = f"there are {len(events)}, from 0" if source is None else f"source {source} has others"
+                there = self._no_events or there
                 raise PlanError(sentence("effects", f"no event {event}", there, "trace.events() has their numbers."))
             return [int(event)]
         if source is None and len(names) > 1:

@@ -193,7 +193,7 @@ def test_errors() -> None:
             s.landmark_window(hop, period=period)
     with pytest.raises(TimeError, match="landmark_window: an instant that does not fit the time axis; .* integer axis"):
         s.landmark_window(5, start=dt.datetime(2024, 1, 1))
-    with pytest.raises(PlanError, match="select: a group without a window; .* Add a window, as .tumbling_window"):
+    with pytest.raises(PlanError, match="select: a group without a window; .* Write s.group_by"):
         s.group_by("e").select(n=sq.count())
 
 

@@ -98,7 +98,7 @@ def test_where_chooses_the_events_to_follow_and_leaves_the_progress() -> None:
     """Takings of shop A are what they are beside those of B, in the same micro-batches."""
     for where in ({"shop": "A"}, col("shop") == "A", lambda e: e.shop == "A", ORDERS["shop"] == "A"):
         trace = TAKINGS.trace(where=where)
-        assert trace.operators == ["orders", "where", "hopping", "where 2"]
+        assert trace.operators == ["orders", "trace(where)", "hopping", "where"]
         assert (
             {row["payload"].split()[0] for row in trace.events()}
             == {"shop=A"}
@@ -118,6 +118,13 @@ def test_where_chooses_the_events_to_follow_and_leaves_the_progress() -> None:
         joined.trace(where={"q": 1})
     with pytest.raises(PlanError, match="trace: where names no column; it is {}. Leave it out to follow all events."):
         joined.trace(where={})
+    nothing = TAKINGS.trace(where={"shop": "C"})
+    assert repr(nothing).startswith("trace of nothing: no event of orders with shop = 'C'; there are 4 of orders\n")
+    assert (
+        "no event of orders with" in repr(TAKINGS.trace(where=col("shop") == "C")) and "no event" in nothing.to_html()
+    )
+    with pytest.raises(PlanError, match="no event 0; trace of nothing: no event of orders"):
+        nothing.effects(0)
 
 
 def test_a_row_with_several_sufficient_causes_has_a_minimal_set_of_them() -> None:
