@@ -103,7 +103,7 @@ def test_every_source_and_each_of_its_policies_has_a_room_in_the_test_framework(
 
 
 def test_every_aggregate_has_an_oracle_and_what_computes_it() -> None:
-    """Those that ``check_module`` tries: ``tests/testing/test_modules.py``."""
+    """Their laws: ``tests/judges/test_aggregates.py``."""
     assert set(ORACLE_OF) == {*built_in().values()}
     column = ReducedColumn("x", ("a", "b"), None, None, (0.5,))
     schema = Schema((Field("v", t.LongType()),), "integer")

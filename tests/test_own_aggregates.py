@@ -29,8 +29,8 @@ from streamq.plan.partial import (
     Values,
     no_row_window,
 )
-from streamq.testing.modules import check_module
 from streamq.user_code.forms import window_form
+from tests.judges.aggregates import check_aggregates
 
 # one that merges: its partial results are bytes that only it can read
 
@@ -181,8 +181,8 @@ def test_in_process_they_are_what_they_are_by_hand(window: str) -> None:
 @pytest.mark.slow
 def test_they_keep_the_laws() -> None:
     """Also as partial results, and as values with weights, of which some are taken back."""
-    assert "merge" in check_module(apply_aggregate(MODE, "v"), "int", examples=20)
-    check_module(apply_aggregate(RISE, "v"), "int", examples=20)
+    assert "merge" in check_aggregates("int", apply_aggregate(MODE, "v"))
+    check_aggregates("int", apply_aggregate(RISE, "v"))
 
 
 def test_modules_are_told_apart_by_their_code() -> None:

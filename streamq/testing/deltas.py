@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
-from streamq.runtime.hosts.result_rows import DELETE, changelog_rows, upsert_rows
+from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.testing.history import history, ticks_of
 from streamq.testing.python_values import comparable, keys, plain_values
 from streamq.testing.timeline import interval, shown
@@ -75,31 +74,6 @@ def check_ends(rows: pa.Table) -> None:
             pc.equal(ticks_of(column), INFINITY)
         ).as_py():
             raise WrongOutput(f"the {name} of a row that never ends is not NULL")
-
-
-def apply_upserts(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
-    """Write the deltas of each micro-batch as upserts, and return the history that remains of them in the end.
-
-    For each ``key`` and start that is the last row, unless it is a tombstone. Raises WrongOutput for a tombstone whose row does
-    not exist, and IndexError without micro-batches.
-    """
-    names = [name for name in out[0].column_names if name != WEIGHT]
-    ticked = [{LE: "start", RE: "end"}.get(name, name) for name in names]
-    tables_of_batches = []
-    rows: dict[Any, tuple[int, int]] = {}
-    for number, deltas in enumerate(out):
-        upserts = upsert_rows(deltas, key)
-        tables_of_batches.append(history(upserts.select(ticked)))
-        row_keys = keys(upserts.select([*key, "start"]))
-        for place, (one, op) in enumerate(zip(row_keys, upserts["op"].to_pylist(), strict=True)):
-            if op != DELETE:
-                rows[one] = number, place
-            elif rows.pop(one, None) is None:
-                row = dict(zip((*key, "start"), one, strict=True))
-                raise WrongOutput(f"a tombstone for a row that does not exist: {row}")
-    before = list(itertools.accumulate((t.num_rows for t in tables_of_batches), initial=0))
-    places = [before[number] + place for number, place in rows.values()]
-    return pa.concat_tables(tables_of_batches).take(pa.array(places, pa.int64()))
 
 
 def from_changelog(rows: pa.Table) -> pa.Table:

@@ -1,45 +1,39 @@
-"""The forms in which ``check_module`` checks code: user modules as hosts call them, aggregates as each backend computes them."""
+"""The forms in which ``check_module`` checks user modules: as hosts call them, over events without a stream."""
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.cloudpickle import CloudPickler
-from pyspark.sql.types import LongType
+from pyspark.sql import types as t
 
-import streamq as sq
+from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
-from streamq.operators import WindowAggregate
-from streamq.operators.evaluation import Evaluation
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Col, Expr
-from streamq.plan.node import nodes
-from streamq.plan.passes import expression_nodes as parts
-from streamq.plan.schema import Schema
+from streamq.plan.expr import Call, Col
+from streamq.plan.own_names import shown_name
+from streamq.plan.partial import ReducedColumn
+from streamq.plan.passes import expression_nodes
+from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.arrow.columnar import concat, ints, with_column
-from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
-from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.grid_ranges import HI, LO, grid_lifetimes
-from streamq.runtime.groups import number_groups
 from streamq.runtime.hosts.shipping import ship_module_of
-from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.partials.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
-from streamq.runtime.user_code.calls import States
+from streamq.runtime.user_code.calls import States, pickled
+from streamq.runtime.user_code.code_values import instant_of, instants_of, short_text
 from streamq.runtime.user_code.event_readers import series
-from streamq.testing.oracle import oracle
-from streamq.testing.oracle.aggregates import ORACLE_OF
-from streamq.time import INFINITY, MINUS_INFINITY, Grid
+from streamq.time import INTEGER
 from streamq.user_code.forms import is_window_code, window_form
-from streamq.user_code.module import name_of
+from streamq.user_code.module import name_of, time_bound
+from streamq.user_code.udf import UserFunction
+from streamq.user_code.udo import UserOperator
+from streamq.user_code.udso import StatefulCall, StatefulOperator
 from streamq.user_code.window_module import WindowModule
 
 if TYPE_CHECKING:
@@ -54,10 +48,6 @@ def arrays_of(rows: Rows, kinds: Iterable[DataType], since: int = 0) -> list[pa.
     return [
         pa.array([row[i] for row in rows], arrow_type(kind), from_pandas=False) for i, kind in enumerate(kinds, since)
     ]
-
-
-SIZE, HOP = 4, 2
-"""The hopping windows in which aggregates are checked: an event lies in several, and each has several basic windows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +126,7 @@ _OF_A_CLASS = 6
 """The number of parts of cloudpickle's reduction of a class by value; the last but one of its arguments identifies the class."""
 
 
-# modules
+# code that is not decorated
 
 
 def checked_module(
@@ -151,7 +141,7 @@ def checked_module(
     """
     if not is_window_code(code):
         methods = "initial(), add(state, values), result(state)"
-        hint = f"Give an aggregate, a function of Series, or what has {methods}, or zero, reduce, merge and finish."
+        hint = f"Give a function of Series, or what has {methods}, or zero, reduce, merge and finish."
         raise PlanError(sentence("check_module", "not a module", f"found {code!r}", hint))
     name = name_of(code, None)
     window_form("check_module", name, code).check()
@@ -168,230 +158,266 @@ def checked_module(
     return with_copies(code, name, form_of)
 
 
-# aggregates
+# functions of events
+
+
+def event_function(subject: Any) -> UserFunction | Call | None:
+    """Return a function made by ``sq.udf``, as declared or as applied to columns; None for any other object."""
+    is_applied = isinstance(subject, Call) and isinstance(subject.function, UserFunction)
+    return subject if isinstance(subject, UserFunction) or is_applied else None
+
+
+def checked_function(
+    subject: UserFunction | Call,
+    kinds: Sequence[DataType],
+    reference: Callable[..., Any] | None,
+    *,
+    order_insensitive: bool,
+) -> CheckedModule:
+    """Return the function in the form whose laws are checked, over events with a column of each type.
+
+    The columns of an applied function are taken in the order in which it names them. ``reference`` is a function of one event's
+    values. An event is a row of values without a lifetime; a column that is named twice counts once. Raises PlanError if the
+    number of types is not the number of columns, and if ``order_insensitive``.
+    """
+    function = subject if isinstance(subject, UserFunction) else subject.function
+    assert isinstance(function, UserFunction)
+    call = subject if isinstance(subject, Call) else subject(*(f"x{i}" for i in range(len(kinds))))
+    names = tuple(dict.fromkeys(part.name for part in expression_nodes(call) if isinstance(part, Col)))
+    if order_insensitive:
+        wrong = f"order_insensitive applies to aggregates only; {call.function.name} is called for one event"
+        raise PlanError(sentence("check_module", wrong))
+    if len(names) != len(kinds):
+        shown = f"{show(call)} reads {', '.join(names) or 'none'}"
+        raise PlanError(sentence("check_module", f"{len(kinds)} types for {len(names)} columns", shown))
+    schema = Schema(tuple(Field(name, kind) for name, kind in zip(names, kinds, strict=True)), INTEGER)
+
+    def events(rows: Rows) -> pa.Table:
+        return pa.table(arrays_of(rows, kinds), names=list(names))
+
+    def form_of(code: Any) -> CheckedModule:
+        applied = Call(replace(function, code=code), call.args)
+
+        def result(table: pa.Table) -> list[Any]:
+            arrays = {name: table.column(name).combine_chunks() for name in names}
+            return list(evaluate(applied, schema, arrays, arrays.__getitem__, table.num_rows).to_pylist())
+
+        return CheckedModule(
+            name=call.function.name,
+            initial=lambda: events(()),
+            add=lambda _, table: table,
+            result=result,
+            in_parts=False,
+            any_order=False,
+            by_event=True,
+            fields=names,
+            events=events,
+            reference=None if reference is None else lambda rows: [reference(*row) for row in rows],
+        )
+
+    return with_copies(function.code, function.name, form_of)
+
+
+# stateful operators
+
+
+LATER = "later"
+"""The field of an event with its start's distance in ticks from the previous start, if the code reads starts."""
 
 
 @dataclass(frozen=True)
-class Select:
-    """Aggregates over windows of groups, with their plan and the code by which backends compute them.
+class Walk:
+    """The progress of a walk over events: the module's state, the start of the last event, and the rows so far."""
 
-    An event is a tuple of group, start, end and payload. A result is a dict of values by name, group and window.
+    state: Any
+    at: int
+    rows: tuple[dict[str, Any], ...]
+
+
+class Body:
+    """A copy of a module's state; two copies are equal if their pickles or their values are."""
+
+    def __init__(self, state: Any):
+        self.pickle = pickled(state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Body) and (self.pickle == other.pickle or self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(Body)
+
+    @property
+    def value(self) -> Any:
+        """The state, unpickled."""
+        return pickle.loads(self.pickle)
+
+    def __repr__(self) -> str:
+        return short_text(self.value)
+
+
+def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:
+    """Return a stateful operator and the number of its arguments (None: not applied, so unknown); None for other objects."""
+    if isinstance(subject, StatefulCall):
+        return subject.operator, len(subject.args)
+    return (subject, None) if isinstance(subject, StatefulOperator) else None
+
+
+def checked_stateful(
+    operator: StatefulOperator, count: int | None, kinds: Sequence[DataType], axis: DataType, *, aggregates: bool
+) -> CheckedModule:
+    """Return the operator in the form whose laws are checked, over events of these types; its rows must have its columns' types.
+
+    ``count`` is the number of columns that it is applied to, None if it is not applied, so that any number of types is right.
+    ``aggregates``: the caller passed an argument for aggregates, for which PlanError is raised, as for a wrong number of types.
     """
+    if aggregates:
+        what = f"{operator.name} is called from event to event"
+        raise PlanError(sentence("check_module", "reference and order_insensitive apply to aggregates only", what))
+    if count is not None and count != len(kinds):
+        found = f"found {len(kinds)} types, {count} columns"
+        raise PlanError(sentence("check_module", f"{operator.name} is applied to other columns", found))
 
-    plan: WindowAggregate
-    source: str
-    evaluation: Evaluation
+    def form_of(code: Any) -> CheckedModule:
+        return _stateful_form(replace(operator, code=code), kinds, arrow_type(axis))
 
-    @property
-    def payload(self) -> Schema:
-        """The columns of an event, the group first."""
-        return self.plan.input.schema
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The names of an event's values."""
-        group, *rest = self.payload.names
-        return (group, "start", "end", *rest)
-
-    @property
-    def evaluator(self) -> WindowEvaluator:
-        """The evaluator that computes windows from all their members."""
-        evaluator = self.evaluation.evaluator
-        assert isinstance(evaluator, WindowEvaluator)
-        return evaluator
-
-    @property
-    def grid(self) -> Grid:
-        """The grid of the windows."""
-        assert self.plan.window.grid is not None
-        return self.plan.window.grid
-
-    @property
-    def has_oracle(self) -> bool:
-        """True if the oracle knows all aggregates; it does not know aggregate functions that users define as classes."""
-        return all(a.function in ORACLE_OF or isinstance(a.function, WindowModule) for _, a in self.plan.aggregates)
-
-    def columns(self, rows: Rows) -> dict[str, pa.Array]:
-        """Return the rows as an array for each field."""
-        group, *rest = (f.type for f in self.payload.fields)
-        return dict(zip(self.fields, arrays_of(rows, [group, LongType(), LongType(), *rest]), strict=True))
-
-    def events(self, rows: Rows) -> pa.Table:
-        """Return rows as the table that evaluator and kernel read: group, the aggregates' arguments and filters, and lifetimes.
-
-        It has no weights, so that all rows are inserts.
-        """
-        columns = self.columns(rows)
-        arguments = self._evaluated(self.evaluation.inputs[0].columns, columns)
-        return pa.table({**arguments, LE: columns["start"], RE: columns["end"]})
-
-    def arguments(self, aggregate: Aggregate, rows: Rows) -> list[tuple[Any, ...]]:
-        """Return start, end and the values of an aggregate's arguments for rows that have no group."""
-        columns = self.columns([(None, *row) for row in rows])
-        named = [(str(place), argument) for place, argument in enumerate(aggregate.args)]
-        values = [column.to_pylist() for column in self._evaluated(named, columns).values()]
-        return list(zip(columns["start"].to_pylist(), columns["end"].to_pylist(), *values, strict=True))
-
-    @property
-    def modules(self) -> list[tuple[Aggregate, WindowModule]]:
-        """The aggregates that are user code, each with its module."""
-        functions = [(aggregate, aggregate.function) for _, aggregate in self.plan.aggregates]
-        return [(aggregate, function) for aggregate, function in functions if isinstance(function, WindowModule)]
-
-    def _evaluated(
-        self, expressions: Iterable[tuple[str, Expr]], columns: Mapping[str, pa.Array]
-    ) -> dict[str, pa.Array]:
-        """Return the values of expressions over the columns and lifetimes of events."""
-        start, end = columns["start"], columns["end"]
-        instants = {"start": start, "end": end, "duration": pa.array(end.to_numpy() - start.to_numpy())}
-        return _evaluate_all(expressions, self.payload, columns, instants)
-
-    def results(self, windows: pa.Table) -> dict[str, Any]:
-        """Compute the final values from a table with partial results and a lifetime for each group and window."""
-        columns = {n: windows.column(n).combine_chunks() for n in windows.column_names}
-        outputs = _evaluate_all(self.evaluation.outputs, self.evaluation.schema, columns, {})
-        return self._by_window(pa.table(outputs), ints(windows, LE))
-
-    def judged(self, rows: Rows) -> dict[str, Any]:
-        """Return the oracle's result over rows."""
-        history = oracle(self.plan, {self.source: pa.table(self.columns(rows))})
-        return self._by_window(history, ints(history, "start"))
-
-    def _by_window(self, table: pa.Table, start: np.ndarray[Any, Any]) -> dict[str, Any]:
-        """Return the aggregates' values by name, group and window; ``start`` holds the window's start for each row."""
-        groups = table.column(self.plan.keys[0]).to_pylist()
-        where = [f"group {g}, window [{s}, {s + SIZE})" for g, s in zip(groups, start.tolist(), strict=True)]
-        return {
-            f"{name} of {at}": value
-            for name, _ in self.plan.aggregates
-            for at, value in zip(where, table.column(name).to_pylist(), strict=True)
-        }
+    return with_copies(operator.code, operator.name, form_of)
 
 
-def _evaluate_all(
-    expressions: Iterable[tuple[str, Expr]],
-    schema: Schema,
-    columns: Mapping[str, pa.Array],
-    instants: Mapping[str, pa.Array],
-) -> dict[str, pa.Array]:
-    """Evaluate expressions over one or more columns; ``instants`` are the lifetimes' parts, by name, in ticks."""
-    rows = len(next(iter(columns.values())))
-    return {
-        name: columns[expr.name] if type(expr) is Col else evaluate(expr, schema, columns, instants.__getitem__, rows)
-        for name, expr in expressions
-    }
+def _stateful_form(operator: StatefulOperator, kinds: Sequence[DataType], instants: pa.DataType) -> CheckedModule:
+    """Return an operator in the form whose laws are checked, over events of these types; ``instants`` is the type of starts."""
+    calling, is_timed = operator.calling(len(kinds)), operator.time_sensitive
 
+    def events(rows: Rows) -> list[tuple[Any, ...]]:
+        """Return rows with their values as the operator reads them, after the distance of the start if it reads starts."""
+        later = [[row[0] for row in rows]] if is_timed else []
+        values = [array.to_pylist() for array in arrays_of(rows, kinds, int(is_timed))]
+        return list(zip(*later, *values, strict=True)) if later or values else [()] * len(rows)
 
-def in_one_select(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Select:
-    """Return aggregates in one select, over columns with these types in the order in which they are first named.
-
-    The select is over hopping windows of SIZE and HOP, by a group column of its own.
-    Raises PlanError if the number of types is neither 1 nor the number of columns.
-    """
-    named = {show(a): a for a in aggregates}
-    names = list(dict.fromkeys(n.name for a in named.values() for n in parts(a) if isinstance(n, Col)))
-    if len(kinds) not in (1, len(names)):
-        raise PlanError(
-            sentence("check_module", f"{len(kinds)} types for {len(names)} columns", f"there are: {', '.join(names)}")
-        )
-    types = dict(zip(names, kinds if len(kinds) == len(names) else [kinds[0]] * len(names), strict=True))
-    group = "g" + "_" * max(map(len, names), default=0)
-    # the verbs raise the errors for types that do not fit
-    schema = {group: "bigint", **{name: kind.simpleString() for name, kind in types.items()}}
-    query = sq.events([], schema=schema).group_by(group).hopping_window(SIZE, HOP).select(**named)
-    (plan,) = (n for n in nodes(query.plan) if isinstance(n, WindowAggregate))
-    (source,) = query.tables
-    return Select(plan, source, plan.evaluation)
-
-
-def aggregate_forms(select: Select) -> list[CheckedModule]:
-    """Return a form for each way in which a window's aggregates are computed: from all members at once and, if they merge,
-    from partial results and from values with weights.
-
-    Raises NeedsSpark for expressions that only Spark evaluates.
-    """
-    name = ", ".join(name for name, _ in select.plan.aggregates)
-
-    def at_once(table: pa.Table) -> dict[str, Any]:
-        events = number_groups([table], select.evaluator.group_columns)
-        return select.results(select.evaluator.rows(events, MINUS_INFINITY, INFINITY))
-
-    # raises NeedsSpark for expressions that only Spark evaluates
-    at_once(select.events(()))
-    whole = CheckedModule(
-        name=f"{name}, all members at once",
-        fields=select.fields,
-        events=select.events,
-        initial=lambda: select.events(()),
-        add=lambda _, table: table,
-        result=at_once,
-        reference=select.judged if select.has_oracle else None,
-        in_parts=False,
-    )
-    if not select.plan.merges:
-        return [whole]
-    merging, weighing = (_partial_form(select, merges) for merges in (True, False))
-    return [
-        whole,
-        replace(merging, name=f"{name}, partial results", reference=whole.answer),
-        replace(weighing, name=f"{name}, values with weights", reference=whole.answer),
-    ]
-
-
-def _partial_form(select: Select, merges: bool) -> CheckedModule:
-    """Return the form that computes partial results by range of windows; name and reference are left to the caller.
-
-    ``merges``: partial results are merged for good; else they are values with weights, which ``remove`` can remove again.
-    """
-    keys, partials = list(select.plan.keys), select.evaluator.partials
-    kernel = WindowAggregateKernel(select.plan.keys, select.grid, partials, False, merges)
-    by = [*keys, LO, HI]
-
-    def merge(a: pa.Table, b: pa.Table) -> pa.Table:
-        return (merge_partial_rows if merges else net_partial_rows)(concat([a, b]), by, partials)
-
-    def add(state: pa.Table, table: pa.Table) -> pa.Table:
-        return merge(state, kernel.combine(0, table))
-
-    def remove(state: pa.Table, table: pa.Table) -> pa.Table:
-        return add(state, with_column(table, WEIGHT, np.full(table.num_rows, -1)))
-
-    def result(state: pa.Table) -> dict[str, Any]:
-        """Merge the partial results of each window, and return the final values."""
-        rest = state
-        for partial in partials if not merges else ():
-            rest = partial.from_weighted(rest)
-        low, high = ints(state, LO), ints(state, HI)
-        windows = merge_by_window(rest.drop_columns([LO, HI]), low, high, keys, partials)
-        merged = windows.finished(place=kernel.place)
-        start, end = grid_lifetimes(select.grid, ints(merged, INDEX))
-        return select.results(with_column(with_column(merged, LE, start), RE, end))
+    def add(walk: Walk, arrived: Sequence[tuple[Any, ...]]) -> Walk:
+        """Return the walk after some more events."""
+        state, at, rows = walk.state, walk.at, list(walk.rows)
+        for event in arrived:
+            if is_timed:
+                at += event[0]
+                event = (instant_of(at, instants), *event[1:])
+            state, own = calling.next_state(state, event)
+            rows += own
+        return Walk(state, at, tuple(rows))
 
     return CheckedModule(
-        name="",
-        fields=select.fields,
-        events=select.events,
-        initial=lambda: kernel.combine(0, select.events(())),
+        name=operator.name,
+        initial=lambda: Walk(calling.initial(), 0, ()),
         add=add,
-        result=result,
-        remove=None if merges else remove,
-        merge=merge,
-        foreign=False,
+        # the state is part of the result, because later rows depend on it
+        result=lambda walk: {"rows": list(walk.rows), "state": Body(walk.state)},
+        sent=lambda result: result["rows"],
+        any_order=False,
+        fields=(*([LATER] if is_timed else []), *calling.names),
+        events=events,
     )
 
 
-def listed_aggregates(subject: Any) -> list[Aggregate] | None:
-    """Return one aggregate or several as a list, an empty one too; None for an object that is no expression, list or tuple.
+# aggregates and operators over windows
 
-    Raises PlanError for any other expression, and for a list with anything but aggregates in it.
+
+WINDOW = (-3, 7)
+"""The window in which modules are checked; the lifetimes that time-sensitive modules read lie within it."""
+
+
+def decorated(subject: Any) -> tuple[WindowModule, tuple[str, ...]] | None:
+    """Return a decorated module and the names of its arguments, empty if it does not declare them; None for any other object.
+
+    A module may be applied to columns, which then give the names; the filter of its call does not count.
     """
-    several = isinstance(subject, list | tuple)
-    expressions = list(subject) if several else [subject]
-    if not several and not isinstance(subject, Expr):
-        return None
-    for one in expressions:
-        if not isinstance(one, Aggregate):
-            shown = show(one) if isinstance(one, Expr) else repr(one)
-            hint = "Give aggregates, such as sq.sum(...), one or a list of them."
-            raise PlanError(sentence("check_module", "not an aggregate", f"found {shown}", hint))
-    return expressions
+    if isinstance(subject, WindowModule):
+        return subject, subject.columns
+    if isinstance(subject, Aggregate) and isinstance(subject.function, WindowModule):
+        return subject.function, tuple(map(str, subject.options[len(subject.function.leading_options) :]))
+    return None
+
+
+@dataclass(frozen=True)
+class DecoratedModule:
+    """A decorated module whose laws are to be checked, over events of some types in ``WINDOW``.
+
+    ``names`` and ``kinds`` are the names and types of the columns that it reads, ``axis`` is the type of instants. ``reference``
+    is called like the module's own function: with Series, or with events and window. ``order_insensitive``: the law of order
+    applies even if the module does not promise it.
+    """
+
+    module: WindowModule
+    names: tuple[str, ...]
+    kinds: Sequence[DataType]
+    axis: t.DataType
+    reference: Callable[..., Any] | None
+    order_insensitive: bool
+
+
+def checked_decorated(decorated: DecoratedModule) -> CheckedModule:
+    """Return a module in the form whose laws are checked; its values must be of its declared type.
+
+    Raises PlanError if the argument names of a time-sensitive module are unknown or do not match the types, if ``filters_on``
+    names no argument, and without types, unless the module reads lifetimes alone.
+    """
+    module = decorated.module
+    return with_copies(
+        module.code, module.name, lambda code: _form(replace(decorated, module=replace(module, code=code)))
+    )
+
+
+def _form(decorated: DecoratedModule) -> CheckedModule:
+    """Return a module in the form whose laws are checked, without copies of its code."""
+    module, names, kinds, reference = decorated.module, decorated.names, decorated.kinds, decorated.reference
+    if not kinds:
+        # raises the error of a call without a column, unless the module reads lifetimes alone
+        module()
+    if module.time_sensitive and len(names) != len(kinds):
+        found = f"found {len(kinds)} types, {len(names)} names"
+        hint = f"Declare it with columns=[...], or check {module.name}('v'), applied to the columns it reads."
+        hint += f" If it reads lifetimes alone, check {module.name}()." if not names else ""
+        raise PlanError(sentence("check_module", f"the argument names of {module.name} are not known", found, hint))
+    called, instants = module.module, arrow_type(decorated.axis)
+    column = ReducedColumn("", tuple(f"x{i}" for i in range(len(kinds))), arrow_type(module.returns), axis=instants)
+    calling = module.calling(column, _calling_names(module, names))
+    names = calling.names
+    if unnamed := [name for name in module.filter_columns if name not in names]:
+        what = f"filters_on({unnamed[0]}) has no effect: {module.name} has no argument of that name"
+        hint = f"Name {unnamed[0]!r} in columns= of its decorator."
+        raise PlanError(sentence("check_module", what, f"there are: {', '.join(names)}", hint))
+    asked = (calling.interval(WINDOW),) if module.time_sensitive else ()
+
+    def events(rows: Rows) -> Any:
+        """Return rows, each of values (after start and end if the module is time-sensitive), as the module reads them."""
+        arrays = dict(zip(names, arrays_of(rows, kinds, 2 * module.time_sensitive), strict=True))
+        if module.time_sensitive:
+            for place, name in enumerate(("start", "end")):
+                arrays[name] = instants_of(np.array([row[place] for row in rows], np.int64), instants)
+        return called.read(arrays)
+
+    def result(state: Any) -> Any:
+        value = calling.value(called.result(state, *asked), WINDOW)
+        # an operator's rows have no order, so compare them sorted
+        return sorted(value, key=repr) if isinstance(module, UserOperator) else value
+
+    def referred(rows: Rows) -> Any:
+        assert reference is not None
+        read = events(rows)
+        return reference(read, *asked) if module.time_sensitive else reference(*read)
+
+    states = {f.name: getattr(called, f.name) for f in fields(States)}
+    states |= {"result": result, "any_order": called.any_order or decorated.order_insensitive}
+    return CheckedModule(
+        **states,
+        fields=(*(("start", "end") if module.time_sensitive else ()), *map(shown_name, names)),
+        events=events,
+        reference=None if reference is None else referred,
+        time_bound=str(time_bound) in module.properties,
+        filters_on=module.filter_columns,
+    )
+
+
+def _calling_names(module: WindowModule, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options with which a module is called: the names of its arguments, for an operator after its stamp."""
+    if not isinstance(module, UserOperator):
+        return names
+    return (str(module.default_stamp or Stamp.ALIGN), *names)

@@ -1,4 +1,4 @@
-"""The laws of aggregates and user-defined modules, the check of each, and the error for a broken one."""
+"""The laws of user-defined modules, the check of each, and the error for a broken one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``check_module``: check the laws of aggregates and user-defined modules (zero, add, remove, merge) on random values.
+"""``check_module``: check the laws of user-defined modules (zero, add, remove, merge) on random values.
 
 A module that breaks them gives wrong windows in silence, as hosts merge basic windows, remove retracted events and repeat calls
 after a restart.
@@ -6,51 +6,57 @@ after a restart.
 
 from __future__ import annotations
 
+import datetime as dt
 import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
-from pyspark.sql.types import DataType, LongType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.spark_types import parse_type
-from streamq.testing.decorated_modules import (
+from streamq.plan.tree import show
+from streamq.runtime.arrow.arrow_types import BITS
+from streamq.testing.module_forms import (
     WINDOW,
+    CheckedModule,
     DecoratedModule,
-    checked_applied,
+    Rows,
     checked_decorated,
     checked_function,
+    checked_module,
     checked_stateful,
     decorated,
     event_function,
     stateful,
 )
-from streamq.testing.module_forms import (
-    HOP,
-    SIZE,
-    CheckedModule,
-    Rows,
-    aggregate_forms,
-    checked_module,
-    in_one_select,
-    listed_aggregates,
-)
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
-from streamq.testing.module_values import values_of
 from streamq.time import INTEGER, TIMESTAMP
 
 VERB = "check_module"
-GROUPS = 16
-"""The greatest number of groups of events with which aggregates are checked at a time."""
 
 
 @check_keywords
@@ -66,14 +72,14 @@ def check_module(
     tolerance: float = 1e-9,
     axis: str = INTEGER,
 ) -> tuple[str, ...]:
-    """Check the laws of an aggregate or a user-defined module; raise LawBroken with the smallest values that break one.
+    """Check the laws of a user-defined module; raise LawBroken with the smallest values that break one.
 
     ``module`` is one of
 
-    - a module made by ``sq.uda`` or ``sq.udo``, checked with its declared properties and options; its results must be of its
-      declared type. A time-sensitive module declared without ``columns=`` must be applied, ``load("v")``, which names its
-      arguments, or ``alive()`` if it reads lifetimes alone. Its events lie in one window of the ``axis``, "integer" or
-      "timestamp";
+    - a module made by ``sq.uda`` or ``sq.udo``, or an applied one, with its parameters: ``Ewm("v", tau=6.0)``. It is checked with
+      its declared properties and options; its results must be of its declared type. A time-sensitive module declared without
+      ``columns=`` must be applied, ``load("v")``, which names its arguments, or ``alive()`` if it reads lifetimes alone. Its
+      events lie in one window of the ``axis``, "integer" or "timestamp";
     - a function made by ``sq.udf``, or an applied one, ``size("v")``; its result is a value for each event;
     - a scan made by ``sq.udso``, or an applied one, ``delta("v")``. Its events come one after the other; its result is the rows
       of all of them and the state after the last. A time-sensitive one gets rising starts;
@@ -83,11 +89,9 @@ def check_module(
     - an object in the shape of Spark's Aggregator: ``zero()``, ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``;
       the value is a tuple if there are several arguments. ``reduce`` and ``merge`` may change and return their first buffer;
     - a function of all values of a window, with a Series for each argument;
-    - an aggregate, such as ``sq.sum("v")``, or a list of aggregates, as in one ``select``: checked in every way it is computed;
-      one of a module with its parameters, ``Ewm("v", tau=6.0)``, by the laws of the module, too.
 
-    ``types`` are the types of the arguments in SQL, ``"double, string"``; for aggregates the types of the columns in the order in
-    which they are named, or one type for all; ``""`` for a module that reads no column.
+    ``types`` are the types of the arguments in SQL, ``"double, string"``; for an applied function those of the columns in the
+    order in which they are named; for an applied module one may stand for all; ``""`` for a module that reads no column.
 
     The laws:
 
@@ -101,7 +105,7 @@ def check_module(
     - *time_bound*, for an operator that promises it: events that start at an instant or later change no row before it;
     - *filters_on*, for an operator that promises it: rows with one value of the columns depend only on events with that value;
     - *apart*, for a function of one event's values: the result for an event depends on that event alone;
-    - *reference*: the result is that of ``reference``, a function of Series; for an aggregate, that of the oracle, too.
+    - *reference*: the result is that of ``reference``, a function of Series.
 
     Each law is tried on about ``examples`` small bags of events, with NULLs, NaN, infinities, -0.0, duplicates, great numbers
     and characters of every width. ``values`` replaces the values of one event (a tuple for several arguments), for a module
@@ -113,7 +117,6 @@ def check_module(
     a class whose constructor takes arguments, and for code that cannot be pickled; TypeMismatch for a type that does not exist or
     does not fit.
 
-    >>> import streamq as sq
     >>> from streamq.testing.modules import check_module
     >>> class Mean:
     ...     def initial(self): return 0.0, 0
@@ -124,8 +127,8 @@ def check_module(
     Traceback (most recent call last):
     streamq.testing.module_laws.LawBroken: check_module: Mean breaks the law of remove: adding events and removing them changes
     nothing; found 0.0, expected 1.0. The smallest values that show it: rest = [1.0]; removed = [1e+16]
-    >>> check_module(sq.max("v"), "string", examples=10)
-    ('answers', 'deterministic', 'pure', 'zero', 'add', 'order', 'remove', 'merge', 'reference')
+    >>> check_module(lambda values: len(values), "string", examples=10)
+    ('answers', 'deterministic', 'pure')
     """
     if isinstance(examples, bool) or not isinstance(examples, int) or examples < 1:
         raise PlanError(sentence(VERB, "examples is not a whole number of at least 1", f"found {examples!r}"))
@@ -142,48 +145,33 @@ def check_module(
     window_module, walked, function = decorated(module), stateful(module), event_function(module)
     instants = TimestampType() if axis == TIMESTAMP else LongType()
 
-    def over(kinds: Sequence[DataType], limits: settings = tried, **bags: Any) -> _Search:
-        return _Search(_Bags(kinds, values, **bags), limits, seed, tolerance)
-
-    searches: list[tuple[CheckedModule, _Search]]
     if function is not None:
-        searches = [(checked_function(function, kinds, reference, order_insensitive=order_insensitive), over(kinds))]
+        form, bag = (
+            checked_function(function, kinds, reference, order_insensitive=order_insensitive),
+            _bag(kinds, values),
+        )
     elif walked is not None:
         asks = reference is not None or order_insensitive
         kinds = [] if walked[1] == 0 else kinds
-        walk = checked_stateful(*walked, kinds, instants, aggregates=asks)
-        searches = [(walk, over(kinds, follows=walked[0].time_sensitive))]
+        form = checked_stateful(*walked, kinds, instants, aggregates=asks)
+        bag = _bag(kinds, values, follows=walked[0].time_sensitive)
     elif window_module is not None:
-        kinds = [] if isinstance(module, Aggregate) and not module.args else kinds
-        whole = checked_decorated(DecoratedModule(*window_module, kinds, instants, reference, order_insensitive))
-        searches = [(whole, over(kinds, timed=window_module[0].time_sensitive))]
-    elif (aggregates := listed_aggregates(module)) is not None:
-        select = in_one_select(aggregates, kinds)
-        kinds = [f.type for f in select.payload.fields[1:]]
-        searches = [
-            (
-                checked_applied(*call, select, instants, reference, order_insensitive=order_insensitive),
-                over(kinds, timed=True),
-            )
-            for call in select.modules
-        ]
-        fewer = settings(tried, max_examples=max(1, examples // GROUPS))
-        searches += [(form, over(kinds, fewer, groups=GROUPS)) for form in aggregate_forms(select)]
+        kinds = _of_arguments(module, kinds)
+        form = checked_decorated(DecoratedModule(*window_module, kinds, instants, reference, order_insensitive))
+        bag = _bag(kinds, values, timed=window_module[0].time_sensitive)
     else:
         _check_constructor(module)
         if not kinds:
             raise PlanError(
                 sentence(VERB, "no types", "it is called with a Series for each argument", 'Give "double".')
             )
-        searches = [(checked_module(module, kinds, order_insensitive, reference), over(kinds))]
-    for form, search in searches:
-        broken = search.broken(form)
-        if broken is not None:
-            # drop Hypothesis' notes on its own calls
-            broken.__notes__ = []
-            raise broken.with_traceback(None) from broken.__cause__
-    forms = [form for form, _ in searches]
-    return tuple(dict.fromkeys(law.name for law in LAWS if any(form.has(law.need) for form in forms)))
+        form, bag = checked_module(module, kinds, order_insensitive, reference), _bag(kinds, values)
+    broken = LawSearch(bag, tried, seed, tolerance).broken(form)
+    if broken is not None:
+        # drop Hypothesis' notes on its own calls
+        broken.__notes__ = []
+        raise broken.with_traceback(None) from broken.__cause__
+    return tuple(dict.fromkeys(law.name for law in LAWS if form.has(law.need)))
 
 
 def _kinds(types: Any) -> list[DataType]:
@@ -201,6 +189,19 @@ def _kinds(types: Any) -> list[DataType]:
             hint = str(error).partition(". ")[2]
             raise TypeMismatch(sentence(VERB, "no such type", f"found {part.strip()!r} in {types!r}", hint)) from None
     return kinds
+
+
+def _of_arguments(module: Any, kinds: list[DataType]) -> list[DataType]:
+    """Return the types of the arguments of a module over windows: as many as it is applied to, if it is applied.
+
+    One type is that of all arguments. Raises PlanError for another number of types.
+    """
+    if not isinstance(module, Aggregate):
+        return kinds
+    many = len(module.args)
+    if len(kinds) not in (1, many) and many:
+        raise PlanError(sentence(VERB, f"{len(kinds)} types for {many} arguments", f"found {show(module)}"))
+    return kinds if len(kinds) == many else kinds[:1] * many
 
 
 def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
@@ -228,62 +229,10 @@ def _check_constructor(module: Any) -> None:
 
 
 @dataclass(frozen=True)
-class _Bags:
-    """Strategies for the bags of events that laws read.
+class LawSearch:
+    """The search for the smallest bags of events that break a law, with Hypothesis' settings ``tried``."""
 
-    ``kinds``: the types of an event's values, ``values``: a strategy that replaces them. ``groups``: the greatest number of
-    groups for aggregates, whose events have lifetimes. ``timed``: events have lifetimes within the window in which decorated
-    modules are checked. ``follows``: an event begins with the distance of its start from that of the event before.
-    """
-
-    kinds: Sequence[DataType]
-    values: st.SearchStrategy[Any] | None
-    groups: int = 0
-    timed: bool = False
-    follows: bool = False
-
-    def drawn(self, laws: Sequence[Law]) -> st.SearchStrategy[Bags]:
-        """Return a strategy for the bags that laws read, none empty; ``huge`` has floats beside which sums lose small values."""
-        names = sorted({name for law in laws for name in law.bags.values()})
-        return st.fixed_dictionaries({name: self._bag(name == "huge") for name in names})
-
-    def _bag(self, huge: bool) -> st.SearchStrategy[Rows]:
-        """Return a strategy for one bag of events, each of which has its values after what the fields ask for.
-
-        This is a lifetime, the distance of the start, or group and lifetime. ``huge`` as in :meth:`drawn`.
-        """
-        one = self._row(huge)
-        if self.timed:
-            start, end = WINDOW
-            lifetimes = st.integers(start, end - 1).flatmap(lambda a: st.tuples(st.just(a), st.integers(a + 1, end)))
-            return _with_copies(st.tuples(lifetimes, one).map(lambda drawn: (*drawn[0], *drawn[1])))
-        if self.follows:
-            return _with_copies(st.tuples(st.integers(0, 3), one).map(lambda drawn: (drawn[0], *drawn[1])))
-        if not self.groups:
-            return _with_copies(one)
-        alive = st.tuples(st.integers(0, SIZE - 1), st.integers(1, HOP), one)
-        rows_of_bag = alive.map(lambda drawn: (drawn[0], drawn[0] + drawn[1], *drawn[2]))
-        groups = st.lists(_with_copies(rows_of_bag), min_size=1, max_size=self.groups)
-        return groups.map(lambda drawn: [(g, *row) for g, rows in enumerate(drawn) for row in rows])
-
-    def _row(self, huge: bool) -> st.SearchStrategy[tuple[Any, ...]]:
-        """Return a strategy for the tuple of an event's values; a user's strategy draws the whole tuple if there are several."""
-        if self.values is None or not self.kinds:
-            return st.tuples(*(values_of(kind, huge) for kind in self.kinds))
-        return self.values if len(self.kinds) > 1 else self.values.map(lambda v: (v,))
-
-
-def _with_copies(one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    """Draw one to four elements and, in a third of the lists, three more copies of the last."""
-    bags = st.tuples(st.lists(one, min_size=1, max_size=4), st.sampled_from((0, 0, 3)))
-    return bags.map(lambda drawn: [*drawn[0], *drawn[0][-1:] * drawn[1]])
-
-
-@dataclass(frozen=True)
-class _Search:
-    """The search for the smallest values that break a law, with Hypothesis' settings ``tried``."""
-
-    bags: _Bags
+    bag: Bag
     tried: settings
     seed: int | None
     tolerance: float
@@ -317,7 +266,9 @@ class _Search:
                     breaches.append(broken)
                     raise broken
 
-        property_of_bags = settings(self.tried, phases=phases)(given(self.bags.drawn(laws))(holds))
+        names = sorted({name for law in laws for name in law.bags.values()})
+        bags = st.fixed_dictionaries({name: self.bag(name == "huge") for name in names})
+        property_of_bags = settings(self.tried, phases=phases)(given(bags)(holds))
         try:
             (property_of_bags if self.seed is None else seeded(self.seed)(property_of_bags))()
         except LawBroken:
@@ -328,3 +279,111 @@ class _Search:
             claim = f"the law of {last.law} is broken in one run and holds in another on equal events"
             return LawBroken(module.name, "deterministic", claim, last.values, last.found, last.expected)
         return None
+
+
+# bags of events
+
+
+Bag = Callable[[bool], st.SearchStrategy[Rows]]
+"""Returns the strategy for a bag of events, not empty; True: with floats beside which sums lose small values."""
+
+
+def _bag(
+    kinds: Sequence[DataType], values: st.SearchStrategy[Any] | None, *, timed: bool = False, follows: bool = False
+) -> Bag:
+    """Return the strategies for bags of events with values of these types, or ``values`` in their place.
+
+    ``timed``: an event begins with a lifetime within the window in which decorated modules are checked. ``follows``: it begins
+    with the distance of its start from that of the event before.
+    """
+
+    def bag(huge: bool) -> st.SearchStrategy[Rows]:
+        one = event_values(kinds, values, huge)
+        if timed:
+            start, end = WINDOW
+            lifetimes = st.integers(start, end - 1).flatmap(lambda a: st.tuples(st.just(a), st.integers(a + 1, end)))
+            return with_copies_of(st.tuples(lifetimes, one).map(lambda drawn: (*drawn[0], *drawn[1])))
+        if follows:
+            return with_copies_of(st.tuples(st.integers(0, 3), one).map(lambda drawn: (drawn[0], *drawn[1])))
+        return with_copies_of(one)
+
+    return bag
+
+
+def event_values(
+    kinds: Sequence[DataType], values: st.SearchStrategy[Any] | None, huge: bool
+) -> st.SearchStrategy[tuple[Any, ...]]:
+    """Return a strategy for the tuple of an event's values; a user's strategy draws the whole tuple if there are several."""
+    if values is None or not kinds:
+        return st.tuples(*(values_of(kind, huge) for kind in kinds))
+    return values if len(kinds) > 1 else values.map(lambda v: (v,))
+
+
+def with_copies_of(one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Draw one to four elements and, in a third of the lists, three more copies of the last."""
+    bags = st.tuples(st.lists(one, min_size=1, max_size=4), st.sampled_from((0, 0, 3)))
+    return bags.map(lambda drawn: [*drawn[0], *drawn[0][-1:] * drawn[1]])
+
+
+# values
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+PLAIN_FLOATS = (1.0, 0.0, 2.5, -0.25, None, 7.0, NAN, INF, -INF, -0.0, 2.0**60)
+"""Floats whose sums, and sums of squares, are exact or differ by rounding only, in any order: no great ones cancel out."""
+
+
+HUGE_FLOATS = {DoubleType: (1e16, None, NAN, INF, -INF, -1e308, 1e308), FloatType: (1e16, None, NAN, INF, -INF, 3e38)}
+"""Floats that a running sum cannot remove again: adding one loses the digits of small values, or all digits."""
+
+
+TEXTS = ("a", "", "b", None, "aa", "B", "é", "e\u0301", "ß", " a", "日本", "\uffff", "😀")
+
+
+_DAYS = (dt.date(1970, 1, 1), None, dt.date(2000, 2, 29), dt.date(1969, 12, 31), dt.date(1900, 1, 1))
+
+
+_TIMES = (0, None, 1, -1, 951_782_400_000_000)
+
+
+def values_of(kind: DataType, huge: bool = False) -> st.SearchStrategy[Any]:
+    """Return the strategy for values of a type, with None for NULL; ``huge``: floats beside which sums lose small values.
+
+    Raises PlanError for a type without values.
+    """
+    if isinstance(kind, ArrayType):
+        return st.none() | st.lists(values_of(kind.elementType, huge), max_size=3)
+    return st.sampled_from(_values(kind, huge))
+
+
+def _values(kind: DataType, huge: bool) -> Sequence[Any]:
+    """Return the values of a type that is not an array, the plainest first; ``huge`` as for :func:`values_of`.
+
+    Raises PlanError for a type without values.
+    """
+    match kind:
+        case DoubleType() | FloatType():
+            return HUGE_FLOATS[type(kind)] if huge else PLAIN_FLOATS
+        case DecimalType(precision=precision, scale=scale):
+            units = (100, 0, 1, None, -250, 333, 10 ** min(precision, 9) - 1)
+            return [None if n is None else Decimal(n).scaleb(-scale) for n in units if n is None or n < 10**precision]
+        case BooleanType():
+            return (True, False, None)
+        case StringType():
+            return TEXTS
+        case BinaryType():
+            return (b"a", b"", None, b"\x00", b"\xff")
+        case DateType():
+            return _DAYS
+        case TimestampType() | TimestampNTZType():
+            zone = dt.UTC if isinstance(kind, TimestampType) else None
+            epoch = dt.datetime(1970, 1, 1, tzinfo=zone)
+            return [None if n is None else epoch + dt.timedelta(microseconds=n) for n in _TIMES]
+    if type(kind) in BITS:
+        # sums of a few dozen of the greatest still fit the type, but lose their last digits as floats
+        return (1, 0, 2, None, -3, 7, 2 ** (BITS[type(kind)] - 7) + 1)
+    raise PlanError(
+        sentence("check_module", f"no values of type {kind.simpleString()}", "", "Give a strategy: values=st.text().")
+    )

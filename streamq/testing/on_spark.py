@@ -30,7 +30,7 @@ from streamq.testing.deltas import check_ends, from_changelog, net
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution
 from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.history import history, side_by_side
-from streamq.testing.late_output import check_set_aside
+from streamq.testing.oracle.definitions import JUDGES
 from streamq.time import INFINITY, instant_ticks
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def session_in(spark: SparkSession, zone: str) -> Iterator[SparkSession]:
 def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: Expectation | None = None) -> pa.Table:
     """Run a case's query on Spark and return its history.
 
-    Raises WrongOutput if a stream sets aside other items than it should, if its changelog is not that of a history, or if an end
-    is infinite and not NULL; and the query's own errors.
+    Raises WrongOutput if the changelog of a stream is not that of a history, or if an end is infinite and not NULL; and the
+    query's own errors.
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     with session_in(spark, how.zone) as session:
@@ -124,7 +124,7 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
     """Run a case as a Structured Streaming query, in two instalments if it restarts, and return the history of its output.
 
     A case with a source that follows the clock is run by a writeStream with control in place of ``run``. ``folder`` holds the
-    sources, sinks and checkpoint. Raises WrongOutput if a run by ``run`` counts or sets aside other items than are ``expected``.
+    sources, sinks and checkpoint.
     """
 
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)
@@ -158,7 +158,8 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
     arrive(batches[first_batches:], first_batches)
     counted = start(results, how, folder, [case.instant])
     if counted is not None:
-        check_set_aside(case, counted, _late_rows(spark, folder) if how.late_output else None, expected)
+        for judge in JUDGES:
+            judge.set_aside(case, counted, _late_rows(spark, folder) if how.late_output else None, expected)
     return side_by_side([result.answer(spark, case.axis) for result in results])
 
 

@@ -19,35 +19,6 @@ Promises = Sequence[Sequence[tuple[str | None, int]]]
 """The CTIs that no row brings, after each micro-batch: pairs of a source (None: all sources) and the CTI."""
 
 
-def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list[int]:
-    """Return, for each micro-batch, the instant from which on items are still held after it.
-
-    ``blocks`` holds, for each micro-batch in turn and then from its first entry again, for how many ticks items are held (None:
-    until the CTI; 0: not at all, which gives INFINITY). An item is released once the CTI of all sources is past its sync time, or
-    their watermark is that many ticks past it. An item released at one level is not held again at another. A micro-batch without
-    items and CTIs releases none, whatever its level, unless a source hears in it which of its partitions are idle.
-    """
-    batches = list(micro_batches(case))
-    sent = [*promises, *([()] * len(batches))]
-    reaches = source_reaches(case, batches, sent, [None])[1:]
-    sources, least = case.sources, MINUS_INFINITY
-    instants: list[int] = []
-    listens = timeless(case).plan != case.plan
-    for batch, ctis, reach, block in zip(batches, sent, reaches, itertools.cycle(blocks), strict=False):
-        if not (batch or ctis or listens):
-            instants.append(instants[-1] if instants else MINUS_INFINITY)
-            continue
-        leaders = [name for name in sources if _leader(sources, name) == name]
-        w = min(max(reach[name].promised, reach[name].w) for name in leaders)
-        least = max(least, min(reach[name].promised for name in sources))
-        if block and w > MINUS_INFINITY:
-            least = max(least, w - block + 1)
-        elif block == 0:
-            least = max([least, *(one.w + 1 for one in reach.values() if one.w > MINUS_INFINITY)])
-        instants.append(INFINITY if block == 0 else least)
-    return instants
-
-
 def micro_batches(case: Case) -> Iterator[list[tuple[str, Item]]]:
     """Yield the items of each micro-batch of a case, with the names of their sources."""
     items = iter(case.arrival)
@@ -89,12 +60,12 @@ def source_reaches(
             derived = room_of(source).cti_after(source.policy.progress, brought[name], times)
             sent = [c for addressee, c in ctis if addressee in (None, name)]
             own[name] = max([own[name], *sent, *([] if derived is None else [derived])])
-        promised = {name: own[_leader(sources, name)] for name in sources}
+        promised = {name: own[last_leader(sources, name)] for name in sources}
         if not batch and not ctis and all(promised[name] == at.promised for name, at in reaches[-1].items()):
             # no kernel is called in an empty micro-batch, so nothing is forgotten
             reaches.append(reaches[-1])
             continue
-        leaders = [name for name in sources if _leader(sources, name) == name]
+        leaders = [name for name in sources if last_leader(sources, name) == name]
         least = min(max(own[name], w[name]) for name in leaders)
         for name in sources:
             counts[name] = max(counts[name], promised[name])
@@ -116,7 +87,7 @@ def timeless(case: Case) -> Case:
     return replace(case, plan=fold(case.plan, visit))
 
 
-def _leader(sources: Mapping[str, Source], name: str) -> str:
+def last_leader(sources: Mapping[str, Source], name: str) -> str:
     """Return the name of the source whose progress a source has: the end of its chain of ``follow``."""
     leader = leader_of(sources[name])
-    return name if leader is None else _leader(sources, leader)
+    return name if leader is None else last_leader(sources, leader)

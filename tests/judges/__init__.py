@@ -2,15 +2,19 @@
 
 A verification takes a plan and its expressions as they were built, and lets streamq evaluate the expressions. So a mistake in
 these would make both sides of the comparison wrong. The judge defines expressions, their types, claims and notations once more,
-compares parts of a plan by what they hold, and the words of a pattern's text with those of its normal form, and watches kernels.
+compares parts of a plan by what they hold, and the words of a pattern's text with those of its normal form, watches kernels, and
+judges runs on the way: CTIs that come twice, the rows so far, upserts, counts and late outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import pyarrow as pa
+
 from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError
 from streamq.patterns.detect import Detect
@@ -18,15 +22,20 @@ from streamq.plan.expr import Expr
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema
 from streamq.runtime.state.baskets import TimeBinSizes
+from streamq.testing.case import Case
 from streamq.testing.execution import Execution
+from streamq.testing.expectation import Expectation
 from streamq.testing.oracle.definitions import JUDGES, Judge
 from streamq.testing.oracle.python_functions import PythonFunctions
+from streamq.time import INFINITY
 from tests.judges.by_value import ByValue
 from tests.judges.claims import Claims
 from tests.judges.expressions import sql
 from tests.judges.identities import one_digest_for_two
 from tests.judges.kernels import SMALL_BINS, watch_kernels
+from tests.judges.late_output import check_set_aside
 from tests.judges.notations import wrong_notation
+from tests.judges.runs import check_repeated, check_run, check_sources
 from tests.judges.wording import misread
 
 
@@ -62,6 +71,29 @@ class OwnJudge(Judge):
         if not held_to_ctis and not how.slack:
             return programs, TimeBinSizes()
         return [watch_kernels(program, held_to_ctis) for program in programs], SMALL_BINS
+
+    def after_step(
+        self,
+        case: Case,
+        how: Execution,
+        run: LocalRun,
+        ctis: Sequence[tuple[str | None, int]],
+        until: int | None,
+        number: int | None,
+    ) -> None:
+        check_repeated(run, ctis, until)
+        if number is not None and (None, INFINITY) not in ctis:
+            check_sources(case, how, run, number)
+
+    def after_run(
+        self, case: Case, how: Execution, program: StagedPlan, out: Sequence[Sequence[pa.Table]], expected: Expectation
+    ) -> None:
+        check_run(case, how, program, out, expected)
+
+    def set_aside(
+        self, case: Case, counted: Mapping[str, int], late: Sequence[pa.Table] | None, expected: Expectation
+    ) -> None:
+        check_set_aside(case, counted, late, expected)
 
 
 def _misread(plan: Node) -> str | None:

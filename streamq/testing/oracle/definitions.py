@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamq.compiler.staged_plan import StagedPlan
@@ -13,7 +13,12 @@ from streamq.plan.schema import Schema
 from streamq.runtime.state.baskets import TimeBinSizes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamq.compiler.local import LocalRun
+    from streamq.testing.case import Case
     from streamq.testing.execution import Execution
+    from streamq.testing.expectation import Expectation
     from streamq.testing.oracle.python_functions import PythonFunctions
     from streamq.testing.oracle.run import Run
 
@@ -58,6 +63,30 @@ class Judge(ABC):
     @abstractmethod
     def watch(self, programs: list[StagedPlan], how: Execution) -> tuple[list[StagedPlan], TimeBinSizes]:
         """Return the programs, of an execution, with kernels that are watched, and the sizes of bins with which to run them."""
+
+    @abstractmethod
+    def after_step(
+        self,
+        case: Case,
+        how: Execution,
+        run: LocalRun,
+        ctis: Sequence[tuple[str | None, int]],
+        until: int | None,
+        number: int | None,
+    ) -> None:
+        """Judge a run in-process after micro-batch ``number``, or (None) its end, with the CTIs that came from outside then."""
+
+    @abstractmethod
+    def after_run(
+        self, case: Case, how: Execution, program: StagedPlan, out: Sequence[Sequence[pa.Table]], expected: Expectation
+    ) -> None:
+        """Judge the deltas of each query in each micro-batch of a run in-process, and at its end."""
+
+    @abstractmethod
+    def set_aside(
+        self, case: Case, counted: Mapping[str, int], late: Sequence[pa.Table] | None, expected: Expectation
+    ) -> None:
+        """Judge the counts of a run, and the rows of its late output (None: it has none)."""
 
 
 JUDGES: list[Judge] = []

@@ -17,8 +17,8 @@ from streamq.testing.deltas import WrongOutput
 from streamq.testing.execution import BATCH, SPARK, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import expectation
 from streamq.testing.in_process import execute
-from streamq.testing.late_output import check_late_output
 from streamq.testing.trial import with_late_sinks
+from tests.judges.late_output import check_late_output
 
 LATE = Execution(STREAM, late_output=True)
 SPANS = sq.intervals(
