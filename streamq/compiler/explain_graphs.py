@@ -13,7 +13,7 @@ from streamq.compiler.rewriter import RewriteResult
 from streamq.compiler.staged_plan import Feed, StagedPlan
 from streamq.errors import counted
 from streamq.operators import Source
-from streamq.operators.operator import Operator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.node import Node, nodes
 
 
@@ -101,7 +101,7 @@ def plan_graph(title: str, root: Node, notes: Callable[[Node], Iterable[str]], m
 def _kind(node: Node) -> OperatorBoxKind:
     if isinstance(node, Source):
         return OperatorBoxKind.SOURCE
-    return OperatorBoxKind.STATE if isinstance(node, Operator) and node.keeps_state else OperatorBoxKind.STEP
+    return OperatorBoxKind.STATE if isinstance(node, EvaluatedOperator) else OperatorBoxKind.STEP
 
 
 def rule_marks(done: RewriteResult, *, before: bool) -> dict[str, str]:

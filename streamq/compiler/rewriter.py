@@ -15,7 +15,7 @@ from functools import cached_property
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
 from streamq.operators import Explode, MergePartials, Select, Source, Union, Where, WindowAggregate
-from streamq.operators.operator import Operator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.split_aggregates import show_partials
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
@@ -53,7 +53,7 @@ class Consumer:
     @property
     def changes_rows(self) -> bool:
         """True if a step on the way moves rows in time or makes several of one."""
-        return any(step.progress_map is not None or step.multiplies for step in self.steps)
+        return any(step.lifetime_change is not None or step.multiplies for step in self.steps)
 
     @property
     def moves_alike(self) -> bool:
@@ -62,14 +62,17 @@ class Consumer:
         If a step replaces lifetimes by windows, these must be fixed, and no step before it may move starts.
         """
         is_moved_first = self._spans is not None and self.ends is None
-        return not is_moved_first and all(not step.multiplies and step.moves_as_progress for step in self.steps)
+        changes = [step.lifetime_change for step in self.steps]
+        are_alike = all(change is None or change.moves_as_progress for change in changes)
+        return not is_moved_first and are_alike and not any(step.multiplies for step in self.steps)
 
     @property
     def ends(self) -> WindowEnds | None:
         """The ends of the windows whose members the events are; None if they go by events, and if a step before moves starts."""
         before = self.steps if self._spans is None else self.steps[: self._spans]
         window = self.window if self._spans is None else self.steps[self._spans].event_windows
-        return None if window is None or any(step.moves_start for step in before) else window.fixed_ends
+        moves_start = any(step.lifetime_change is not None and step.lifetime_change.moves_start for step in before)
+        return None if window is None or moves_start else window.fixed_ends
 
     @property
     def _spans(self) -> int | None:
@@ -90,15 +93,15 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
         if isinstance(node, Source):
             return [Consumer(node.digest)]
         ways = [way.with_node(node) for ways in inputs for way in ways]
-        if not isinstance(node, Operator) or not node.keeps_state:
+        if not isinstance(node, EvaluatedOperator):
             return ways
         for way in ways:
             end = replace(
                 way,
                 has_state=True,
                 window=node.event_windows,
-                bounds_windows=node.bounds_windows,
-                reads_judged_rows=node.reads_judged_rows,
+                bounds_windows=node.hears_endpoints and not node.evaluation.factory.always_holds,
+                reads_judged_rows=isinstance(node, MergePartials) and bool(node.shown),
             )
             by_source.setdefault(way.source, []).append(end)
         return []

@@ -25,7 +25,6 @@ from streamq.errors import counted
 from streamq.operators import MergePartials, Select, Source, Where
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import ShownWindows
-from streamq.operators.operator import Operator
 from streamq.operators.split_aggregates import partial_fields
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.node import Node, nodes
@@ -276,7 +275,7 @@ def _windows(plan: Results, egresses: Sequence[Egress]) -> list[_Windows]:
     """Return the windows of a plan that merge partial results."""
     unsettled = unsettled_nodes(plan, egresses)
     # operators with state need the CTI of the windows below them, and so do results with CTIs
-    cti_readers = [node for node in nodes(plan) if isinstance(node, Operator) and node.keeps_state]
+    cti_readers = [node for node in nodes(plan) if isinstance(node, EvaluatedOperator)]
     below = {node.digest for top in cti_readers for child in top.children for node in _stateless(child)}
     for result, egress in zip(plan.inputs, egresses, strict=True):
         below |= {node.digest for node in _stateless(result) if egress.ctis}
@@ -303,10 +302,10 @@ def _windows(plan: Results, egresses: Sequence[Egress]) -> list[_Windows]:
 
 def _corrects(node: Node, unsettled: frozenset[str]) -> bool:
     """Return True if the kernel of a node may take back rows that it has sent; ``unsettled`` are nodes that send early rows."""
-    if isinstance(node, EvaluatedOperator):
-        factory = node.evaluation.factory
-        return factory.corrects and (not factory.always_holds or node.digest in unsettled)
-    return isinstance(node, Operator) and node.keeps_state and node.digest in unsettled
+    if not isinstance(node, EvaluatedOperator):
+        return False
+    factory = node.evaluation.factory
+    return factory.corrects and (not factory.always_holds or node.digest in unsettled)
 
 
 def _stateless(top: Node) -> list[Node]:
@@ -316,7 +315,7 @@ def _stateless(top: Node) -> list[Node]:
         node = todo.pop()
         if node.digest not in reached:
             reached[node.digest] = node
-            todo += () if isinstance(node, Operator) and node.keeps_state else node.children
+            todo += () if isinstance(node, EvaluatedOperator) else node.children
     return list(reached.values())
 
 

@@ -224,7 +224,7 @@ def copy_for_paths(
 
 def _is_plain(feed: Feed) -> bool:
     """Return True if the columns of a single channel can be plain: no step moves its rows."""
-    return not any(step.progress_map is not None for step in feed.path.steps)
+    return not any(step.lifetime_change is not None for step in feed.path.steps)
 
 
 def apply_steps_on_spark(lowering: StreamLowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:

@@ -17,6 +17,7 @@ from streamq.compiler.results import Result, Results
 from streamq.compiler.strategy import Strategy, choose
 from streamq.operators.evaluation import PortColumns
 from streamq.operators.operator import set_aside
+from streamq.operators.select import Select
 from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
@@ -79,12 +80,12 @@ class Path:
         """Return the path extended by a step."""
         first = len(self.steps) if self.moves and step.reads_open_end else None
         open_end = first if self.open_end is None else self.open_end
-        moving = step.moving_columns(self.moving) if self.moves else self.moving
+        moving = step.moving_columns(self.moving) if self.moves and isinstance(step, Select) else self.moving
         path = replace(self, schema=step.schema, steps=(*self.steps, step), open_end=open_end, moving=moving)
-        if step.progress_map is None:
+        if (change := step.lifetime_change) is None:
             return path
-        is_point, moves = step.schema.shape == POINT, self.moves and step.keeps_end
-        return replace(path, points=is_point, moves=moves, progress_maps=(*self.progress_maps, step.progress_map))
+        is_point, moves = step.schema.shape == POINT, self.moves and change.keeps_end
+        return replace(path, points=is_point, moves=moves, progress_maps=(*self.progress_maps, change.progress_map))
 
     @property
     def filters_open_end(self) -> bool:
@@ -97,7 +98,7 @@ class Path:
         The ends of its rows may move, and it has retractions.
         """
         steps = self.steps[:number]
-        progress_maps = tuple(step.progress_map for step in steps if step.progress_map is not None)
+        progress_maps = tuple(change.progress_map for step in steps if (change := step.lifetime_change) is not None)
         return Path(
             relation=self.relation,
             stage=self.stage,

@@ -26,6 +26,7 @@ from streamq.operators.select import Select
 from streamq.operators.source import Ingress, Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.step import Step
+from streamq.patterns.detect import Detect
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
 from streamq.plan.tree import fold
@@ -126,7 +127,7 @@ class _Compiler:
         If the step changes lifetimes, progress waits until the ends that it or an earlier step of the path reads no longer move.
         """
         path = path.then(step)
-        return self._settle_before_open_end(path, step) if step.progress_map is not None else path
+        return self._settle_before_open_end(path, step) if step.lifetime_change is not None else path
 
     # operators that have an evaluator
 
@@ -333,5 +334,5 @@ def compile_stages(plan: Results, options: Options, written: Node | None = None)
     program = _Compiler(shared, policies, options, tuple(unread.values())).compile()
     program.queries = tuple(map(query_text, (plan if written is None else as_results(written)).inputs))
     if written is not None:
-        program.patterns = tuple(pattern for node in nodes(written) for pattern in node.patterns)
+        program.patterns = tuple(p for node in nodes(written) if isinstance(node, Detect) for p in node.patterns)
     return program

@@ -28,7 +28,7 @@ from streamq.plan.node import NODES
 def written_operators() -> list[type[Operator]]:
     """Return the operators of which users' queries consist, sorted by name; only the rewriter makes the others."""
     kinds = (NODES[name] for name in sorted(NODES))
-    return [kind for kind in kinds if issubclass(kind, Operator) and not kind.only_rewritten]
+    return [k for k in kinds if issubclass(k, Operator) and not issubclass(k, Attempt | MergePartials | WindowSpan)]
 
 
 __all__ = [

@@ -11,7 +11,7 @@ from streamq.choices import Anchor, LengthKind
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.lifetime_change import BREACH, ChangedLifetimes, Length, Start, length_of, start_of
 from streamq.operators.operator import RowKey
-from streamq.operators.step import SparkRows, Step
+from streamq.operators.step import LifetimeChange, SparkRows, Step
 from streamq.operators.table_steps import MovedRows
 from streamq.plan.expr import Lit
 from streamq.plan.footprint import Expected, Footprint
@@ -59,32 +59,6 @@ class AlterLifetime(Step):
             cost="a projection",
         )
 
-    def _mixes_windows(self) -> bool:
-        # with another length, or starting at its end, a row lives where the user puts it, no longer on its window
-        is_moved = self.start.anchor == Anchor.LE and self.length.kind == LengthKind.SAME
-        return is_moved and self.input.mixes_windows
-
-    @property
-    def progress(self) -> str:
-        """The CTI rule as explain shows it: c, moved as far as a start may move, and the wait for ends still open."""
-        match self.start:
-            case Start(anchor="LE", by=0, expr=None):
-                rule = "c"
-            case Start(anchor="LE", expr=None, by=by):
-                rule = f"c {'+' if by > 0 else '-'} {show_duration(abs(by), self.schema.axis)}"
-            case Start(anchor="RE"):
-                rule = "c"
-            case Start(within=None):
-                rule = "start(c)"
-            case Start(within=0):
-                rule = "c"
-            case Start(within=within):
-                rule = f"c - {show_duration(within or 0, self.schema.axis)}"
-        if self.length.kind == LengthKind.SAME and self.length.by < 0:
-            rule = f"c - {show_duration(-self.length.by, self.schema.axis)}"
-        waits = self.input.traits.moves_ends and self.reads_open_end
-        return rule + ("; the least start of an event whose end is open, if that is before" if waits else "")
-
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
         return inputs[0].with_own_lifetimes() or super().row_key(inputs)
 
@@ -130,10 +104,13 @@ class AlterLifetime(Step):
         traits, kind, at_end = self.input.traits, self.length.kind, self.start.anchor == Anchor.RE
         infinite = kind == LengthKind.GIVEN or (kind == LengthKind.SAME and traits.infinite and not at_end)
         longest = self.length.by if kind == LengthKind.FIXED else None
-        if kind == LengthKind.SAME and self.input.longest is not None:
-            extended = max(1, self.input.longest + self.length.by)
+        if kind == LengthKind.SAME and self.input.traits.longest is not None:
+            extended = max(1, self.input.traits.longest + self.length.by)
             longest = extended if extended < INFINITY else None
-        return Traits(traits.retracts, traits.moves_ends and (kind != LengthKind.FIXED or at_end), infinite, longest)
+        moves_ends = traits.moves_ends and (kind != LengthKind.FIXED or at_end)
+        # with another length, or starting at its end, a row lives where the user puts it, no longer on its window
+        is_moved = not at_end and kind == LengthKind.SAME
+        return Traits(traits.retracts, moves_ends, infinite, longest, is_moved and traits.mixes_windows)
 
     def detail(self) -> str:
         """Return ``start=..., duration=...``: expressions as written, constants as durations, an old length as "unchanged"."""
@@ -154,9 +131,8 @@ class AlterLifetime(Step):
                 length = f"{'+' if by > 0 else '-'}{show_duration(abs(by), axis)}"
         return f"start={start}, duration={length}"
 
-    @property
-    def progress_map(self) -> ProgressMap:
-        """The function that the moved lifetimes apply to CTI and watermark.
+    def _progress_map(self) -> ProgressMap:
+        """Return the function that the moved lifetimes apply to CTI and watermark.
 
         It is a shift if starts are moved by ticks, or if ``within`` bounds how far they go back; else the start's expression.
         """
@@ -170,34 +146,19 @@ class AlterLifetime(Step):
         return ProgressShift(start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0))
 
     @property
-    def moves_as_progress(self) -> bool:
-        is_moved_by = self.start.expr is None and self.start.anchor == Anchor.LE
-        return is_moved_by and (self.length.kind != LengthKind.SAME or self.length.by >= 0)
-
-    def map_progress_on_spark(self) -> Column:
-        """Return the instant in ``__le``, moved by :attr:`progress_map` and kept finite; NULL where the start's expression is."""
-        from pyspark.sql import functions as F
-
-        start, progress_map = self.start, self.progress_map
-        if isinstance(progress_map, ProgressShift):
-            progress = SQL.moved(TickSql(LE), progress_map.by).column
-        else:
-            assert start.expr is not None
-            progress = spark_expression(start.expr, self.input.schema)
-        # the least of several values leaves NULL out
-        return F.when(progress.isNotNull(), F.greatest(F.lit(FIRST_INSTANT), F.least(F.lit(INFINITY - 1), progress)))
+    def lifetime_change(self) -> LifetimeChange:
+        start, length = self.start, self.length
+        is_moved_by = start.expr is None and start.anchor == Anchor.LE
+        return LifetimeChange(
+            self._progress_map(),
+            moves_as_progress=is_moved_by and (length.kind != LengthKind.SAME or length.by >= 0),
+            moves_start=start != Start(),
+            keeps_end=length.kind != LengthKind.FIXED or start.anchor == Anchor.RE,
+        )
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         # other starts may lie closer together
         return inputs[0] if self.start.expr is None else None
-
-    @property
-    def moves_start(self) -> bool:
-        return self.start != Start()
-
-    @property
-    def keeps_end(self) -> bool:
-        return self.length.kind != LengthKind.FIXED or self.start.anchor == Anchor.RE
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         """Compute the new lifetimes, and a flag for the rows that have one.

@@ -45,14 +45,15 @@ class Chop(EvaluatedOperator):
             keeps="events not settled",
             opens="parts, the events that start with a new one, and those with a piece due",
             cost="a row a piece that is not settled",
-            bounds=(live(self.input.longest),),
+            bounds=(live(self.input.traits.longest),),
         )
 
     def _schema(self) -> Schema:
         return self.input.schema
 
     def _traits(self) -> Traits:
-        return Traits(self.input.traits.retracts, self.input.traits.moves_ends, False)
+        traits = self.input.traits
+        return Traits(traits.retracts, traits.moves_ends, mixes_windows=traits.mixes_windows)
 
     def detail(self) -> str:
         shown = f"period={show_duration(self.period, self.schema.axis)}"

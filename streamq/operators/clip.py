@@ -6,7 +6,7 @@ ToSignal sets lifetimes as a signal's: each sample lives until the next strictly
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, column_names, sentence
@@ -42,7 +42,6 @@ class Clip(EvaluatedOperator):
     on: tuple[tuple[str, str], ...]
 
     title = "clip"
-    matches_keys = True
 
     @property
     def footprint(self) -> Footprint:
@@ -54,11 +53,11 @@ class Clip(EvaluatedOperator):
             opens="parts of groups: where starts have come, the events whose clipped lifetimes are not settled; "
             "where events have, the starts; rows that go",
             cost="a search in the sorted starts for each new event, and each whose lifetime a new start may change",
-            bounds=(live(self.input.longest),) * 2,
+            bounds=(live(self.input.traits.longest),) * 2,
         )
 
-    def _mixes_windows(self) -> bool:
-        return self.input.mixes_windows
+    def _traits(self) -> Traits:
+        return replace(super()._traits(), mixes_windows=self.input.traits.mixes_windows)
 
     def _schema(self) -> Schema:
         """Return the schema of ``input``; raise for different time axes, and for keys that do not exist or cannot be equal."""
@@ -181,9 +180,6 @@ class ToSignal(EvaluatedOperator):
         for column in self.order_by:
             check_key(self.input.schema.require(column, "to_signal"), column, "to_signal", "order")
         return self.input.schema.with_shape(SIGNAL)
-
-    def _mixes_windows(self) -> bool:
-        return False
 
     def _traits(self) -> Traits:
         return Traits(self.input.traits.retracts, True, True)

@@ -44,7 +44,7 @@ class DistinctIds(EvaluatedOperator):
             keeps="of each id the last event before c, if it is within reach of c, and those from c on",
             opens="parts of an id that rows have or of which one is due: the last event before c, and those since",
             cost="a sort of the events kept by id and start",
-            bounds=(live(self.input.longest, self.within),),
+            bounds=(live(self.input.traits.longest, self.within),),
         )
 
     def _schema(self) -> Schema:

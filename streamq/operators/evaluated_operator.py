@@ -113,7 +113,10 @@ def _with_until(events: DataFrame, evaluation: Evaluation, nodes: Sequence[Node]
 
 
 class EvaluatedOperator(Operator):
-    """An operator defined by an evaluator, from which its batch and streaming forms follow."""
+    """An operator defined by an evaluator, from which its batch and streaming forms follow.
+
+    In a stream it keeps events, or results computed from them, from one micro-batch to the next.
+    """
 
     @abstractmethod
     def _evaluation(self) -> Evaluation:
@@ -123,14 +126,6 @@ class EvaluatedOperator(Operator):
     def evaluation(self) -> Evaluation:
         """The result of ``_evaluation``, computed once."""
         return self._evaluation()
-
-    @property
-    def keeps_state(self) -> bool:
-        return True
-
-    @property
-    def bounds_windows(self) -> bool:
-        return self.hears_endpoints and not self.evaluation.factory.always_holds
 
     @property
     def hears_endpoints(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, sentence
@@ -11,7 +12,7 @@ from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import lifetime
-from streamq.plan.node import Node, node
+from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, Schema, check_key, quote
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.runtime.evaluators.joins import ExceptEvaluator
@@ -43,8 +44,8 @@ class Except(EvaluatedOperator):
             cost="a sweep over the endpoints of the events kept",
         )
 
-    def _mixes_windows(self) -> bool:
-        return self.left.mixes_windows
+    def _traits(self) -> Traits:
+        return replace(super()._traits(), mixes_windows=self.left.traits.mixes_windows)
 
     def _schema(self) -> Schema:
         """Return the columns of both inputs; raise PlanError if columns or time axes differ, or a column cannot be compared."""

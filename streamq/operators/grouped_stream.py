@@ -17,6 +17,8 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, TimeError, TypeMismatch, kind_of, sentence
 from streamq.functions.choice import COALESCE
 from streamq.keywords import CallResult
+from streamq.operators.clip import Clip
+from streamq.operators.interval_join import Pairing
 from streamq.operators.operator import Operator
 from streamq.operators.per_window import PerWindow, warn_of_neighbours
 from streamq.operators.scan import ScanVerbs
@@ -42,7 +44,6 @@ class Group(Node):
     def __init__(self, input: Node, keys: tuple[str, ...]):
         self.input, self.keys = input, keys
         self.schema, self.traits, self.children = self._schema(), input.traits, (input,)
-        self.mixes_windows = input.mixes_windows
         self.digest = f"group by {','.join(keys)}: {input.digest}"
 
     def _schema(self) -> Schema:
@@ -62,7 +63,7 @@ def apply_to_groups(result: Node, group: Group) -> Node:
     """
     source, result, group = group.input, expanded(result), expanded(group)
     parts = nodes(result)
-    matched = any(isinstance(n, Operator) and n.matches_keys for n in parts)
+    matched = any(isinstance(n, Clip | Pairing) for n in parts)
     # an apply within the sub-plan adds keys of its own
     used_names = {name for n in (group.input, *parts) for name in n.schema.names}
     key_columns = _key_columns(group, matched, used_names)
@@ -281,7 +282,7 @@ class GroupedStream(CallResult, ScanVerbs[S], WindowVerbs[S]):
         Over :meth:`last_rows`, and pairs of them, the windows are snapshots, as of :meth:`snapshot_window`. Raises PlanError for
         groups of another stream, which need a window before; the message suggests one.
         """
-        if (implied := self.stream.plan.implied_windows) is not None:
+        if (implied := self.stream.plan.traits.implied_windows) is not None:
             windows: WindowedStream[S] = getattr(self, implied)()
             return windows.select(*columns, **named_columns)
         hint = for_group(self.keys, self.stream.plan.schema.axis)

@@ -225,8 +225,6 @@ class Pairing(EvaluatedOperator):
     ``left_names`` and ``right_names`` map each side's columns to their names in a pair.
     """
 
-    matches_keys = True
-
     left: Node
     right: Node
     on: Pairs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import types as t
@@ -34,7 +35,7 @@ from streamq.operators.per_window import warn_of_paired_neighbours
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import ExpectedRates, Footprint, live
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import ImpliedWindows, Node, node
+from streamq.plan.node import ImpliedWindows, Node, Traits, node
 from streamq.plan.own_names import show_equality
 from streamq.plan.passes import calls_python, infer, substitute
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
@@ -76,7 +77,7 @@ class Join(Pairing):
                 opens="whole groups that rows touch, of the other side in the bins that new events overlap in time",
                 cost="the pairs that what is new makes, and the bins they lie in",
                 # pairs need an event as long as it lives; other kinds of join also keep rows that wait, and parts
-                bounds=(live(self.left.longest), live(self.right.longest)),
+                bounds=(live(self.left.traits.longest), live(self.right.traits.longest)),
             )
         return Footprint(
             cti="the least start of a left event that lives on at c, at least c, at most the left input's CTI",
@@ -92,15 +93,18 @@ class Join(Pairing):
     def title(self) -> str:
         return f"{self.how} join"
 
-    @property
-    def implied_windows(self) -> ImpliedWindows | None:
-        """Snapshots if both sides imply them."""
-        both = self.left.implied_windows is self.right.implied_windows is ImpliedWindows.SNAPSHOTS
-        return ImpliedWindows.SNAPSHOTS if both else None
+    def _traits(self) -> Traits:
+        """Return the traits of both sides; windows are mixed if they are in a side whose columns are kept.
 
-    def _mixes_windows(self) -> bool:
-        """True if results of overlapping windows live at one instant in the left side or, if its columns are kept, the right."""
-        return self.left.mixes_windows or (self._has_right_columns and self.right.mixes_windows)
+        Snapshots are implied if both sides imply them.
+        """
+        left, right = self.left.traits, self.right.traits
+        implied = left.implied_windows is right.implied_windows is ImpliedWindows.SNAPSHOTS
+        return replace(
+            left | right,
+            mixes_windows=left.mixes_windows or (self._has_right_columns and right.mixes_windows),
+            implied_windows=ImpliedWindows.SNAPSHOTS if implied else None,
+        )
 
     def _schema(self) -> Schema:
         """Return the columns of both sides or, of a semi or anti join, of the left one.
@@ -249,7 +253,7 @@ class Join(Pairing):
     @property
     def _longest(self) -> int | None:
         """The greatest length of a lifetime of either side, in ticks; None if the plan does not bound it."""
-        sides = [side.longest for side in (self.left, self.right)]
+        sides = [side.traits.longest for side in (self.left, self.right)]
         return None if None in sides else max(n for n in sides if n is not None)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

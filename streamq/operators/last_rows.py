@@ -39,7 +39,6 @@ class LastRows(EvaluatedOperator):
     window: Rows
 
     title = "last_rows"
-    implied_windows = ImpliedWindows.SNAPSHOTS
 
     @property
     def footprint(self) -> Footprint:
@@ -59,11 +58,8 @@ class LastRows(EvaluatedOperator):
         self.window.check(self.input.schema, "last_rows")
         return self.input.schema.with_shape(INTERVAL)
 
-    def _mixes_windows(self) -> bool:
-        return False
-
     def _traits(self) -> Traits:
-        return Traits(self.input.traits.retracts, True, True)
+        return Traits(self.input.traits.retracts, True, True, implied_windows=ImpliedWindows.SNAPSHOTS)
 
     def detail(self) -> str:
         by = f", by {', '.join(map(shown_name, self.keys))}" if self.keys else ""

@@ -11,18 +11,22 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from streamq.operators.operator import BatchRun, Operator
+from streamq.operators.operator import BatchRun
 from streamq.operators.source import Source
 from streamq.operators.step import Step
+from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, nodes
 from streamq.plan.tree import fold
 from streamq.runtime.event import LE, RE
 from streamq.runtime.time.endpoints import Bound, endpoint, limit
-from streamq.time import INFINITY
+from streamq.runtime.time.expr_progress_map import ExprProgressMap
+from streamq.runtime.time.progress_map import ProgressMap, ProgressShift
+from streamq.runtime.window_spans import WindowSpans
+from streamq.time import FIRST_INSTANT, INFINITY
 from streamq.windows.batch_events import SQL, UNTIL, BatchEvents, TickSql
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 REACH = "__reach"
@@ -42,7 +46,11 @@ def _hands_on_all(node: Node) -> bool:
     """True if a node hands on every start: a source of inserts that follows no other source, or an operator that keeps events."""
     if isinstance(node, Source):
         return node.insert_only and node.policy.progress.leader is None
-    return isinstance(node, Operator) and node.keeps_events
+    # these import this module
+    from streamq.operators.select import Select
+    from streamq.operators.union import Union
+
+    return isinstance(node, Select | Union)
 
 
 def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
@@ -54,11 +62,28 @@ def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
 
     if isinstance(node, Source):
         return _source_reach(node, run)
-    if isinstance(node, Step) and node.progress_map is not None:
+    if isinstance(node, Step) and node.lifetime_change is not None:
         (reach,) = below
-        mapped = F.when(F.col(REACH).isNotNull(), node.map_progress_on_spark())
+        mapped = F.when(F.col(REACH).isNotNull(), _mapped(node.lifetime_change.progress_map))
         return reach.withColumn(LE, F.col(REACH)).select(mapped.alias(REACH))
     return _furthest(below)
+
+
+def _mapped(progress_map: ProgressMap) -> Column:
+    """Return the finite instant in column ``__le`` after a step's map, kept finite; NULL where an expression is."""
+    from pyspark.sql import functions as F
+
+    match progress_map:
+        case ProgressShift(by=by):
+            progress = SQL.moved(TickSql(LE), by).column
+        case WindowSpans():
+            progress = progress_map.start(TickSql(LE), SQL).column
+        case ExprProgressMap(expr=expr, schema=schema):
+            progress = spark_expression(expr, schema)
+        case _:
+            raise TypeError(f"{type(progress_map).__name__} has no form in SQL")
+    # the least of several values leaves NULL out
+    return F.when(progress.isNotNull(), F.greatest(F.lit(FIRST_INSTANT), F.least(F.lit(INFINITY - 1), progress)))
 
 
 def _furthest(reaches: Sequence[DataFrame]) -> DataFrame:

@@ -75,10 +75,6 @@ class MemberOperator(EvaluatedOperator):
     stamp: Stamp
 
     @property
-    def on_windows(self) -> bool:
-        return self.stamp == Stamp.ALIGN
-
-    @property
     def is_time_sensitive(self) -> bool:
         """True if results read the lifetimes of members, cut as ``clip`` says."""
         return False
@@ -98,7 +94,7 @@ class MemberOperator(EvaluatedOperator):
     @property
     def _footprint_of_windows(self) -> Footprint:
         """The footprint as of an operator that keeps the members of its windows."""
-        return self.window.footprint(self.input.longest, self.keys, condenses=self._condenses_windows)
+        return self.window.footprint(self.input.traits.longest, self.keys, condenses=self._condenses_windows)
 
     def _check_keys(self) -> None:
         """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""
@@ -106,15 +102,13 @@ class MemberOperator(EvaluatedOperator):
             check_key(self.input.schema.require(key, "group_by"), key)
 
     def _traits(self) -> Traits:
-        return self.window.traits(self.stamp, self.input.traits)
-
-    def _mixes_windows(self) -> bool:
-        """True if results live on windows that may overlap; of ``per_window()``, if rows of the input do."""
-        if self.stamp != Stamp.ALIGN:
-            return False
+        """Return the traits of results; they mix windows if they live on ones that overlap, of ``per_window()`` if events do."""
+        on_windows = self.stamp == Stamp.ALIGN
         # results of per_window() have the lifetimes of its events
         is_per_window = self.window.is_piecewise and BOUNDS.keys() <= set(self.keys)
-        return self.input.mixes_windows if is_per_window else self.window.overlap
+        mixes = self.input.traits.mixes_windows if is_per_window else self.window.overlap
+        traits = self.window.traits(self.stamp, self.input.traits)
+        return replace(traits, on_windows=on_windows, mixes_windows=on_windows and mixes)
 
     def _member_evaluation(
         self,

@@ -65,8 +65,6 @@ class MergePartials(EvaluatedOperator):
     stamp: Stamp = Stamp.ALIGN
     shown: tuple[ShownWindows, ...] = ()
 
-    only_rewritten = True
-
     @property
     def title(self) -> str:
         return self.window.name
@@ -122,10 +120,6 @@ class MergePartials(EvaluatedOperator):
     @property
     def event_windows(self) -> Window | None:
         return None if self.shown else self.window
-
-    @property
-    def reads_judged_rows(self) -> bool:
-        return bool(self.shown)
 
     @property
     def _factory(self) -> GridFactory:
@@ -185,9 +179,8 @@ class MergePartials(EvaluatedOperator):
         if partials is None:
             return only_evaluated("partial results that Arrow makes and merges")
         shape = self.input.schema.shape
-        refused = {BatchForm.SWEEP: "its windows are on a grid, and no snapshots"}
-        if reason := not_subtracted(partials):
-            refused[BatchForm.DIFFERENCE] = reason
+        reason = not_subtracted(partials)
+        refused = {BatchForm.DIFFERENCE: reason} if reason else {}
         if shape != POINT:
             refused[BatchForm.BLOCKS] = "its events are no points"
         per_event = self._factory.partials_an_event(rates)
@@ -204,7 +197,7 @@ class MergePartials(EvaluatedOperator):
         if form == BatchForm.DIRECT:
             return self._stamped(self._direct(inputs[0], partials, run))
         grid, ranges = self.window.basic_grid(), self._ranges(inputs[0], partials, run)
-        windows = merge_partials(ranges, list(self.keys), partials, grid.n, form, divides=grid.divides)
+        windows = merge_partials(ranges, list(self.keys), partials, grid.n, form)
         return self._stamped(starting_before(windows, grid, run.until))
 
     def _stamped(self, rows: DataFrame) -> DataFrame:

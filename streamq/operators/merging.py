@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 
+NEXT = "__next"
+"""The column with the first window after a stretch of windows with the same members."""
+
 FORMS = (BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.EXPLODE, BatchForm.DYADIC)
 """The forms in which partial results are merged."""
 
@@ -88,13 +91,12 @@ def merge_partials(
     partials: Sequence[SparkPartial],
     n: int,
     form: BatchForm,
-    divides: bool = True,
 ) -> DataFrame:
     """Return one row per window with members: the keys, ``__i`` (bigint, its index), ``__n`` and the partials' columns.
 
     ``df`` has the keys, ``__lo`` and ``__hi`` (bigint, first and last window of the range, inclusive; no range is endless),
     ``__n`` (bigint, the number of events, > 0) and the columns of the partials, whose types do not change. A range may have
-    several rows. ``n`` is size / hop, rounded up; ``divides``: hop divides size (all forms are right either way).
+    several rows. ``n`` is size / hop, rounded up.
 
     ``difference`` needs exact partials, ``blocks`` ranges of declared points; ``explode`` and ``dyadic`` merge any partials over
     any ranges. All but ``explode`` hash by the keys: the rows of a key go to one task.
@@ -108,7 +110,14 @@ def merge_partials(
         inexact = ", ".join(partial.name for partial in partials if not partial.exact)
         raise ValueError(f"merge_partials: difference needs exact aggregates; {inexact} cannot be subtracted")
     layout = _Layout.from_frame(df, keys, partials)
-    return layout.leave(_FORMS[form](layout.enter(df), layout, n))
+    stretches = _FORMS[form](layout.enter(df), layout, n)
+    return layout.leave(stretches if form == BatchForm.EXPLODE else _spread(stretches, layout))
+
+
+def merge_stretches(df: DataFrame, keys: Sequence[str], partials: Sequence[SparkPartial]) -> DataFrame:
+    """Return the result of ``difference`` with a row for each stretch ``__i .. __next - 1`` of windows with the same members."""
+    layout = _Layout.from_frame(df, keys, partials)
+    return layout.leave(_occupied(_difference(layout.enter(df), layout, 1)), NEXT)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -161,11 +170,11 @@ class _Layout:
         fields = [f"{_quoted(name)} AS {inside}" for inside, (name, _) in self.fields.items() if inside != "__n"]
         return partials.selectExpr(*keys, "__lo", "__hi", "__n", *fields)
 
-    def leave(self, merged: DataFrame) -> DataFrame:
-        """Rename merged columns back to the outer names, with the types that they had before merging."""
+    def leave(self, merged: DataFrame, *others: str) -> DataFrame:
+        """Rename merged columns back to the outer names, with the types from before merging; ``others`` stay as they are."""
         keys = [f"{inside} AS {_quoted(name)}" for inside, name in self.keys.items()]
         fields = [f"{self.typed(inside, inside)} AS {_quoted(name)}" for inside, (name, _) in self.fields.items()]
-        return merged.selectExpr(*keys, "__i", *fields)
+        return merged.selectExpr(*keys, "__i", *others, *fields)
 
     def typed(self, field: str, value: str) -> str:
         """Cast a merged value to the type of its parts, if that is a decimal: a sum of decimal(p,s) is a wider decimal."""
@@ -259,7 +268,7 @@ def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     ends = ends.selectExpr(*keys, "__i", *_named({**running, "__next": f"lead(__i) {_window_clause(keys, '__i')}"}))
     nulls = layout.nulls
     sums = {field: f"CASE WHEN {nulls[field]} > 0 THEN {field} END" if field in nulls else field for field in columns}
-    return _spread(ends.selectExpr(*keys, "__i", "__next", *_named(sums)), [*keys, *columns])
+    return ends.selectExpr(*keys, "__i", "__next", *_named(sums))
 
 
 def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
@@ -304,8 +313,7 @@ def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
         __next=f"coalesce(lead(__i) {_window_clause(by, forwards)}, __round + {n + 1}L)",
     )  # fmt: skip
     windows = _pair(parts, "__suffix.suffix", "prefix")
-    changes = changes.where("__next > __i").selectExpr(*keys, "__i", "__next", *_named(windows))
-    return _spread(changes, [*keys, *columns])
+    return changes.where("__next > __i").selectExpr(*keys, "__i", "__next", *_named(windows))
 
 
 def _explode(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
@@ -348,17 +356,24 @@ def _dyadic(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     answers = _running(nodes, parts, by, "__look", source="own", target="node", rows="CURRENT ROW")
     answers = answers.where("__look AND node__n > 0")
     answers = answers.selectExpr(*keys, "__i", "__next", *(f"node{column} AS {column}" for column in columns))
-    return _spread(_gather(answers, [*keys, "__i", "__next"], parts), [*keys, *columns])
+    return _gather(answers, [*keys, "__i", "__next"], parts)
 
 
-def _spread(changes: DataFrame, carried: Sequence[str]) -> DataFrame:
-    """Return one row per window from each change point to ``__next``, the next one, without stretches that hold no event.
+def _occupied(stretches: DataFrame) -> DataFrame:
+    """Return the stretches of windows, from a change point to ``__next``, the next one, that hold an event.
 
     A change point without a next one makes no row.
     """
-    held = changes.where("__next > __i AND __n > 0")
-    return held.selectExpr(*carried, "__i AS __from", "__next").selectExpr(
-        *carried, "explode(sequence(__from, __next - 1)) AS __i"
+    return stretches.where("__next > __i AND __n > 0")
+
+
+def _spread(stretches: DataFrame, layout: _Layout) -> DataFrame:
+    """Return one row per window of the stretches that hold an event."""
+    carried = [*layout.keys, *layout.columns]
+    return (
+        _occupied(stretches)
+        .selectExpr(*carried, "__i AS __from", "__next")
+        .selectExpr(*carried, "explode(sequence(__from, __next - 1)) AS __i")
     )
 
 

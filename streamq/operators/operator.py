@@ -93,16 +93,13 @@ class BatchForm(Word):
     """Copy each partial result into every window of its range, and merge by window."""
 
     DIFFERENCE = "difference"
-    """Add each partial result where its range starts and subtract it where the range ends: a running sum."""
+    """Add each partial result, or each event of snapshots, where its range starts, and subtract it where that has ended."""
 
     BLOCKS = "blocks"
     """Divide the basic windows into blocks; merge a suffix of one block and a prefix of the next into each window."""
 
     DYADIC = "dyadic"
     """Cut each range into nodes of 2^k windows; each window merges the nodes that contain it."""
-
-    SWEEP = "sweep"
-    """Add the events that start and subtract those that end, at each endpoint of a group: a running sum."""
 
     EVALUATED = "evaluated"
     """Run the evaluator that streams use over the whole histories, bucket by bucket."""
@@ -208,14 +205,9 @@ class BatchRun:
 class Operator(Node, ABC):
     """A node that can be executed.
 
-    ``only_rewritten``: only the rewriter makes it, never a user. ``keeps_events``: it hands on every event of its inputs with
-    an unchanged lifetime. ``matches_keys``: it compares keys of two inputs, and a NULL key equals nothing. ``attempts``: it may
-    set aside an event for which one of its expressions fails.
+    ``attempts``: it may set aside an event for which one of its expressions fails.
     """
 
-    only_rewritten: ClassVar[bool] = False
-    matches_keys: ClassVar[bool] = False
-    keeps_events: ClassVar[bool] = False
     attempts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -258,24 +250,9 @@ class Operator(Node, ABC):
         return ()
 
     @property
-    def keeps_state(self) -> bool:
-        """True if in a stream it keeps events, or results computed from them, from one micro-batch to the next."""
-        return False
-
-    @property
     def event_windows(self) -> Window | None:
         """The windows whose members it evaluates in a stream; None if it evaluates none."""
         return None
-
-    @property
-    def bounds_windows(self) -> bool:
-        """True if its events decide up to which instant windows, or pieces, of endless lifetimes are reported."""
-        return False
-
-    @property
-    def reads_judged_rows(self) -> bool:
-        """True if it cannot judge the lateness of a source's rows, which must have been judged before."""
-        return False
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
         """Return the columns that, together with the start, identify a row; ``inputs``: the row keys of its inputs."""

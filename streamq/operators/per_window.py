@@ -64,7 +64,7 @@ named_after(PerWindow, "window")
 
 def warn_of_neighbours(plan: Node, verb: str) -> None:
     """Warn if windows are put over the results of overlapping windows: each would contain results of several of those."""
-    if plan.mixes_windows:
+    if plan.traits.mixes_windows:
         warn(
             f"{verb}: windows over the results of overlapping windows; each holds the results of several neighbouring windows. "
             f"For the results of each window by itself write .per_window(), {_advice_to_have_each_once(plan)}"
@@ -77,7 +77,7 @@ def warn_of_paired_neighbours(left: Node, right: Node, on: Pairs, verb: str) -> 
     A column does that if it holds the start or the end that a row had at some step.
     """
     is_told = any(_holds_lifetime(left, ours) and _holds_lifetime(right, theirs) for ours, theirs in on)
-    if left.mixes_windows and right.mixes_windows and not is_told:
+    if left.traits.mixes_windows and right.traits.mixes_windows and not is_told:
         warn(
             f"{verb}: both streams are results of overlapping windows; each meets those of several neighbouring windows. "
             "For pairs of one window write .with_columns(window=sq.start()) on both and add 'window' to on, "

@@ -99,9 +99,6 @@ class Scan(EvaluatedOperator):
         aside = QuarantineEvents(self.operator.name, self.input.schema, in_windows=False)
         return (aside,) if self.operator.sets_aside else ()
 
-    def _mixes_windows(self) -> bool:
-        return False
-
     def _traits(self) -> Traits:
         return Traits(self.input.traits.retracts, False, False)
 

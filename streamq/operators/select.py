@@ -47,8 +47,6 @@ class Attempt(EvaluatedOperator):
     columns: tuple[tuple[str, Expr], ...]
 
     title = "attempt"
-    only_rewritten = True
-    keeps_events = False
     attempts = True
 
     @property
@@ -66,10 +64,6 @@ class Attempt(EvaluatedOperator):
 
     def _traits(self) -> Traits:
         return self.input.traits
-
-    @property
-    def keeps_state(self) -> bool:
-        return True
 
     @property
     def set_aside(self) -> tuple[QuarantineEvents, ...]:
@@ -138,7 +132,6 @@ class Select(ExpressionStep):
     columns: tuple[tuple[str, Expr], ...]
 
     title = "select"
-    keeps_events = True
     attempts = True
 
     @property
@@ -179,11 +172,8 @@ class Select(ExpressionStep):
         """The columns as a mapping from name to expression."""
         return dict(self.columns)
 
-    @property
-    def reads_open_end(self) -> bool:
-        return any(reads_end(e) for _, e in self.columns)
-
     def moving_columns(self, moving: frozenset[str]) -> frozenset[str]:
+        """Return the output columns that change when an end moves, if the input columns ``moving`` do."""
         return frozenset(name for name, e in self.columns if reads_end(e) or not moving.isdisjoint(columns(e)))
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
@@ -229,7 +219,7 @@ class SelectVerbs(Verbs):
         zone  twice  start  end
            a      6      1    5
         """
-        implied = self.plan.implied_windows
+        implied = self.plan.traits.implied_windows
         if implied is not None and any(map(self._aggregates, (*columns, *named_columns.values()))):
             return cast(Self, getattr(self, implied)().select(*columns, **named_columns))
         for column in columns:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from streamq.operators.operator import BatchRun, Operator
 from streamq.plan.expr import Expr
 from streamq.plan.footprint import Expected
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import ImpliedWindows, Node
+from streamq.plan.node import Node, Traits, expressions
+from streamq.plan.passes import reads_end
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import LE, RE
 from streamq.runtime.hosts.hosted_kernel import TableStep
@@ -74,6 +76,21 @@ class SparkRows(StepRows["Column"]):
         """Return a row for each element of the array ``column``; ``flatten``: the fields of the elements become columns."""
 
 
+@dataclass(frozen=True)
+class LifetimeChange:
+    """A change of all lifetimes, after which the CTI and watermark of rows are those before, mapped by ``progress_map``.
+
+    A step that moves every start by five ticks has a map that adds five. moves_as_progress: every start is moved by as many
+    ticks as progress is, so that late rows stay late, and only those are. moves_start: a start may differ from the one before.
+    keeps_end: a retraction that moves an end before moves it after, too.
+    """
+
+    progress_map: ProgressMap
+    moves_as_progress: bool = True
+    moves_start: bool = True
+    keeps_end: bool = True
+
+
 class Step(Operator):
     """An operator with one input and no state; by default it leaves lifetimes unchanged.
 
@@ -100,47 +117,13 @@ class Step(Operator):
     def copied_column(self, name: str) -> str | None:
         return name if name in self.input.schema.names else None
 
-    @property
-    def progress_map(self) -> ProgressMap | None:
-        """The function that the step applies to its input's CTI and watermark; None if it changes no lifetimes.
+    def _traits(self) -> Traits:
+        return self.input.traits
 
-        A step that moves every start by five ticks has one that adds five.
-        """
+    @property
+    def lifetime_change(self) -> LifetimeChange | None:
+        """The change that the step makes of lifetimes; None if it makes none."""
         return None
-
-    @property
-    def moves_as_progress(self) -> bool:
-        """True if every start is moved by as many ticks as progress is, so that late rows stay late, and only those are."""
-        return self.progress_map is None
-
-    def map_progress_on_spark(self) -> Column:
-        """Return a Spark column of ticks: :attr:`progress_map` applied to the finite instant in column ``__le``."""
-        from pyspark.sql import functions as F
-
-        return F.col(LE)
-
-    @property
-    def progress(self) -> str:
-        waits = self.input.traits.moves_ends and self.reads_open_end
-        return "least start of an event whose end is open" if waits else "c"
-
-    @property
-    def on_windows(self) -> bool:
-        return self.progress_map is None and self.input.on_windows
-
-    @property
-    def implied_windows(self) -> ImpliedWindows | None:
-        return self.input.implied_windows if self.progress_map is None else None
-
-    @property
-    def moves_start(self) -> bool:
-        """True if a row's start may differ from its start in the input."""
-        return False
-
-    @property
-    def keeps_end(self) -> bool:
-        """True if a retraction that moves an event's end in the input moves it in the output, too."""
-        return True
 
     @property
     def reads_open_end(self) -> bool:
@@ -148,11 +131,7 @@ class Step(Operator):
 
         Then the CTI, and a final row, waits until that end no longer moves. A step that only hands the end on does not read it.
         """
-        return False
-
-    def moving_columns(self, moving: frozenset[str]) -> frozenset[str]:
-        """Return the output columns that change when an end moves, if the input columns ``moving`` do."""
-        return moving
+        return any(map(reads_end, expressions(self)))
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         return None if self.multiplies else inputs[0]

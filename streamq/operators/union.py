@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, sentence
 from streamq.operators.operator import BatchRun, PassThrough, not_of_the_group
 from streamq.plan.footprint import Footprint
-from streamq.plan.node import Node, node
+from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, Schema
 from streamq.plan.verbs import Verbs, not_a_stream
 
@@ -24,7 +25,6 @@ class Union(PassThrough):
     inputs: tuple[Node, ...]
 
     title = "union"
-    keeps_events = True
 
     @property
     def footprint(self) -> Footprint:
@@ -56,9 +56,8 @@ class Union(PassThrough):
         shape = first.shape if all(i.schema.shape == first.shape for i in self.inputs) else INTERVAL
         return first.with_shape(shape).with_consumed(*(i.schema for i in self.inputs[1:]))
 
-    @property
-    def on_windows(self) -> bool:
-        return all(node.on_windows for node in self.inputs)
+    def _traits(self) -> Traits:
+        return replace(super()._traits(), on_windows=all(node.traits.on_windows for node in self.inputs))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Compute the union by Spark's UNION ALL."""

@@ -17,7 +17,7 @@ from streamq.operators.table_steps import FilteredRows, is_exact
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, node
-from streamq.plan.passes import infer, reads_end
+from streamq.plan.passes import infer
 from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
@@ -61,10 +61,6 @@ class Where(ExpressionStep):
         if source is self.input:
             return self
         return Select(Where(source, predicate), all_columns(self.input.schema))
-
-    @property
-    def reads_open_end(self) -> bool:
-        return reads_end(self.predicate)
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
         return inputs[0]

@@ -327,7 +327,7 @@ class WindowAggregate(MemberOperator):
         match self.batch_forms(run.rates).choose(run.hint).form:
             case BatchForm.EVALUATED:
                 return super().in_batch(inputs, run)
-            case BatchForm.SWEEP | BatchForm.DYADIC as form:
+            case BatchForm.DIFFERENCE | BatchForm.DYADIC as form:
                 rows = snapshots(source, self.keys, expand(self.aggregates, source), form, inputs[0])
                 return stamped(rows, self.stamp, self.schema)
         values = [spark_aggregate(a, source, self.clip).alias(name) for name, a in self.aggregates]

@@ -1,6 +1,6 @@
 """The batch forms of windows that are not merged from partial results of a grid.
 
-Snapshot aggregates are computed without copying members into windows: by a sweep if sums can be subtracted, else by merges.
+Snapshot aggregates are computed without copying members into windows: as running sums if these can be subtracted, else by merges.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from streamq.operators.merging import merge_partials, not_subtracted
+from streamq.operators.merging import NEXT, merge_partials, merge_stretches, not_subtracted
 from streamq.operators.operator import BatchChoice, BatchForm, BatchForms
 from streamq.operators.split_aggregates import partial_columns, partial_fields
 from streamq.plan.aggregation import Aggregates, Expansion, expand, not_merged
@@ -22,11 +21,11 @@ from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
 from streamq.windows import Window
-from streamq.windows.batch_events import COUNT, ENDS, INDEX, NUMBER, STARTS, same_keys
+from streamq.windows.batch_events import COUNT, ENDS, HI, INDEX, LO, NUMBER, STARTS, same_keys
 from streamq.windows.snapshot import snapshot_members, snapshot_windows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 MANY_WINDOWS = 4
@@ -45,11 +44,11 @@ class WindowForms:
     def forms(self) -> BatchForms:
         """Return the forms, one of which computes all aggregates.
 
-        Snapshots are swept if all aggregates are exact, merged if Spark has all partial results. Else they are evaluated, unless
-        one aggregate does not merge and one copies its members. Those, and other windows, copy their members, or are evaluated
-        if Spark lacks one of the aggregates, or if the groups' events are in many windows each, of which no aggregate needs
-        copies. But landmark windows with a period are copied if all aggregates merge: Spark adds up the copies before it sends
-        them.
+        Snapshots are running sums if all aggregates are exact, merged if Spark has all partial results. Else they are evaluated,
+        unless one aggregate does not merge and one copies its members. Those, and other windows, copy their members, or are
+        evaluated if Spark lacks one of the aggregates, or if the groups' events are in many windows each, of which no aggregate
+        needs copies. But landmark windows with a period are copied if all aggregates merge: Spark adds up the copies before it
+        sends them.
         """
         refused = {**self._refused_merging(), **self._refused_copies()}
         return BatchForms(cheapest=self._cheapest(refused), refused=refused)
@@ -61,8 +60,8 @@ class WindowForms:
             any(aggregate.function.copies_members for _, aggregate in self.aggregates),
         )
         if self.window.is_piecewise:
-            if BatchForm.SWEEP not in refused:
-                return BatchChoice(form=BatchForm.SWEEP, reason="exact aggregates: added and taken off")
+            if BatchForm.DIFFERENCE not in refused:
+                return BatchChoice(form=BatchForm.DIFFERENCE, reason="exact aggregates: added and taken off")
             if BatchForm.DYADIC not in refused:
                 return BatchChoice(form=BatchForm.DYADIC, reason="partial results of ranges of snapshots")
             if merges or not copies:
@@ -95,36 +94,35 @@ class WindowForms:
     def _refused_merging(self) -> dict[BatchForm, str]:
         """Return the reasons against the forms that merge partial results."""
         off_grid = "its windows are not on a grid"
+        if self.window.is_piecewise:
+            return {**dict.fromkeys((BatchForm.EXPLODE, BatchForm.BLOCKS), off_grid), **self._refused_snapshots()}
         unsplit = (off_grid if self.window.grid is None else self._not_merged) or "its windows are not split"
-        refused = dict.fromkeys((BatchForm.EXPLODE, BatchForm.DIFFERENCE, BatchForm.BLOCKS), unsplit)
-        if not self.window.is_piecewise:
-            return {**refused, BatchForm.DYADIC: unsplit, BatchForm.SWEEP: "its windows are no snapshots"}
-        return {**refused, **self._refused_snapshots()}
+        return dict.fromkeys((BatchForm.EXPLODE, BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.DYADIC), unsplit)
 
     def _refused_snapshots(self) -> dict[BatchForm, str]:
         """Return the reasons against merging partial results of snapshots."""
-        either = (BatchForm.DYADIC, BatchForm.SWEEP)
+        either = (BatchForm.DYADIC, BatchForm.DIFFERENCE)
         if self._not_merged:
             return dict.fromkeys(either, self._not_merged)
         partials = spark_partials(expand(self.aggregates, self.source).partials)
         if partials is None:
             return dict.fromkeys(either, "partial results that Arrow makes and merges")
         inexact = [p for p in partials if not (isinstance(p, SummablePartial) and p.exact)]
-        return {BatchForm.SWEEP: not_subtracted(inexact)} if inexact else {}
+        return {BatchForm.DIFFERENCE: not_subtracted(inexact)} if inexact else {}
 
 
 def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: BatchForm, df: DataFrame) -> DataFrame:
     """Return one row for each snapshot with members: the keys, the aggregates, ``__wle`` and ``__wre``.
 
-    ``df`` has the events, of the schema ``source``; ``split`` has the aggregates as partial results. ``form`` is SWEEP, for exact
-    partial results, or DYADIC, for any partial results that Spark can make and merge.
+    ``df`` has the events, of the schema ``source``; ``split`` has the aggregates as partial results. ``form`` is DIFFERENCE, for
+    exact partial results, or DYADIC, for any partial results that Spark can make and merge.
     """
     quoted = [quote(k) for k in keys]
     df = df.select(*lifetime(source), *(quote(n) for n in source.names))
-    if form == BatchForm.SWEEP:
+    if form == BatchForm.DIFFERENCE:
         summed = [partial for partial in split.partials if isinstance(partial, SummablePartial) and partial.exact]
         assert len(summed) == len(split.partials)
-        rows = _swept(source, df, split, summed, quoted)
+        rows = _added_and_taken_off(source, df, split, summed, keys)
     else:
         partials = spark_partials(split.partials)
         assert partials is not None
@@ -135,40 +133,18 @@ def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: Bat
     return rows.select(*quoted, STARTS, ENDS, *(spark_expression(e, inner).alias(name) for name, e in split.outputs))
 
 
-def _swept(
-    source: Schema, df: DataFrame, split: Expansion, summed: Sequence[SummablePartial], keys: list[str]
+def _added_and_taken_off(
+    source: Schema, df: DataFrame, split: Expansion, summed: Sequence[SummablePartial], keys: tuple[str, ...]
 ) -> DataFrame:
     """Return one row for each snapshot with members: keys, bounds, the number of members, and ``summed``, NULL over no values.
 
-    Each event is added at its start and subtracted at its end: a running sum over the endpoints of a group, O(n log n).
-    ``keys`` are quoted.
+    Each event is a partial result over the instants of its lifetime; the stretches with the same members are the snapshots.
     """
     values = {name: spark_expression(expr, source) for name, expr in split.arguments}
     columns = [column for partial in summed for column in partial.swept(values[partial.arg])]
-    names = [name for partial in summed for name in partial.columns]
-    df = df.select(LE, RE, *keys, *columns)
-
-    def change(at: str, sign: int) -> Column:
-        signed = [(F.col(n) if sign > 0 else -F.col(n)).alias(n) for n in names]
-        return F.struct(F.col(at).alias(STARTS), F.lit(sign).cast("bigint").alias(COUNT), *signed)
-
-    # the last change at an instant has the sums there, and the next instant
-    order = Over.partitionBy(*keys).orderBy(STARTS)
-    running = order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    changes = df.select(*keys, F.inline(F.array(change(LE, 1), change(RE, -1))))
-    changes = changes.select(
-        *keys,
-        STARTS,
-        F.lead(STARTS).over(order).alias(ENDS),
-        *(F.sum(n).over(running).alias(n) for n in (COUNT, *names)),
-    )
-    changes = changes.where(F.col(STARTS) < F.col(ENDS))
-    changes = changes.where(F.col(COUNT) > 0)
-    for partial in summed:
-        for name, kind in partial.fields:
-            if (count := partial.null_over_none.get(name)) is not None:
-                changes = changes.withColumn(name, F.when(F.col(count) > 0, F.col(name).cast(kind)))
-    return changes
+    lifetimes = (F.col(LE).alias(LO), (F.col(RE) - 1).alias(HI), F.lit(1).cast("bigint").alias(COUNT))
+    events = df.select(*(quote(k) for k in keys), *lifetimes, *columns)
+    return merge_stretches(events, keys, summed).withColumnsRenamed({INDEX: STARTS, NEXT: ENDS})
 
 
 def _merged(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamq.operators.step import SparkRows, Step
+from streamq.operators.step import LifetimeChange, SparkRows, Step
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Schema
@@ -15,8 +15,6 @@ from streamq.windows import Hopping
 from streamq.windows.batch_events import SQL, TickSql
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from streamq.operators.table_steps import ArrowRows
 
 
@@ -32,10 +30,6 @@ class WindowSpan(Step):
     window: Hopping
 
     title = "window span"
-    only_rewritten = True
-    # an event is late by the end of its last window before c exactly if its span begins before the CTI sent
-    moves_as_progress = True
-    moves_start = True
 
     @property
     def footprint(self) -> Footprint:
@@ -50,37 +44,27 @@ class WindowSpan(Step):
     def _traits(self) -> Traits:
         """Return the input's traits; a lifetime's length bounds the number of its windows, hence its span."""
         traits = self.input.traits
-        longest = self.input.longest
+        longest = self.input.traits.longest
         grid = self.window.grid
         span = None if longest is None else ((longest + grid.size - 2) // grid.hop + 1) * grid.hop
         return Traits(traits.retracts, traits.moves_ends, traits.infinite, span)
-
-    def _mixes_windows(self) -> bool:
-        return False
 
     @property
     def event_windows(self) -> Hopping:
         return self.window
 
-    @property
-    def progress(self) -> str:
-        return "start of the first window that ends after c"
-
     def detail(self) -> str:
         return self.window.shown(self.schema.axis)
 
     @property
-    def progress_map(self) -> WindowSpans:
-        return WindowSpans(self.window.grid)
-
-    def map_progress_on_spark(self) -> Column:
-        start: Column = self.progress_map.start(TickSql(LE), SQL).column
-        return start
+    def lifetime_change(self) -> LifetimeChange:
+        # an event is late by the end of its last window before c exactly if its span begins before the CTI sent
+        return LifetimeChange(WindowSpans(self.window.grid))
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         from pyspark.sql import functions as F
 
-        spans = self.progress_map
+        spans = WindowSpans(self.window.grid)
         re = TickSql(LE) + 1 if self.input.schema.shape == POINT else TickSql(RE)
         start, end = spans.start(TickSql(LE), SQL).column, spans.end(re, SQL).column
         return rows.with_lifetimes(start, end, F.lit(True), self.schema)
@@ -89,7 +73,7 @@ class WindowSpan(Step):
         import numpy as np
         import pyarrow as pa
 
-        spans = self.progress_map
+        spans = WindowSpans(self.window.grid)
         starts = spans.start(rows.starts.to_numpy(), ARRAYS)
         ends = spans.end(rows.ends.to_numpy(), ARRAYS)
         return rows.with_lifetimes(pa.array(starts), pa.array(ends), pa.array(np.ones(rows.count, bool)), self.schema)

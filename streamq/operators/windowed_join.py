@@ -58,8 +58,6 @@ class WindowedJoin(Pairing):
     right_names: Pairs
 
     title = "windowed_join"
-    on_windows = True
-    implied_windows = ImpliedWindows.LIFETIMES
 
     @property
     def footprint(self) -> Footprint:
@@ -74,9 +72,6 @@ class WindowedJoin(Pairing):
             cost="the pairs that members make whose first window is due, and a row for each pair in a window that "
             "is due",
         )
-
-    def _mixes_windows(self) -> bool:
-        return self.window.overlap
 
     def _schema(self) -> Schema:
         """Return the columns of both sides, with lifetimes that are intervals.
@@ -102,7 +97,12 @@ class WindowedJoin(Pairing):
         return schema
 
     def _traits(self) -> Traits:
-        return Traits(self.left.traits.retracts or self.right.traits.retracts)
+        return Traits(
+            self.left.traits.retracts or self.right.traits.retracts,
+            mixes_windows=self.window.overlap,
+            on_windows=True,
+            implied_windows=ImpliedWindows.LIFETIMES,
+        )
 
     @property
     def event_windows(self) -> Hopping:

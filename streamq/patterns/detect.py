@@ -7,7 +7,7 @@ A Vision for Event Stream Processing, section 3.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamq.functions.logic import conjuncts
@@ -62,11 +62,8 @@ class Detect(Node):
     def _schema(self) -> Schema:
         return self.expansion.schema
 
-    def _mixes_windows(self) -> bool:
-        return False
-
     def _traits(self) -> Traits:
-        return self.expansion.traits
+        return replace(self.expansion.traits, mixes_windows=False, on_windows=False, implied_windows=None)
 
     @cached_property
     def expansion(self) -> Node:

@@ -7,7 +7,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import reduce
 from operator import is_, or_
@@ -32,36 +32,50 @@ INLINE = {"inline": True}
 identity and in JSON."""
 
 
+class ImpliedWindows(StrEnum):
+    """The windows of an aggregate over rows whose operator implies them; the value is the verb that makes them."""
+
+    LIFETIMES = "per_window"
+    SNAPSHOTS = "snapshot_window"
+
+
 @dataclass(frozen=True)
 class Traits:
     """Properties of an operator's output beyond its schema.
 
     retracts: rows may be taken back, because the source says so (disorder is another matter);
     moves_ends: a retraction may move an end, not only delete; infinite: lifetimes may never end; longest: how many ticks a
-    lifetime lasts at most, where the plan says so.
+    lifetime lasts at most, None if the plan does not bound them. The others are for verbs, and not compared, as rules need not
+    keep them. mixes_windows: results of several overlapping windows live at one instant, so that a window over them has several
+    as members; on_windows: every lifetime is the interval of a window; implied_windows: the windows of an aggregate over the
+    rows without a window verb before it, None if it needs one.
     """
 
     retracts: bool = False
     moves_ends: bool = False
     infinite: bool = False
     longest: int | None = None
+    mixes_windows: bool = field(default=False, compare=False)
+    on_windows: bool = field(default=False, compare=False)
+    implied_windows: ImpliedWindows | None = field(default=None, compare=False)
 
     def __or__(self, other: Traits) -> Traits:
-        """Return the traits of rows of either; ``longest`` is the greater length, None if one is None."""
+        """Return the traits of rows of either; ``longest`` is the greater length, None if one is None.
+
+        Neither are on windows, nor do they imply some.
+        """
         longest = None if self.longest is None or other.longest is None else max(self.longest, other.longest)
         return Traits(
             self.retracts or other.retracts,
             self.moves_ends or other.moves_ends,
             self.infinite or other.infinite,
             longest,
+            self.mixes_windows or other.mixes_windows,
         )
 
 
-class ImpliedWindows(StrEnum):
-    """The windows of an aggregate over rows whose operator implies them; the value is the verb that makes them."""
-
-    LIFETIMES = "per_window"
-    SNAPSHOTS = "snapshot_window"
+NO_ROWS = Traits(longest=0)
+"""The traits of no rows at all."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +101,6 @@ class Node(ABC):
 
     schema: Schema
     traits: Traits
-    mixes_windows: bool = False
     digest: str
     children: tuple[Node, ...]
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -96,29 +109,20 @@ class Node(ABC):
         """Compute children, schema, traits and digest; raise PlanError where the parameters do not fit the inputs."""
         object.__setattr__(self, "children", tuple(self._inputs()))
         object.__setattr__(self, "schema", self._schema())
-        object.__setattr__(self, "traits", self._traits())
-        object.__setattr__(self, "mixes_windows", self._mixes_windows())
+        traits = self._traits()
+        object.__setattr__(self, "traits", replace(traits, longest=1) if self.schema.shape == POINT else traits)
         fields = dataclasses.fields(self)
         values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
         added = {f.name for f in fields if "added" in f.metadata}.intersection(identity_fields(self))
         values += [{name: canonical(getattr(self, name)) for name in added}] if added else []
         object.__setattr__(self, "digest", hashlib.sha256(_SORTED_JSON.encode(values).encode()).hexdigest()[:16])
 
-    @property
-    def longest(self) -> int | None:
-        """The ticks that a lifetime lasts at most; None if the plan does not bound them."""
-        return 1 if self.schema.shape == POINT else self.traits.longest
-
     @abstractmethod
     def _schema(self) -> Schema:
         """Return the schema of its rows; raise PlanError where its parameters do not fit its inputs."""
 
-    def _mixes_windows(self) -> bool:
-        """True if results of several overlapping windows live at one instant: a window over them then has several as members."""
-        return any(child.mixes_windows for child in self.children)
-
     def _traits(self) -> Traits:
-        return reduce(or_, (child.traits for child in self.children)) if self.children else Traits()
+        return reduce(or_, (child.traits for child in self.children), NO_ROWS)
 
     @property
     def title(self) -> str:
@@ -126,29 +130,9 @@ class Node(ABC):
         return ""
 
     @property
-    def progress(self) -> str:
-        """Its CTI rule."""
-        return "c"
-
-    @property
-    def on_windows(self) -> bool:
-        """True if every lifetime is the interval of a window."""
-        return False
-
-    @property
-    def implied_windows(self) -> ImpliedWindows | None:
-        """The windows of an aggregate over its rows without a window verb before it; None: it needs such a verb."""
-        return None
-
-    @property
     def expansion(self) -> Node:
         """The plan that the compiler puts in its place before the first rule; the node itself if it can be executed."""
         return self
-
-    @property
-    def patterns(self) -> tuple[WrittenPattern, ...]:
-        """The definitions of its pattern, as written; empty for a node that is no pattern."""
-        return ()
 
     def copied_column(self, name: str) -> str | None:
         """Return the inputs' column that an output column copies; None if it is computed."""

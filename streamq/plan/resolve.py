@@ -117,7 +117,7 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
     all_parts = parts(expr)
     if not any(isinstance(p, WindowBound) for p in all_parts):
         return
-    where = [expr] if of_events and not plan.on_windows else [p for p in all_parts if isinstance(p, Aggregate)]
+    where = [expr] if of_events and not plan.traits.on_windows else [p for p in all_parts if isinstance(p, Aggregate)]
     for part in where:
         bound = next((p for p in parts(part) if isinstance(p, WindowBound)), None)
         if bound is not None:

@@ -86,8 +86,8 @@ def has_neighbours(results: sq.Stream) -> bool:
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows_say_whether_they_overlap(name: str) -> None:
     counts = WINDOWS[name](MORE).select(v=sq.count())
-    assert counts.plan.mixes_windows == has_neighbours(counts)
-    assert not WINDOWS[name](MORE).select(v=sq.count()).to_points_at_end().plan.mixes_windows
+    assert counts.plan.traits.mixes_windows == has_neighbours(counts)
+    assert not WINDOWS[name](MORE).select(v=sq.count()).to_points_at_end().plan.traits.mixes_windows
 
 
 MIXED: dict[str, Callable[[], sq.Stream]] = {

@@ -234,7 +234,7 @@ def test_any_ranges(spark: SparkSession, form: str, partials: Sequence[SparkPart
 @pytest.mark.parametrize(("size", "hop"), [(3, 7), (64, 1), (25, 10)])
 def test_blocks(spark: SparkSession, size: int, hop: int) -> None:
     made = cases("points", size, hop)
-    merged = merge_partials(table(spark, made), KEYS, PARTIALS, made[0].n, "blocks", made[0].divides)
+    merged = merge_partials(table(spark, made), KEYS, PARTIALS, made[0].n, "blocks")
     expected = {window: row for case in made for window, row in case.windows().items()}
     check(merged.collect(), expected, PARTIALS)
 
