@@ -45,7 +45,7 @@ INTERPRETED = {
 SPARK_TESTS = Path(__file__).parent / "spark"
 
 # half an hour or more each: `make soak SOAK=tests/spark/test_long_runs.py`
-LONG = ["spark/test_long_runs.py", "mutation/comparisons/test_survivors.py"]
+LONG = ["spark/test_long_runs.py", "mutation/test_survivors.py"]
 collect_ignore = [] if os.environ.get("STREAMQ_SOAK") else LONG
 
 

@@ -8,8 +8,7 @@ import streamq as sq
 from streamq.errors import PlanError
 from streamq.testing.in_process import read_back
 from tests.judges.claims import Claims
-from tests.mutation.mutant import caught
-from tests.mutation.mutants import MUTANTS
+from tests.mutation.mutant import MUTANTS, caught
 
 EVENTS = sq.events([(1, 2, {"k": "a", "v": 3.0, "w": 1.0})], name="events")
 SHARED = (

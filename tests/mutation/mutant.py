@@ -10,7 +10,6 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -18,12 +17,11 @@ from unittest.mock import patch
 import tests.judges  # noqa: F401 (it registers the judge that catches some)
 from streamq import testing as t
 from streamq.plan.function import NamedObject
+from tests.mutation.faults import ROOT, read_table
 from tests.mutation.queries import QUERIES
 
 Change = tuple[Any, str, Any]
 """A target, its attribute, and what stands there instead."""
-
-ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,14 @@ class Mutant:
                     stack.enter_context(patch.object(target, attribute, instead))
             yield
 
+
+def _mutant(name: str, fault: dict[str, Any]) -> Mutant:
+    edit = Edit(f"streamq/{fault['file']}", *fault["edit"])
+    return Mutant(name, fault["wrong"], fault["query"], spark=fault.get("spark", False), edits=(edit,))
+
+
+MUTANTS = {name: _mutant(name, fault) for name, fault in read_table().items()}
+"""The faults of ``faults.toml`` by name."""
 
 IN_PROCESS = replace(t.PROFILES["default"], batch=0, streams=0, shrinking=0.0)
 """What verify tries by default before it comes to Spark; a smaller case than the first is not asked for."""

@@ -25,7 +25,7 @@ from streamq.testing.difference import same_history
 from streamq.testing.in_process import execute
 from streamq.testing.profiles import FAILS, REFUSED, loaded_profile
 from streamq.testing.replay import replay
-from tests.mutation.mutants import MUTANTS
+from tests.mutation.mutant import MUTANTS
 
 TRIPS = sq.events([(1, 5, {"zone": "a", "fare": 3.0})], name="trips")
 WINDOWS = TRIPS.group_by("zone").hopping_window(6, 2).select(n=sq.count(), most=sq.max("fare"))

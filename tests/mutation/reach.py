@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from tests.mutation.comparisons.faults import ROOT
+from tests.mutation.faults import ROOT
 
 PROBE = "__streamq_reached__"
 
@@ -71,7 +71,7 @@ def probed(file: str) -> CodeType:
 
 def measured(query: str, examples: int) -> Reach:
     """What so many cases of a query reach; the modules that this process has imported are :func:`probed`."""
-    from tests.mutation.comparisons.trying import seconds_of, tried
+    from tests.mutation.trying import seconds_of, tried
 
     search: Any = importlib.import_module("streamq.testing.search")
     now: set[tuple[str, int]] = set()

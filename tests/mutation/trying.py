@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.comparisons.faults import ROOT
+from tests.mutation.faults import ROOT
 
 TESTS = ("tests/runtime", "tests/operators", "tests/laws", "tests/replays")
 """The tests that are nearest to the targets, after the files that are named after one, and those of its room."""
@@ -56,13 +56,13 @@ def _pairs() -> dict[str, Any]:
     }
 
 
-def tried(query: str, examples: int) -> Failure | None:
-    """The first case that fails, in-process, as ``verify`` tries them by default."""
+def tried(query: str, examples: int, spark: bool = False) -> Failure | None:
+    """The first case that fails, in-process or, if asked for, on Spark too, as ``verify`` tries them by default."""
     from streamq import testing as t
-    from tests.mutation.mutant import IN_PROCESS, broken
+    from tests.mutation.mutant import IN_PROCESS, ON_SPARK, broken
 
     try:
-        t.verify(queries()[query], profile=replace(IN_PROCESS, examples=examples), may_fail=True)
+        t.verify(queries()[query], profile=replace(ON_SPARK if spark else IN_PROCESS, examples=examples), may_fail=True)
     except t.VerificationFailed as failed:
         return Failure(failed.number, broken(failed.first))
     return None

@@ -1,20 +1,17 @@
-"""Faults tried one at a time: first with the queries that reach them, then with the nearest tests; verdicts are remembered."""
+"""Faults tried one at a time: first with the queries that reach them, then with the nearest tests."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from tests.mutation.comparisons.faults import ROOT, Fault
-from tests.mutation.comparisons.planting import plant
-from tests.mutation.comparisons.processes import Ended, Speaker, Task, in_processes
-from tests.mutation.comparisons.reach import Reach, measured, probed
-from tests.mutation.comparisons.trying import Failure, queries, tested, tried
+from tests.mutation.faults import ROOT, Fault
+from tests.mutation.planting import plant
+from tests.mutation.processes import Ended, Speaker, Task, in_processes
+from tests.mutation.reach import Reach, measured, probed
+from tests.mutation.trying import Failure, queries, tested, tried
 
 PACKAGES = ("streamq", "tests")
 """What a process with a fault imports afresh."""
@@ -62,68 +59,33 @@ class Verdict:
     seconds: float = 0.0
 
 
-class Notes:
-    """Verdicts and reaches of earlier runs over the same sources, kept in a folder."""
-
-    def __init__(self, folder: Path):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{sources()}.jsonl"
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-        self._known: dict[str, Any] = dict(json.loads(line) for line in lines)
-
-    def get(self, key: str) -> Any:
-        return self._known.get(key)
-
-    def put(self, key: str, value: Any) -> None:
-        self._known[key] = value
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([key, value]) + "\n")
-
-
-def sources() -> str:
-    """A digest of all that decides on a verdict: streamq and its tests."""
-    digest = hashlib.sha256()
-    for folder in PACKAGES:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 class Trials:
     """Trials of faults, so many processes at once."""
 
-    def __init__(self, notes: Notes, settings: Settings, at_once: int = 1):
-        self.notes, self.settings, self.at_once = notes, settings, at_once
+    def __init__(self, settings: Settings, at_once: int = 1):
+        self.settings, self.at_once = settings, at_once
         self.reaches: dict[str, Reach] = {}
         self.right: dict[str, int] = {}
 
     def reach(self, files: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str, Reach]]:
         """What each query reaches; those that are wrong without a fault are left out of the trials."""
-        cases = self.settings.few
-        missing: list[tuple[Any, Task]] = []
-        for name in names:
-            key = f"reach {cases} {name} {','.join(files)}"
-            noted = self.notes.get(key)
-            if noted is None:
-                missing.append(((name, key), _Measure(name, cases, tuple(files))))
-                continue
-            yield name, self._reaches(name, noted)
-        for (name, key), ended in in_processes(missing, self.at_once):
+        tasks: list[tuple[Any, Task]] = [(name, _Measure(name, self.settings.few, tuple(files))) for name in names]
+        for name, ended in in_processes(tasks, self.at_once):
             if ended.result is None:
                 raise RuntimeError(f"{name}: {ended.reason}")
-            self.notes.put(key, ended.result)
-            yield name, self._reaches(name, self.notes.get(key))
-
-    def _reaches(self, name: str, noted: Any) -> Reach:
-        lines = {file: {int(line): n for line, n in of.items()} for file, of in noted["lines"].items()}
-        reach = Reach(**{**noted, "lines": lines})
-        if not reach.wrong:
-            self.reaches[name] = reach
-            self.right[name] = self.settings.few
-        return reach
+            reach = Reach(**ended.result)
+            if not reach.wrong:
+                self.reaches[name] = reach
+                self.right[name] = self.settings.few
+            yield name, reach
 
     def nearest(self, fault: Fault) -> list[tuple[str, float]]:
-        """The queries whose cases run the statement of a fault most often in a second, and the share of those that do."""
+        """The queries whose cases run the statement of a fault most often in a second, and the share of those that do.
+
+        Of a fault of the table, the query that must show it.
+        """
+        if fault.query:
+            return [(f"query {fault.query}", 1.0)]
         shares = {n: r.of(fault.file, fault.statement, bool(fault.function)) for n, r in self.reaches.items()}
         reached = [name for name, share in shares.items() if share]
         best = sorted(reached, key=lambda name: -shares[name] / max(self.reaches[name].seconds, 0.05))
@@ -135,30 +97,22 @@ class Trials:
     def verdicts(self, faults: Sequence[Fault], seconds: float | None = None) -> Iterator[tuple[Fault, Verdict]]:
         """Try each fault; after so many seconds no other is begun."""
         begun = time.monotonic()
-        tasks: list[tuple[Any, Task]] = []
-        for fault in faults:
-            noted = self.notes.get(self._key(fault))
-            if noted is not None:
-                yield fault, Verdict(**noted)
-            else:
-                tasks.append((fault, _Try(fault, self._steps(fault), self.settings)))
+        tasks: list[tuple[Any, Task]] = [(fault, _Try(fault, self._steps(fault), self.settings)) for fault in faults]
         while tasks:
             again: list[tuple[Any, Task]] = []
             in_time = (task for task in tasks if seconds is None or time.monotonic() - begun < seconds)
             for fault, ended in in_processes(in_time, self.at_once):
                 verdict = self._verdict(fault, ended)
-                if verdict.by == VERIFY and not self._is_right(verdict.name, verdict.number):
+                if verdict.by == VERIFY and not fault.query and not self._is_right(verdict.name, verdict.number):
                     again.append((fault, _Try(fault, self._steps(fault), self.settings)))
                     continue
-                self.notes.put(self._key(fault), asdict(verdict))
                 yield fault, verdict
             tasks = again
 
-    def _key(self, fault: Fault) -> str:
-        digest = hashlib.sha256(f"{fault.file}\0{fault.source}\0{self.settings}".encode()).hexdigest()
-        return f"verdict {digest[:24]}"
-
     def _steps(self, fault: Fault) -> tuple[tuple[str, int, float], ...]:
+        if fault.query:
+            # Spark starts, and plans each query
+            return ((f"query {fault.query}", self.settings.examples, 1_200.0 if fault.spark else 600.0),)
         names = [name for name, _ in self.nearest(fault)]
         few, many = self.settings.few, self.settings.examples
         steps = [(name, few) for name in names] + [(name, many) for name in names[: self.settings.thorough]]
@@ -173,17 +127,15 @@ class Trials:
 
     def _is_right(self, name: str, number: int) -> bool:
         """Whether so many cases of a query are right without a fault; a query that is not is left out from now on."""
-        if number <= self.right[name]:
+        if number <= self.right.get(name, 0):
             return True
-        key = f"right {number} {name}"
-        if self.notes.get(key) is None:
-            ((_, ended),) = in_processes([(name, _Try(None, ((name, number, 600.0),), NO_TESTS))], 1)
-            self.notes.put(key, ended.result is not None and ended.result["by"] == SURVIVES)
-        if self.notes.get(key):
+        ((_, ended),) = in_processes([(name, _Try(None, ((name, number, 600.0),), NO_TESTS))], 1)
+        is_right = ended.result is not None and ended.result["by"] == SURVIVES
+        if is_right:
             self.right[name] = number
         else:
             self.reaches.pop(name, None)
-        return bool(self.notes.get(key))
+        return is_right
 
 
 @dataclass(frozen=True)
@@ -227,7 +179,7 @@ class _Try:
         for name, cases, seconds in self.steps:
             speaker.say(name, seconds)
             try:
-                failure = tried(name, cases)
+                failure = tried(name, cases, self.fault is not None and self.fault.spark)
             except Exception as error:
                 failure = Failure(0, repr(error)[:200])
             if failure is not None:
@@ -240,4 +192,4 @@ class _Try:
         return {"by": SURVIVES}
 
 
-__all__ = ["CRASH", "SURVIVES", "TESTS", "TIME", "VERIFY", "Notes", "Settings", "Trials", "Verdict"]
+__all__ = ["CRASH", "SURVIVES", "TESTS", "TIME", "VERIFY", "Settings", "Trials", "Verdict"]

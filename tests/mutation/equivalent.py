@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutation.comparisons.faults import ROOT, Fault, faults_of
+from tests.mutation.faults import ROOT, Fault, faults_of
 
 PAGE = Path(__file__).with_name("equivalent.toml")
 

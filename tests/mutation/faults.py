@@ -1,15 +1,20 @@
-"""Small faults of a module, one at a time, as edits of its text: comparisons, off by one, NULL handling, operands."""
+"""Faults of a module, one at a time, as edits of its text: those that rules make, and those of ``faults.toml``.
+
+Rules change comparisons, bounds, the handling of NULL, and operands.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str, int]] = {
     ast.Lt: (r"<", "<=", -1),
@@ -72,7 +77,8 @@ class Fault:
 
     ``file`` is its path below the project; ``function`` the qualified name of the function ("" outside of any); ``statement``
     the line at which the statement begins, ``line`` the one that is changed; ``before`` and ``after`` are the lines as they
-    are and as the fault has them; ``source`` is the whole module with the fault.
+    are and as the fault has them; ``source`` is the whole module with the fault. One of the table has a ``query`` that must show
+    it, ``what`` is its name, and ``spark`` says whether only Spark runs it.
     """
 
     file: str
@@ -84,6 +90,8 @@ class Fault:
     before: str
     after: str
     source: str
+    query: str = ""
+    spark: bool = False
 
     @property
     def module(self) -> str:
@@ -148,6 +156,26 @@ def faults_of(file: str, source: str | None = None) -> list[Fault]:
     planted.visit(ast.parse(text.source))
     unique = {fault.source: fault for fault in planted.faults}
     return sorted(unique.values(), key=lambda fault: (fault.line, fault.column, fault.what))
+
+
+def read_table() -> dict[str, dict[str, Any]]:
+    """Return the entries of ``faults.toml`` by name."""
+    return tomllib.loads(Path(__file__).with_name("faults.toml").read_text(encoding="utf-8"))
+
+
+def faults_of_table() -> list[Fault]:
+    """The faults of ``faults.toml``; raise ValueError for one whose text does not stand in its file exactly once."""
+    faults = []
+    for name, entry in read_table().items():
+        file, (before, after) = f"streamq/{entry['file']}", entry["edit"]
+        source = (ROOT / file).read_text(encoding="utf-8")
+        if source.count(before) != 1:
+            raise ValueError(f"{name}: {file} has {before!r} {source.count(before)} times")
+        line = source.count("\n", 0, source.index(before)) + 1
+        changed = source.replace(before, after)
+        spark = entry.get("spark", False)
+        faults.append(Fault(file, "", line, line, 0, name, before, after, changed, entry["query"], spark))
+    return faults
 
 
 class _Planter(ast.NodeVisitor):
@@ -394,4 +422,4 @@ def _replaced(text: Text, start: int, end: int, pattern: str, instead: str) -> E
     return [(start + found.start(), start + found.end(), instead)]
 
 
-__all__ = ["ROOT", "Fault", "faults_of"]
+__all__ = ["ROOT", "Fault", "faults_of", "faults_of_table", "read_table"]
