@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from streamq.demo import eventlog, job
-from streamq.demo.chart import chart, compare_answers, table
+from streamq.demo.chart import ASCII, BLOCKS, compare_answers, strip, table
 from streamq.demo.task_edges import ddl, disorder, land, task_edges
 from streamq.errors import SourceError, StreamqError, sentence
 from streamq.screens import ProgressBar
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SERIES = 8
-"""The greatest number of stages that the table and the chart show."""
+"""The greatest number of stages that the table shows."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -232,23 +232,29 @@ def _child_output_to(path: Path) -> Iterator[None]:
 
 
 def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> None:
-    """Print a table of peaks and a chart over time for the SERIES series with the greatest sums, and the number of the others."""
+    """Print a table of the SERIES series with the greatest sums, with peaks and values over time, and the number of others."""
     series: dict[Any, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row["start"]):
         series.setdefault(row[question.series], []).append(row)
-    shown = sorted(sorted(series, key=lambda key: -sum(row[question.value] or 0 for row in series[key]))[:SERIES])
-    names = {key: labels.get(key, str(key)) for key in shown}
-    figures = [name for name in rows[0] if name not in ("start", "end", question.series)] if rows else []
+    greatest = sorted(series, key=lambda key: -sum(row[question.value] or 0 for row in series[key]))[:SERIES]
     console = Console(highlight=False)
-    console.print(table([_summary(names[key], series[key], figures) for key in shown]))
-    if len(series) > len(shown):
-        print(f"... and {len(series) - len(shown):,} more, with less in them")
-    lines = {names[key]: [(row["start"], row[question.value]) for row in series[key]] for key in shown}
-    console.print(f"\n{question.value} over time (UTC)", chart(lines, unit=question.unit), sep="\n")
+    glyphs = ASCII if console.options.ascii_only else BLOCKS
+    shown = [row for key in greatest for row in series[key]]
+    top = max((row[question.value] or 0 for row in shown), default=0) or 1
+    summaries = []
+    for key in sorted(greatest):
+        summary = _summary(labels.get(key, str(key)), series[key], question)
+        steps = [(row["start"], row["end"], row[question.value] or 0) for row in series[key]]
+        low, high = min(row["start"] for row in shown), max(row["end"] for row in shown)
+        summaries.append({**summary, f"{question.value} over time": strip(steps, low, high, top, glyphs)})
+    console.print(table(summaries))
+    if len(series) > len(greatest):
+        print(f"... and {len(series) - len(greatest):,} more, with less in them")
 
 
-def _summary(name: str, rows: list[dict[str, Any]], figures: Sequence[str]) -> dict[str, Any]:
+def _summary(name: str, rows: list[dict[str, Any]], question: Any) -> dict[str, Any]:
     """Return a series as a row of the table: its name, its number of windows, its first start and last end, and its peaks."""
+    figures = [column for column in rows[0] if column not in ("start", "end", question.series)]
     values = {figure: [row[figure] for row in rows if isinstance(row[figure], int | float)] for figure in figures}
     peaks = {f"peak {figure}": max(figure_values, default=None) for figure, figure_values in values.items()}
     return {"stage": name, "windows": len(rows), "from": rows[0]["start"], "to": rows[-1]["end"], **peaks}

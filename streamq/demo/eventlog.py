@@ -1,6 +1,6 @@
 """Read Spark event logs without Spark: find, decompress and check them, and list their stages and application.
 
-A log is a file of JSON lines (plain, zstd, gzip, lz4 or snappy) or, Spark's default, a directory of such rolled files, some of
+A log is a file of JSON lines (plain, zstd or gzip) or, Spark's default, a directory of such rolled files, some of
 which may be compacted. Logs are read in bounded memory; unreadable parts are counted.
 """
 

@@ -1,4 +1,4 @@
-"""Read the lines of one file of an event log, in any of Spark's codecs, even if the file is truncated or damaged."""
+"""Read the lines of one file of an event log, plain or compressed by zstd or gzip, even if the file is truncated or damaged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-import pyarrow as pa
 import zstandard
 
 from streamq.errors import SourceError, sentence
@@ -30,7 +29,7 @@ def show_count(number: int, noun: str) -> str:
 
 
 class Lines:
-    """The lines of one file in any codec and, after reading, the parts that could not be decompressed.
+    """The lines of one file and, after reading, the parts that could not be decompressed.
 
     ``tail`` is the last line if the file ends without a line break; ``lost`` is the length of that line in bytes if it is not an
     event; ``broken`` is a sentence on a part that could not be decompressed.
@@ -85,8 +84,6 @@ class Lines:
             "plain": lambda file: iter(lambda: file.read(CHUNK), b""),
             "gzip": lambda file: self._frames(file, lambda: zlib.decompressobj(31), zlib.error),
             "zstd": lambda file: self._frames(file, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError),
-            "lz4": self._lz4,
-            "snappy": self._snappy,
         }[self.codec]
         try:
             with self.path.open("rb") as file:
@@ -114,38 +111,6 @@ class Lines:
         if is_open:
             self.broken = f"the last {self.codec} frame has no end"
 
-    def _lz4(self, file: BinaryIO) -> Iterator[bytes]:
-        """Decompress lz4-java's block stream: magic, token, two lengths, checksum (not verified), a raw block.
-
-        From a damaged block on, the rest is skipped.
-        """
-        while header := file.read(21):
-            packed, size = int.from_bytes(header[9:13], "little"), int.from_bytes(header[13:17], "little")
-            if len(header) < 21 or header[:8] != b"LZ4Block" or size > LONGEST_LINE:
-                return self._break(file, len(header))
-            if size:
-                block = file.read(packed)
-                try:
-                    yield block if header[8] & 0xF0 == 0x10 else pa.decompress(block, size, "lz4_raw", asbytes=True)
-                except (OSError, ValueError):
-                    return self._break(file, len(header) + len(block))
-
-    def _snappy(self, file: BinaryIO) -> Iterator[bytes]:
-        """Decompress snappy-java's stream: a header of 16 bytes, then blocks, each after its length.
-
-        From a damaged block on, the rest is skipped.
-        """
-        while header := file.read(4):
-            if header == b"\x82SNA":
-                file.read(12)
-                continue
-            length = int.from_bytes(header, "big")
-            block = file.read(length) if length < LONGEST_LINE else b""
-            try:
-                yield pa.decompress(block, _varint(block), "snappy", asbytes=True)
-            except (OSError, ValueError):
-                return self._break(file, len(header) + len(block))
-
     def _break(self, file: BinaryIO, unread: int) -> None:
         """Note in ``broken`` that the file is damaged ``unread`` bytes before its place."""
         at, size = file.tell() - unread, self.path.stat().st_size
@@ -155,25 +120,14 @@ class Lines:
 
 
 def _codec(path: Path, head: bytes) -> str:
-    """Return the codec of a file by its first bytes; raise SourceError for lzf and zip, which cannot be read."""
-    magics = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"LZ4Block": "lz4", b"\x82SNAPPY\x00": "snappy"}
-    for magic, codec in magics.items():
+    """Return the codec of a file by its first bytes; raise SourceError for those that cannot be read."""
+    for magic, codec in {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}.items():
         if head.startswith(magic):
             return codec
-    if head.startswith(b"ZV") and head[2:3] in (b"\x00", b"\x01"):
-        raise refusal(
-            "a log compressed with lzf", f"found {path}", "Write it with spark.eventLog.compression.codec=zstd."
-        )
+    for magic, codec in {b"LZ4Block": "lz4", b"\x82SNAPPY\x00": "snappy", b"ZV\x00": "lzf", b"ZV\x01": "lzf"}.items():
+        if head.startswith(magic):
+            hint = "Write it with Spark's default, spark.eventLog.compression.codec=zstd."
+            raise refusal(f"a log compressed with {codec}", f"found {path}", hint)
     if head.startswith(b"PK\x03\x04"):
         raise refusal("a zip archive", f"found {path}", "Unpack it first.")
     return "plain"
-
-
-def _varint(block: bytes) -> int:
-    """Return the integer with which a snappy block begins, its decompressed length; raise ValueError if there is none."""
-    value = 0
-    for place, byte in enumerate(block[:5]):
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value
-    raise ValueError("a snappy block without a length")

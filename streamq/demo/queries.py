@@ -16,13 +16,12 @@ _HOPS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200,
 
 @dataclass(frozen=True)
 class Question:
-    """A query with its title; ``value`` is the column that the chart draws for each value of the column ``series``."""
+    """A query with its title; ``value`` is the column that is drawn over time for each value of the column ``series``."""
 
     title: str
     query: Any
     value: str
     series: str = "stage_id"
-    unit: str = ""
 
 
 def windows(seconds: float) -> tuple[str, str]:

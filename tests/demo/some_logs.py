@@ -88,26 +88,6 @@ def zstd_flushed(data: bytes, size: int = 5000) -> bytes:
     return frames
 
 
-def lz4_blocks(data: bytes, size: int = 5000) -> bytes:
-    blocks = b""
-    for at in range(0, len(data), size):
-        block = data[at : at + size]
-        packed = pa.compress(block, "lz4_raw", asbytes=True)
-        method = 0x20 if len(packed) < len(block) else 0x10
-        packed = packed if method == 0x20 else block
-        lengths = len(packed).to_bytes(4, "little") + len(block).to_bytes(4, "little")
-        blocks += b"LZ4Block" + bytes([method | 6]) + lengths + b"\0\0\0\0" + packed
-    return blocks + b"LZ4Block" + bytes([0x16]) + bytes(12)
-
-
-def snappy_blocks(data: bytes, size: int = 5000) -> bytes:
-    blocks = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
-    for at in range(0, len(data), size):
-        packed = pa.compress(data[at : at + size], "snappy", asbytes=True)
-        blocks += len(packed).to_bytes(4, "big") + packed
-    return blocks
-
-
 def put(path: Path, data: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
