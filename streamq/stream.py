@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from streamq.compiler.plan_graph import Section
     from streamq.pictures.picture_page import Picture
-    from streamq.pictures.step_chart import StepChart
+    from streamq.pictures.vega_chart import VegaChart
     from streamq.run.batch.quarantine import Quarantine
     from streamq.tracing.trace import Trace
 
@@ -339,7 +339,7 @@ class Stream(
         key: str | Sequence[str] | None = None,
         until: int | dt.datetime | None = None,
         title: str = "",
-    ) -> StepChart:
+    ) -> VegaChart:
         """Return a chart of the answer's numbers over time: a step for each event, over its lifetime, a line for each key.
 
         ``columns``: the columns with numbers, each a chart below the other; default: all that are no keys. ``key`` and ``until``

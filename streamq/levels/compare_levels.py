@@ -39,7 +39,7 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_ticks, sho
 if TYPE_CHECKING:
     import pandas as pd
 
-    from streamq.pictures.level_bars import LevelBars
+    from streamq.pictures.vega_chart import VegaChart
 
 
 HEADINGS = (
@@ -86,19 +86,14 @@ class LevelComparison:
         """The costs as a pandas frame, a row for each level."""
         return self.to_arrow().to_pandas()
 
-    def plot(self, title: str | None = "Levels of consistency") -> LevelBars:
-        """Return a picture of the costs: bars for each level."""
-        from streamq.pictures.level_bars import LevelBars
+    def plot(self, title: str | None = "Levels of consistency") -> VegaChart:
+        """Return a chart of the costs: bars for each level. It needs the extra ``charts``, as :meth:`Stream.chart` does."""
         from streamq.pictures.svg_picture import check_title
+        from streamq.pictures.vega_chart import level_chart
 
         check_title(title, "plot")
-        return LevelBars(
-            title or "",
-            self.costs,
-            self.table(),
-            lambda wait: show_wait(wait, self.axis),
-            notes=self._notes(),
-        )
+        wait_text = partial(show_wait, axis=self.axis)
+        return level_chart(title or "", self.costs, self.table(), wait_text, self._notes())
 
     def _notes(self) -> list[str]:
         """Return a sentence on the rows that came late, if any did, and one if all rows came in one micro-batch."""

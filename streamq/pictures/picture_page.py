@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +16,7 @@ from streamq.pictures.bars import LABEL_SIZE, TimeAxis, bar_chart, section
 from streamq.pictures.bin_panel import MOST_KEYS, BinPanel, density_chart, keys_with_rows
 from streamq.pictures.panel import MARGIN, MOST_CTIS, BarPanel, KeyColours, Panel
 from streamq.pictures.panel_history import DELETED, PanelHistory
-from streamq.pictures.svg_picture import WIDTH, SvgPicture
+from streamq.pictures.svg_picture import WIDTH, SvgPicture, label_ids, named_elements, style_sheet
 from streamq.time import INFINITY, TIMESTAMP
 
 
@@ -87,7 +89,27 @@ class Picture(SvgPicture):
     def _tables(self) -> str:
         return "\n".join(table_of(panel) for panel in self._panels)
 
+    @cached_property
+    def svg(self) -> str:
+        body, height = self._body()
+        words = " ".join(self.description)
+        scope = f"streamq-{hashlib.sha256(f'{self.title}{words}{body}'.encode()).hexdigest()[:10]}"
+        return element(
+            "svg",
+            named_elements(scope, self.title, words),
+            element("style", f"\n{style_sheet(scope)}\n"),
+            body,
+            xmlns="http://www.w3.org/2000/svg",
+            id=scope,
+            role="img",
+            aria_labelledby=label_ids(scope),
+            viewBox=f"0 0 {WIDTH:g} {height:g}",
+            width="100%",
+            style=f"max-width:{WIDTH:g}px",
+        )
+
     def _body(self) -> tuple[str, float]:
+        """Return the elements of the picture, from back to front, and its height."""
         tops: list[float] = []
         y = 8.0
         for one in self._panels:

@@ -25,8 +25,8 @@ from streamq.pictures.panel_history import (
     rehearse_changes,
 )
 from streamq.pictures.picture_page import Picture
-from streamq.pictures.step_chart import StepChart, number_columns, step_chart
 from streamq.pictures.svg_picture import check_title
+from streamq.pictures.vega_chart import VegaChart, number_columns, step_chart
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.own_names import carried_key, show_keys
@@ -71,7 +71,7 @@ def chart_query(
     key: str | Sequence[str] | None,
     until: Instant | None,
     title: str | None,
-) -> StepChart:
+) -> VegaChart:
     """Return the chart of a query's answer; the arguments are those of ``Stream.chart``."""
     check_title(title, "chart")
     keys = _KeyChoice.from_argument(plan, key, "chart").for_schema(plan.schema)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -169,33 +168,14 @@ class SvgPicture(ABC):
         self.title = title
         self.description = list(description)
 
+    @property
     @abstractmethod
-    def _body(self) -> tuple[str, float]:
-        """Return the elements of the picture, from back to front, and its height."""
+    def svg(self) -> str:
+        """The picture as an SVG element, which is also a file of its own: it needs no other file, script or network."""
 
     @abstractmethod
     def _tables(self) -> str:
         """Return tables of all that the picture shows, as HTML."""
-
-    @cached_property
-    def svg(self) -> str:
-        """The picture as an SVG element, which is also a file of its own: it needs no other file, script or network."""
-        body, height = self._body()
-        words = " ".join(self.description)
-        scope = f"streamq-{hashlib.sha256(f'{self.title}{words}{body}'.encode()).hexdigest()[:10]}"
-        return element(
-            "svg",
-            named_elements(scope, self.title, words),
-            element("style", f"\n{style_sheet(scope)}\n"),
-            body,
-            xmlns="http://www.w3.org/2000/svg",
-            id=scope,
-            role="img",
-            aria_labelledby=label_ids(scope),
-            viewBox=f"0 0 {WIDTH:g} {height:g}",
-            width="100%",
-            style=f"max-width:{WIDTH:g}px",
-        )
 
     @cached_property
     def html(self) -> str:
@@ -223,4 +203,5 @@ class SvgPicture(ABC):
         return self.html
 
     def __repr__(self) -> str:
-        return "\n".join([with_escapes(self.title), *(f"  {with_escapes(text)}" for text in self.description)])
+        lines = [self.title, *(f"  {text}" for text in self.description)] if self.title else self.description
+        return "\n".join(map(with_escapes, lines))

@@ -122,7 +122,7 @@ def test_levels(show: Open, tmp_path: Path) -> None:
     compared = sq.compare_levels(stream, levels=["strong", "middle"])
     with show(compared.plot().save(tmp_path / "levels.html").read_text(encoding="utf-8")) as page:
         picture = page.get_by_role("img", name="Levels of consistency")
-        bars = picture.locator("rect:not(.ground)")
+        bars = picture.locator('path[aria-roledescription="bar"]')
         assert picture.is_visible() and bars.count() > 4
         page.get_by_text("In words and as a table").click()
         assert page.get_by_role("row").count() == 3

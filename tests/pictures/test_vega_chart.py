@@ -14,8 +14,8 @@ from IPython.core.formatters import DisplayFormatter
 
 import streamq as sq
 from streamq.errors import PlanError, SessionError, TypeMismatch, UnknownColumn
-from streamq.pictures.step_chart import MOST_TABLE_ROWS, StepChart
 from streamq.pictures.svg_picture import DARK, LIGHT
+from streamq.pictures.vega_chart import MOST_TABLE_ROWS, VegaChart
 from tests.pictures.drawn import SVG
 
 LOADS = [
@@ -81,7 +81,7 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
     many = sq.points(pa.table({"at": range(20_001), "v": range(20_001)}), time="at", name="s")
     with pytest.raises(PlanError, match="chart: more than 20,000 events; found 20,001. Draw a coarser window"):
         many.chart()
-    with pytest.raises(PlanError, match="save: a chart is saved as .svg or .png; found 'p.gif'"):
+    with pytest.raises(PlanError, match="save: a picture is saved as .svg or .html; found 'p.gif'"):
         stream.chart().save("p.gif")
 
 
@@ -131,7 +131,7 @@ def test_a_chart_is_an_image_with_a_name_and_a_description_in_light_and_dark() -
 
 
 def test_the_table_beside_a_chart_has_its_events_the_first_of_many() -> None:
-    def cells(chart: StepChart) -> list[list[str]]:
+    def cells(chart: VegaChart) -> list[list[str]]:
         page = ElementTree.fromstring(f"<div>{chart._table}</div>")
         return [[cell.text or "" for cell in row] for row in page.iter("tr")]
 

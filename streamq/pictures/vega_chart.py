@@ -1,4 +1,4 @@
-"""Charts of numbers over time: a step for each event, over its lifetime, as a Vega-Lite chart that Altair shows and saves."""
+"""Charts in Vega-Lite, which Altair shows and saves: numbers over time, and the costs of levels of consistency."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamq import html
 from streamq.errors import PlanError, SessionError, TypeMismatch, counted, sentence
-from streamq.html import element, markup_text, shortened_to_width, with_escapes
+from streamq.html import element, markup_text, shortened_to_width
 from streamq.pictures.panel_history import PanelHistory, shown_value
-from streamq.pictures.svg_picture import LIGHT, dark_rules, folded, label_ids, named_elements
+from streamq.pictures.svg_picture import LIGHT, SvgPicture, dark_rules, folded, label_ids, named_elements
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import is_numeric
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.time import INFINITY, TIMESTAMP, show_ticks
+
+if TYPE_CHECKING:
+    from streamq.levels.compare_levels import LevelCosts
 
 MOST_STEPS_DRAWN = 20_000
 """The most events of a chart."""
@@ -32,18 +35,25 @@ MOST_TABLE_ROWS = 800
 TO_INSTALL = "pip install 'streamq[charts]'"
 
 
-class StepChart:
-    """A chart of numbers over time; a notebook shows it as SVG, without the network, with its words and a table below it.
+class VegaChart(SvgPicture):
+    """A Vega-Lite chart that a notebook shows as SVG, without the network, with its words and a table below it.
 
-    ``spec`` is the chart in Vega-Lite, as data. ``altair`` is it as an Altair chart, to be changed. :meth:`save` writes it.
-    These raise SessionError if Altair or vl-convert, of the extra ``charts``, is not installed; a notebook then shows the
-    words and the table, and what to install.
+    ``spec`` is the chart as data, ``altair`` is it as an Altair chart, to be changed; :meth:`save` also writes PNG. These raise
+    SessionError if Altair or vl-convert, of the extra ``charts``, is not installed; a notebook then shows the words and the
+    table, and what to install.
     """
 
-    def __init__(self, spec: dict[str, Any], table: str = ""):
-        """Draw ``spec``; ``table``: its events as HTML."""
-        self.spec = spec
+    def __init__(self, title: str, description: Sequence[str], panels: Mapping[str, Any], table: str):
+        """Draw ``panels``, in Vega-Lite, below a title; ``table``: what they show as HTML."""
+        super().__init__(title, description)
+        words = " ".join(description)
+        schema = "https://vega.github.io/schema/vega-lite/v5.json"
+        chart = {"title": title, "description": words, "background": LIGHT.ground, "config": _COLOURS}
+        self.spec: dict[str, Any] = {"$schema": schema, **chart, **panels}
         self._table = table
+
+    def _tables(self) -> str:
+        return self._table
 
     @property
     def altair(self) -> Any:
@@ -60,33 +70,27 @@ class StepChart:
         drawn: str = _vl_convert().vegalite_to_svg(self.spec)
         scope = f"streamq-{hashlib.sha256(f'{self!r}{drawn}'.encode()).hexdigest()[:10]}"
         opening = f'<svg id="{scope}" role="img" aria-labelledby="{label_ids(scope)}" '
-        names = named_elements(scope, self.spec["title"] or "Numbers over time", self.spec["description"])
+        names = named_elements(scope, self.title or "Numbers over time", self.spec["description"])
         style = element("style", f"\n{dark_rules(scope)}\n")
         return re.sub(r"\A<svg ([^>]*>)", lambda start: f"{opening}{start[1]}{names}{style}", drawn)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the chart to a file, SVG or PNG by the ending of its name, and return its path; PlanError for other endings."""
+        """Write the chart to a file, SVG, PNG or an HTML page by the ending of its name, and return its path.
+
+        Raises PlanError for any other ending.
+        """
         file = Path(path)
-        match file.suffix.lower():
-            case ".svg":
-                file.write_text(f"{self.svg}\n", encoding="utf-8")
-            case ".png":
-                file.write_bytes(_vl_convert().vegalite_to_png(self.spec, scale=2))
-            case _:
-                hint = "chart.altair.save(...) has other forms."
-                raise PlanError(sentence("save", "a chart is saved as .svg or .png", f"found {file.name!r}", hint))
+        if file.suffix.lower() != ".png":
+            return super().save(file)
+        file.write_bytes(_vl_convert().vegalite_to_png(self.spec, scale=2))
         return file
 
     def _repr_html_(self) -> str:
-        description = [self.spec["description"]]
         try:
-            return html.fragment(self.svg, folded(description, self._table))
+            return self.html
         except SessionError as error:
             missing = element("p", markup_text(str(error)))
-            return html.fragment(html.lines(repr(self)), missing, folded(description, self._table))
-
-    def __repr__(self) -> str:
-        return with_escapes(": ".join(text for text in (self.spec["title"], self.spec["description"]) if text))
+            return html.fragment(html.lines(repr(self)), missing, folded(self.description, self._table))
 
 
 def _vl_convert() -> Any:
@@ -113,7 +117,7 @@ def number_columns(schema: Schema, columns: Sequence[str], keys: Sequence[str]) 
     return list(columns) or numeric
 
 
-def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> StepChart:
+def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> VegaChart:
     """Return the chart of a history: one below the other the columns, in each a line for each key.
 
     A value is drawn over its event's lifetime, to the end of the axis if it has none. Events of a key that follow each other
@@ -134,17 +138,8 @@ def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> Ste
         for column in columns
     ]
     of_keys = f" of {counted(len(keys), 'key')} ({', '.join(history.keys)})" if history.keys else ""
-    return StepChart(
-        {
-            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "title": title,
-            "description": f"{', '.join(columns)} over time; {counted(history.count, 'event')}{of_keys}.",
-            "background": LIGHT.ground,
-            "config": _COLOURS,
-            "vconcat": panels,
-        },
-        _table_of(history, columns),
-    )
+    description = f"{', '.join(columns)} over time; {counted(history.count, 'event')}{of_keys}."
+    return VegaChart(title, [description], {"vconcat": panels}, _table_of(history, columns))
 
 
 _COLOURS = {
@@ -235,3 +230,72 @@ def _panel(column: str, points: list[dict[str, Any]], history: PanelHistory, key
     }
     layers = [line, names] if history.keys and keys <= len(colours) else [line]
     return {"width": 720, "height": 160, "data": {"values": points}, "layer": layers}
+
+
+def level_chart(
+    title: str, costs: Sequence[LevelCosts], table: str, show_wait: Callable[[float], str], notes: Sequence[str]
+) -> VegaChart:
+    """Return a chart of the costs of levels of consistency: a panel for each kind of costs, with a bar for each level.
+
+    ``table``: the same as HTML; ``show_wait`` writes the wait of a row; ``notes`` are more sentences.
+    """
+    panels: list[dict[str, Any]] = []
+
+    def add(
+        name: str, legend: str, shown: Sequence[str], parts: Sequence[Sequence[float]], most: Sequence[float]
+    ) -> None:
+        """Add a panel: a text, the parts of a bar, and the end of a line behind it, for each level."""
+        names = {"field": "level", "type": "nominal", "sort": None, "title": None}
+        y = {**names, "axis": {"ticks": False, "domain": False} if not panels else None}
+        x = {"type": "quantitative", "axis": None}
+        rows = [
+            {"level": cost.level, "shown": text, "part": number, "value": value, "sum": sum(values), "most": end}
+            for cost, text, values, end in zip(costs, shown, parts, most, strict=True)
+            for number, value in enumerate(values)
+        ]
+        colours = {"scale": {"domain": [0, 1], "range": [LIGHT.keys[0][1], LIGHT.keys[5][1]]}, "legend": None}
+        bars = {
+            "mark": {"type": "bar", "height": 12, "yOffset": 8},
+            "encoding": {
+                "y": y,
+                "x": {"field": "value", **x},
+                "color": {"field": "part", "type": "nominal", **colours},
+            },
+        }
+        lines = {
+            "transform": [{"filter": "datum.most > datum.sum"}],
+            "mark": {"type": "rule", "yOffset": 8, "color": LIGHT.faint},
+            "encoding": {"y": y, "x": {"field": "sum", **x}, "x2": {"field": "most"}},
+        }
+        texts = {
+            "transform": [{"filter": "datum.part == 0"}],
+            "mark": {"type": "text", "align": "left", "dy": -8, "color": LIGHT.text},
+            "encoding": {"y": y, "x": {"datum": 0, **x}, "text": {"field": "shown", "type": "nominal"}},
+        }
+        head = {"text": name, "subtitle": legend, "anchor": "start", "subtitleColor": LIGHT.faint}
+        size = {"width": 180, "height": {"step": 36}}
+        panels.append({"title": head, **size, "data": {"values": rows}, "layer": [bars, lines, texts]})
+
+    waits = [f"{show_wait(cost.wait_mean)}; most {show_wait(cost.wait_most)}" for cost in costs]
+    add("A row waits", "mean; line to the most", waits, [[c.wait_mean] for c in costs], [c.wait_most for c in costs])
+    written = [f"{cost.inserts:,} + {cost.retractions:,}" for cost in costs]
+    add(
+        "Rows written",
+        "inserts, then retractions",
+        written,
+        [[c.inserts, c.retractions] for c in costs],
+        [0] * len(costs),
+    )
+    state = [f"{cost.state_mean:,.0f}; most {cost.state_most:,}" for cost in costs]
+    add(
+        "Rows of state", "mean; line to the most", state, [[c.state_mean] for c in costs], [c.state_most for c in costs]
+    )
+    right = [f"{cost.right:.1%}" for cost in costs]
+    add("Right", "part of the answer; line to all", right, [[c.right] for c in costs], [1.0] * len(costs))
+    sentences = [
+        f"{cost.level}: a row waits {show_wait(cost.wait_mean)} on average, {show_wait(cost.wait_most)} at most; inserts: "
+        f"{cost.inserts:,}; retractions: {cost.retractions:,}; rows of state: {cost.state_mean:,.0f} on average, "
+        f"{cost.state_most:,} at most; right: {cost.right:.1%}."
+        for cost in costs
+    ]
+    return VegaChart(title, [*sentences, *notes], {"hconcat": panels}, table)
