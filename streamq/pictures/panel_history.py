@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
 from streamq.plan.tree import lazy
 from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import Ints, Numbered, combine_numbers, number_values
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
+from streamq.time import INFINITY, TIMESTAMP, show_ticks
 
 STANDS, DELETED = -1, -2
 """The successors of an event that was not taken back, and of one that nothing replaced."""
@@ -159,92 +158,32 @@ def _distinct_labels(texts: Sequence[str]) -> list[str]:
     return distinct
 
 
-MOST_STEPS = 200
-"""The most micro-batches of a rehearsal for a picture: of longer tables several rows arrive at once."""
-
 MOST_ROWS = 20_000
 """The most rows of all tables that a picture follows one by one."""
 
 
-@dataclass(frozen=True)
-class ResultChanges:
-    """The deltas of a result, a table for each micro-batch, and its CTIs, ascending."""
-
-    steps: list[pa.Table] = field(default_factory=list)
-    ctis: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class RehearsalRecord:
-    """The changes of several results, and the number of rows that sources left out, by reason."""
-
-    changes: list[ResultChanges]
-    left_out: Mapping[str, int]
-
-
-def rehearse_changes(plans: Sequence[Node], tables: Mapping[str, pa.Table], until: int | None) -> RehearsalRecord:
-    """Run plans as one stream in-process over tables and to the end of their input; return the changes of each result.
-
-    In each micro-batch one row of each table arrives, or several if a table has more than MOST_STEPS. ``until``, in ticks,
-    bounds windows over endless lifetimes.
-    """
-    from streamq.choices import OutputForm
-    from streamq.compiler.egress import Egress
-    from streamq.compiler.local import LocalRun
-    from streamq.compiler.options import Options
-    from streamq.compiler.results import Results, rewritten
-    from streamq.compiler.stages import compile_stages
-    from streamq.plan.node import number_sources
-
-    root, names = number_sources(Results(tuple(plans)))
-    egress = Egress(OutputForm.CHANGELOG, ctis=True)
-    options = Options(egresses=(egress,) * len(plans), buckets=1, streaming=False)
-    static = {names[name]: table for name, table in tables.items() if name in names}
-    run = LocalRun(compile_stages(rewritten(root), options, root), static=static)
-    arriving = {r.source.table: static[r.source.table] for r in run.program.sources if r.source is not None}
-    changes = [ResultChanges() for _ in plans]
-    for batch in micro_batches(arriving):
-        run.batch(batch)
-        _record(run.deltas, run.ctis, changes)
-    run.finish(until)
-    _record(run.deltas, run.ctis, changes)
-    left_out = sum((Counter(totals) for totals in run.totals.values()), Counter[str]())
-    return RehearsalRecord(changes, {reason: count for reason, count in left_out.items() if count})
-
-
-def micro_batches(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
-    """Yield tables in micro-batches: a row of each table, or as many as make MOST_STEPS of the longest."""
-    longest = max((table.num_rows for table in tables.values()), default=0)
-    at_once = -(-longest // MOST_STEPS) or 1
-    for first in range(0, longest, at_once):
-        slices = {name: table.slice(first, at_once) for name, table in tables.items()}
-        yield {name: rows for name, rows in slices.items() if rows.num_rows}
-
-
-def _record(deltas: Sequence[pa.Table], ctis: Mapping[int, int], changes: Sequence[ResultChanges]) -> None:
-    """Add the deltas and CTIs after a micro-batch to the changes of their results."""
-    for number, (table, result) in enumerate(zip(deltas, changes, strict=True)):
-        result.steps.append(table)
-        cti = ctis.get(number, MINUS_INFINITY)
-        if cti not in (MINUS_INFINITY, INFINITY, *result.ctis[-1:]):
-            result.ctis.append(cti)
-
-
 def history_of_changes(
-    changes: ResultChanges, title: str, axis: str, keys: tuple[str, ...], *, has_points: bool, note: str = ""
+    steps: Sequence[pa.Table],
+    ctis: Sequence[int],
+    title: str,
+    axis: str,
+    keys: tuple[str, ...],
+    *,
+    has_points: bool,
+    note: str = "",
 ) -> PanelHistory:
-    """Return the events that a result ever had, each with its successor if it was taken back.
+    """Return the events that a result ever had, by its deltas in each micro-batch, with the successors of those taken back.
 
     What replaces an event appears in the same micro-batch: the same event with another end, else an event of the same key and
     start, else one of the same key that overlaps it. An event without an end that gets one was not taken back.
     """
-    deltas = concat(changes.steps)
+    deltas = concat(steps)
     rows = deltas.drop_columns([LE, RE, WEIGHT])
     follower = _Follower(
         ints(deltas, LE), ints(deltas, RE), row_numbers(rows)[0], row_numbers(rows.select(list(keys)))[0]
     )
     first, weights = 0, ints(deltas, WEIGHT)
-    for step in changes.steps:
+    for step in steps:
         follower.follow(range(first, first + step.num_rows), weights)
         first += step.num_rows
     events = np.array(follower.events, np.int64)
@@ -255,7 +194,7 @@ def history_of_changes(
         starts=follower.starts[events],
         ends=np.array(follower.last_ends, np.int64),
         successors=np.array(follower.successors, np.int64),
-        ctis=changes.ctis,
+        ctis=ctis,
         keys=keys,
         has_points=has_points,
         note=note,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,10 +20,8 @@ from streamq.operators.member_operator import BOUNDS, MemberOperator
 from streamq.pictures.panel_history import (
     MOST_ROWS,
     PanelHistory,
-    ResultChanges,
     answer_history,
     history_of_changes,
-    rehearse_changes,
 )
 from streamq.pictures.picture_page import Picture
 from streamq.pictures.svg_picture import check_title
@@ -33,9 +32,10 @@ from streamq.plan.own_names import carried_key, show_keys
 from streamq.plan.schema import POINT, Schema
 from streamq.progress.promises import ExplicitCtis
 from streamq.run.batch.answers import compute_answer
-from streamq.run.batch.passed_batches import passed_tables
+from streamq.run.batch.passed_batches import passed_batches, passed_tables
 from streamq.runtime.event import BAD
 from streamq.time import instant_ticks
+from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
 
 Instant = int | dt.datetime
 
@@ -155,16 +155,17 @@ class _QueryDrawing:
                 sentence("plot", f"a changelog over more than {MOST_ROWS:,} rows", f"found {count:,}", hint)
             )
         until = instant_ticks(self.until, self.plan.schema.axis)
-        rehearsed = rehearse_changes([self.plan, *self.sources], self.tables, until)
-        reasons = [(number, *key.rpartition("|")) for key, number in sorted(rehearsed.left_out.items())]
-        shown = ", ".join(f"{number:,} {reason} ({name})" for number, name, _, reason in reasons)
+        recording = _recorded(self.plan, self.tables, until)
+        late = Counter((row["source"], row["reason"]) for batch in recording.batches for row in batch.late.to_pylist())
+        shown = ", ".join(f"{number:,} {reason} ({name})" for (name, reason), number in sorted(late.items()))
         note = f"Rows late or otherwise odd: {shown}." if shown else ""
-        result = self._changed(self.plan, rehearsed.changes[0], "changelog", note)
+        result = _changed(recording, recording.operators[-1], "changelog", self.keys, note)
         if self.plan in self.sources:
             return [result]
         inputs = [
-            replace(self._input(source), ctis=changes.ctis)
-            for source, changes in zip(self.sources, rehearsed.changes[1:], strict=True)
+            replace(self._input(one.node), ctis=recording.promised(one.number))
+            for one in recording.sources
+            if isinstance(one.node, Source)
         ]
         return [*inputs, *self._windows(), result]
 
@@ -182,8 +183,9 @@ class _QueryDrawing:
         ctis = np.unique(source.items.ctis_of(items.filter(pc.is_null(items.column(BAD)))).to_numpy())
         is_cti = source.items.ctis
         rows = table if is_cti is None else table.filter(pc.invert(pc.fill_null(is_cti.in_arrow(items), False)))
-        rehearsed = rehearse_changes([replace(source, policy=policy)], {source.table: rows}, None)
-        return replace(self._changed(source, rehearsed.changes[0], source.shown_name()), ctis=ctis.tolist())
+        recording = _recorded(replace(source, policy=policy), {source.table: rows}, None)
+        history = _changed(recording, recording.operators[-1], source.shown_name(), self.keys)
+        return replace(history, ctis=ctis.tolist())
 
     def _windows(self) -> list[PanelHistory]:
         """Return the windows of each operator over windows, from their members; those on a grid once for all groups."""
@@ -208,10 +210,25 @@ class _QueryDrawing:
         keys = self.keys.for_schema(plan.schema)
         return answer_history(answer, title, plan.schema.axis, keys, has_points=_has_points(plan))
 
-    def _changed(self, plan: Node, changes: ResultChanges, title: str, note: str = "") -> PanelHistory:
-        """Return the history of a plan's changes."""
-        keys = self.keys.for_schema(plan.schema)
-        return history_of_changes(changes, title, plan.schema.axis, keys, has_points=_has_points(plan), note=note)
+
+def _recorded(plan: Node, tables: Mapping[str, pa.Table], until: int | None) -> Recording:
+    """Return what the operators of a plan do in-process while the rows of its tables arrive one by one."""
+    passed = passed_batches(plan, tables, None, verb="plot")
+    return record_run(plan, passed.static, passed.batches, until, verb="plot")
+
+
+def _changed(recording: Recording, one: TracedOperator, title: str, keys: _KeyChoice, note: str = "") -> PanelHistory:
+    """Return the history of an operator's changes."""
+    schema, steps = one.node.schema, [batch.deltas[one.number] for batch in recording.batches]
+    return history_of_changes(
+        steps,
+        recording.promised(one.number),
+        title,
+        schema.axis,
+        keys.for_schema(schema),
+        has_points=_has_points(one.node),
+        note=note,
+    )
 
 
 def _window_keys(node: MemberOperator) -> tuple[str, ...]:

@@ -118,6 +118,11 @@ class Recording:
             self.changed[operator] = changes_in_ticks(deltas, self.operators[operator].node.schema)
         return self.changed[operator]
 
+    def promised(self, operator: int) -> list[int]:
+        """Return the CTIs that an operator sends, without that of the end of the input, ascending."""
+        ctis = (batch.ctis[operator] for batch in self.batches)
+        return [cti for cti in dict.fromkeys(ctis) if cti not in (MINUS_INFINITY, INFINITY)]
+
     def change_counts(self, operator: int) -> list[tuple[int, int]]:
         """Return the numbers of inserts and retractions that an operator sends in each micro-batch."""
         numbers, kinds = (self.changes(operator).column(name).to_pylist() for name in (MICRO_BATCH, CHANGE))
@@ -154,12 +159,13 @@ def record_run(
     batches: Sequence[ArrivingRows],
     until: int | None,
     filtered: frozenset[str] = frozenset(),
+    verb: str = "trace",
 ) -> Recording:
     """Run a plan in-process over micro-batches and to the end of its input, and record what every operator does.
 
-    All operators are results of one program, which is not rewritten, so that each of them exists in it. ``static``: the static
-    tables by name. ``until``, in ticks, bounds windows over endless lifetimes. ``filtered`` is that of the recording. Raises the
-    query's own errors.
+    All operators are results of one program, which is not rewritten, so that each of them exists in it. ``static``: the
+    static tables by name. ``until``, in ticks, bounds windows over endless lifetimes. ``filtered`` is that of the
+    recording, ``verb`` the user's. Raises the query's own errors.
     """
     parts = nodes(plan)
     written = Results(tuple(parts))
@@ -169,7 +175,7 @@ def record_run(
     owners = _owners(run.program)
     recorder = _Recorder(run, owners, len(parts))
     recorded = []
-    with ProgressBar("trace") as bar:
+    with ProgressBar(verb) as bar:
         for number, batch in enumerate(batches):
             bar.update(number, len(batches) + 1)
             run.batch(batch)

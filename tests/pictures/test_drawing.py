@@ -22,14 +22,13 @@ from streamq.pictures.panel_history import (
     DELETED,
     STANDS,
     PanelHistory,
-    ResultChanges,
     history_of_changes,
-    rehearse_changes,
 )
 from streamq.pictures.svg_picture import DARK, LIGHT
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.stream import Stream
 from streamq.time import INFINITY, TIMESTAMP, instant_ticks
+from streamq.tracing.recorded_run import record_run
 from tests.pictures.drawn import SVG, parsed_svg, physical_rows, table_rows
 
 SEEDS = range(25)
@@ -61,8 +60,13 @@ def rows_of(history: pa.Table) -> Counter[tuple[object, ...]]:
 def test_what_stands_is_the_history_and_what_replaces_is_like_what_it_replaced(seed: int) -> None:
     source = stream_of(seed)
     query = counted(source)
-    changes = rehearse_changes([source.plan, query.plan], source.tables, None).changes
-    history, answer = (history_of_changes(c, "s", "integer", ("k",), has_points=False) for c in changes)
+    table = source.tables["s"]
+    recording = record_run(query.plan, {}, [{"s": table.slice(n, 1)} for n in range(table.num_rows)], None)
+    histories = [
+        history_of_changes([b.deltas[n] for b in recording.batches], [], "s", "integer", ("k",), has_points=False)
+        for n in (0, len(recording.operators) - 1)
+    ]
+    history, answer = histories
     assert standing(history) == rows_of(t.history(physical_rows(seed)))
     assert standing(answer) == rows_of(t.history(query.to_arrow()))
     events = events_of(history)
@@ -90,7 +94,7 @@ def test_what_replaces_an_event_is_the_one_most_like_it_among_those_of_its_micro
         [(2, 4, "c", 1, -1)],
     ]
     tables = [t.table(columns, [(s, INFINITY if e is None else e, *rest) for s, e, *rest in rows]) for rows in steps]
-    history = history_of_changes(ResultChanges(tables), "s", "integer", ("k",), has_points=False)
+    history = history_of_changes(tables, [], "s", "integer", ("k",), has_points=False)
     events = events_of(history)
     fates = {event: s if s < 0 else events[s] for event, s in zip(events, history.successors.tolist(), strict=True)}
     assert fates == {
