@@ -216,9 +216,6 @@ class ToSignal(EvaluatedOperator):
             rows = rows.withColumn("__place", place).where(F.col("__place") == 1)
         return rows.select(LE, F.coalesce(later, F.lit(INFINITY)).alias(RE), *(quote(n) for n in self.schema.names))
 
-    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        return ToSignal(inputs[0], (*self.keys, *keys), self.order_by)
-
 
 class ToSignalVerbs(Verbs):
     """``to_signal``."""

@@ -47,7 +47,7 @@ class LastRows(EvaluatedOperator):
             keeps="each key's rows from the first window on that overlaps the latest one complete before c, for good",
             opens="parts of a key that rows touch or of which one is due: the rows kept",
             cost="a sort of the rows kept by key and start",
-            for_good=self.window.kept_for_good(self.keys),
+            for_good=self.window.footprint(None, self.keys, condenses=False).for_good,
             bounds=(Retention(0, 2 * self.window.n + self.window.step, self.keys),),
         )
 
@@ -94,9 +94,6 @@ class LastRows(EvaluatedOperator):
         end = complete.over(backwards.rowsBetween(Window.unboundedPreceding, -n))
         rows = rows.withColumns({"__start": start, RE: F.coalesce(end, F.lit(INFINITY))})
         return rows.where(F.col("__start") < F.col(RE)).select(F.col("__start").alias(LE), RE, *names)
-
-    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        return LastRows(inputs[0], (*self.keys, *keys), self.window)
 
 
 class LastRowsVerbs(Verbs):

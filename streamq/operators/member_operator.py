@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -147,6 +146,3 @@ class MemberOperator(EvaluatedOperator):
             sets_aside=sets_aside,
             factory=factory or (CondensingFactory() if on_stream.condenses else WindowsFactory()),
         )
-
-    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        return replace(self, input=inputs[0], keys=(*self.keys, *keys))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pyspark.sql import types as t
@@ -142,9 +142,6 @@ class Scan(EvaluatedOperator):
             factory=_ScanFactory(self.operator),
             group_columns=self.keys,
         )
-
-    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        return replace(self, input=inputs[0], keys=(*self.keys, *keys))
 
 
 @dataclass(frozen=True)

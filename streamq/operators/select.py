@@ -6,7 +6,6 @@ Attempt computes expressions for each event, and sets aside the events for which
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Self, cast
 
 from pyspark.sql import types as t
@@ -86,9 +85,6 @@ class Attempt(EvaluatedOperator):
             sets_aside=True,
             factory=OwnKernelFactory(lambda site: AttemptKernel(evaluator, site.late_output)),
         )
-
-    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        return replace(self, input=inputs[0])
 
 
 def plan_attempt(source: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]:

@@ -140,10 +140,6 @@ class Step(Operator):
         """Apply the step to the whole input."""
         return self.on_spark(BatchRows(inputs[0], self.input.schema, run.tables)).frame
 
-    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        """Return the same step over other ``inputs``: a row keeps the keys of its group because it stays a row of that group."""
-        return self.with_children(inputs)
-
 
 class ExpressionStep(Step):
     """A step written once, in expressions that both Spark and Arrow evaluate."""

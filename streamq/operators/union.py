@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.operator import BatchRun, PassThrough, not_of_the_group
+from streamq.operators.operator import BatchRun, PassThrough
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, Schema
@@ -62,12 +62,6 @@ class Union(PassThrough):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Compute the union by Spark's UNION ALL."""
         return reduce(lambda a, b: a.unionByName(b), inputs)
-
-    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        """Merge within each group, as the keys are columns of all inputs; raise PlanError if one is not of the group."""
-        if not all(is_keyed):
-            raise not_of_the_group(self, "one of its inputs")
-        return self.with_children(inputs)
 
 
 def _columns(schema: Schema) -> str:

@@ -82,10 +82,6 @@ class Calendar(Window):
         return cls(n, unit, zone)
 
     @property
-    def overlap(self) -> bool:
-        return False
-
-    @property
     def _is_daily(self) -> bool:
         return (self.n, self.unit) == (1, "day")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import ClipInput, Stamp, check_word
+from streamq.choices import ClipInput, check_word
 from streamq.errors import PlanError, check_whole_number, sentence
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
@@ -42,7 +42,6 @@ class Count(Window):
     by: str = "start"
 
     name = "count"
-    default_stamp = Stamp.POINT_AT_END
     by_numbers = True
 
     @classmethod
@@ -60,24 +59,18 @@ class Count(Window):
             raise PlanError(sentence("count_window", wrong, f"found {clip!r}", hint))
         return clip
 
-    def kept_for_good(self, keys: Sequence[str]) -> str:
-        return "the last events of each group, whose windows others have to end" if keys else ""
-
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
         return replace(
             super().footprint(longest, keys, condenses=condenses),
             cti="the (n-1)-th greatest instant below c",
             keeps="events of windows not final, or still to come",
             opens="parts of a group that rows touch or with a window due: the events of windows not final",
+            for_good="the last events of each group, whose windows others have to end" if keys else "",
         )
 
     def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
         """Return a bound where the settled events of an instant are one row."""
         return Retention(longest, self.n, keys) if condenses else None
-
-    @property
-    def overlap(self) -> bool:
-        return self.n > 1
 
     @property
     def windows_of_a_point(self) -> int:
@@ -147,8 +140,6 @@ class CountAssigner(Assigner):
 
     n: int
     by: str
-
-    has_chains = True
 
     @property
     def cti(self) -> Cti:

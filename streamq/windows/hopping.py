@@ -49,10 +49,6 @@ class Hopping(Window):
         return cls(ticks(size, axis, verb), ticks(hop, axis, verb), ticks(offset, axis, verb))
 
     @property
-    def overlap(self) -> bool:
-        return self.size > self.hop
-
-    @property
     def grid(self) -> Grid:
         return Grid(self.size, self.hop, self.offset)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
 from streamq.plan.footprint import Footprint, Retention
 from streamq.runtime.arrow.columnar import codes, expand_ranges, ints
@@ -46,7 +45,6 @@ class Landmark(Window):
 
     name = "landmark"
     bound = Bound.ALWAYS
-    default_stamp = Stamp.POINT_AT_END
 
     @classmethod
     def from_arguments(
@@ -67,10 +65,12 @@ class Landmark(Window):
         return cls(ticks(hop, axis, "landmark_window"), at or 0, every)
 
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
+        cure = "with period=... landmarks follow, and events go with the windows of theirs"
         return replace(
             super().footprint(longest, keys, condenses=condenses),
             cti="the landmark of the earliest window not final",
             keeps="events since the landmark before c",
+            for_good=f"all events since the landmark; {cure}" if self.period is None else "",
         )
 
     def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
@@ -79,12 +79,8 @@ class Landmark(Window):
         return Retention(longest, 1, keys) if condenses else None
 
     @property
-    def overlap(self) -> bool:
-        return True
-
-    @property
     def windows_of_a_point(self) -> int:
-        return INFINITY if self.period is None else (-(-self.period // self.hop) + 1) // 2
+        return INFINITY if self.period is None else (-(-self.period // self.hop) + 2) // 2
 
     @property
     def hops(self) -> Grid | None:
@@ -94,16 +90,6 @@ class Landmark(Window):
     @property
     def fixed_ends(self) -> LandmarkEnds:
         return LandmarkEnds(self.hop, self.start, self.period)
-
-    def equal_starts(self, stamp: Stamp) -> bool:
-        return stamp == Stamp.ALIGN
-
-    def kept_for_good(self, keys: Sequence[str]) -> str:
-        cure = "with period=... landmarks follow, and events go with the windows of theirs"
-        return f"all events since the landmark; {cure}" if self.period is None else ""
-
-    def depends_on_other_groups(self, *, endless: bool) -> str:
-        return "landmark windows are reported up to the last endpoint of all groups"
 
     def shown(self, axis: str) -> str:
         shown = f"hop={show_duration(self.hop, axis)}, start={show_ticks(self.start, axis)}"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import Stamp
 from streamq.errors import check_whole_number, column_names
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.lowering import payload_order
@@ -47,7 +46,6 @@ class Rows(Window):
     order_by: tuple[str, ...]
 
     name = "rows"
-    default_stamp = Stamp.POINT_AT_END
     by_places = True
     by_numbers = True
 
@@ -61,23 +59,17 @@ class Rows(Window):
         check_whole_number(verb, "step", step)
         return cls(n, step, column_names(order_by, verb, "order_by"))
 
-    def kept_for_good(self, keys: Sequence[str]) -> str:
-        return "the last rows of each group, which windows to come contain" if keys else ""
-
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
         return replace(
             super().footprint(longest, keys, condenses=condenses),
             cti="the start of the first row of the earliest incomplete window",
             keeps="events of windows not final, or still to come",
             opens="parts of a group that rows touch or with a window due: the events of windows not final",
+            for_good="the last rows of each group, which windows to come contain" if keys else "",
         )
 
     def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
         return Retention(longest, self.n + self.step, keys)
-
-    @property
-    def overlap(self) -> bool:
-        return self.n > self.step
 
     @property
     def windows_of_a_point(self) -> int:
@@ -90,9 +82,6 @@ class Rows(Window):
     def order(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return ``order_by``, then the rest of the payload, which orders ties."""
         return (*self.order_by, *(n for n in names if n not in self.order_by))
-
-    def equal_starts(self, stamp: Stamp) -> bool:
-        return True
 
     def shown(self, axis: str) -> str:
         by = f", order_by={', '.join(self.order_by)}" if self.order_by else ""

@@ -40,7 +40,6 @@ class Session(Window):
     gap: int
 
     name = "session"
-    is_bounded_by_events = True
 
     @classmethod
     def from_arguments(cls, gap: Duration, axis: str) -> Session:
@@ -59,10 +58,6 @@ class Session(Window):
     def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
         """Return a bound where the settled events of a session are one row: a session may go on for ever."""
         return Retention(longest + self.gap) if condenses else None
-
-    @property
-    def overlap(self) -> bool:
-        return False
 
     def shown(self, axis: str) -> str:
         return f"gap={show_duration(self.gap, axis)}"
@@ -118,8 +113,6 @@ class SessionAssigner(Assigner):
     """Assigns events to sessions, which are the chains of their group's events."""
 
     gap: int
-
-    has_chains = True
 
     @property
     def cti(self) -> Cti:

@@ -34,7 +34,6 @@ class Snapshot(Window):
     """
 
     name = "snapshot"
-    is_bounded_by_events = True
     is_piecewise = True
 
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
@@ -47,10 +46,6 @@ class Snapshot(Window):
 
     def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
         return Retention(longest)
-
-    @property
-    def overlap(self) -> bool:
-        return False
 
     def shown(self, axis: str) -> str:
         return "every change"
@@ -92,7 +87,6 @@ class SnapshotAssigner(Assigner):
     """Assigns events to snapshots by the distinct endpoints of their group."""
 
     is_piecewise = True
-    has_chains = True
 
     def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
         """Return equal numbers for events of a group with the same end that start before c - 1.

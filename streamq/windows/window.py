@@ -35,16 +35,6 @@ class Window(ABC):
     bound: ClassVar[Bound] = Bound.NONE
     """The rule that bounds the windows once the input has ended; an ``until`` of the user's bounds those of all lifetimes."""
 
-    default_stamp: ClassVar[Stamp] = Stamp.ALIGN
-    """The lifetime of results if the user chose none.
-
-    A kind whose windows may stay open for ever without events of their group has POINT_AT_END: if they lived on the windows, the
-    results of one idle group would hold back the CTI.
-    """
-
-    is_bounded_by_events: ClassVar[bool] = False
-    """True if a window ends by the end of an event: a window over an event without an end then has no end either."""
-
     is_piecewise: ClassVar[bool] = False
     """True if windows are the pieces between the endpoints of a group's events: their ends move with them, a change leaves the
     pieces before it unchanged, and events of one lifetime, as a group of their own, have that lifetime as their window."""
@@ -56,25 +46,29 @@ class Window(ABC):
     """True if windows go by numbers of events or instants of a group: an event alone does not tell which windows it is in."""
 
     @property
+    def default_stamp(self) -> Stamp:
+        """The lifetime of results if the user chose none.
+
+        It is POINT_AT_END where windows may stay open for ever without events of their group, by numbers or after a landmark: if
+        they lived on the windows, the results of one idle group would hold back the CTI.
+        """
+        stays_open = self.by_numbers or self.bound is Bound.ALWAYS
+        return Stamp.POINT_AT_END if stays_open else Stamp.ALIGN
+
+    @property
     def windows_of_a_point(self) -> int:
-        """The number of windows with an event of one instant: on a grid the greatest, of windows that grow the mean.
+        """The number of windows with an event of one instant: on a grid the greatest, of windows that grow the mean, rounded up.
 
         It is INFINITY for windows that never stop growing.
         """
         return 1 if self.grid is None else self.grid.n
 
-    def kept_for_good(self, keys: Sequence[str]) -> str:
-        """Return which events stay for good, more and more, as windows to come may contain them, with the cure if there is one.
-
-        "" if none do, or no more than a number of them. ``keys`` are the columns of the group.
-        """
-        return ""
-
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
         """Return the footprint of an operator that keeps the members of windows; its cost is said by the operator.
 
         Events live ``longest`` ticks at most, None without a bound; ``keys`` are the columns of the group. ``condenses``: the
-        settled events in the same windows are one row.
+        settled events in the same windows are one row. ``for_good`` are the events that stay, more and more, as windows to come
+        may contain them, with the cure if there is one.
         """
         bound = None if longest is None else self._retention(longest, keys, condenses=condenses)
         return Footprint(
@@ -83,7 +77,6 @@ class Window(ABC):
             keeps="members of windows not final",
             opens="whole groups that rows touch or with a window due",
             cost="",
-            for_good=self.kept_for_good(keys),
             bounds=(bound,),
         )
 
@@ -92,9 +85,9 @@ class Window(ABC):
         return None if self.grid is None else Retention(self.grid.size + self.grid.hop + longest)
 
     @property
-    @abstractmethod
     def overlap(self) -> bool:
         """True if two windows of one group may have an instant in common."""
+        return self.windows_of_a_point > 1
 
     @property
     def grid(self) -> Grid | None:
@@ -129,27 +122,19 @@ class Window(ABC):
         return ()
 
     def equal_starts(self, stamp: Stamp) -> bool:
-        """True if results of several windows of one group may start at one instant."""
-        return False
-
-    def depends_on_other_groups(self, *, endless: bool) -> str:
-        """Return the reason why the windows of a group depend on the events of other groups; "" if they do not.
-
-        endless: True if an event may never end.
-        """
-        return (
-            "events may never end, and then the windows of one group depend on the endpoints of all" if endless else ""
-        )
+        """True if results of several windows of one group may start at one instant: as at a landmark, or where rows tie."""
+        return self.by_places or (self.bound is Bound.ALWAYS and stamp == Stamp.ALIGN)
 
     def traits(self, stamp: Stamp, source: Traits) -> Traits:
         """Return the traits of results over events with the traits ``source``.
 
         Time-bound results may retract rows, move ends and be endless. Others may only be endless: if they live on windows that
-        end by an event, and the source may be endless.
+        end by an event, because neither a rule nor a number ends them, and the source may be endless.
         """
         if stamp == Stamp.TIME_BOUND:
             return Traits(True, True, True)
-        return Traits(infinite=self.is_bounded_by_events and stamp == Stamp.ALIGN and source.infinite)
+        ends_by_event = self.bound is Bound.NONE and not self.by_numbers
+        return Traits(infinite=ends_by_event and stamp == Stamp.ALIGN and source.infinite)
 
     @abstractmethod
     def shown(self, axis: str) -> str:

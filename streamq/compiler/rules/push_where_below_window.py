@@ -14,6 +14,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.tree import show
+from streamq.runtime.time.endpoints import Bound
 
 
 def push_where_below_window(node: Node) -> Node | None:
@@ -59,8 +60,10 @@ def _obstacle(below: WindowAggregate, part: Expr) -> str | None:
             return f"key {key} is floating: -0.0 and 0.0 are one group"
     if below.set_aside:
         return f"what fails of {below.set_aside[0].module} is set aside, of every group"
-    if reason := below.window.depends_on_other_groups(endless=below.input.traits.infinite):
-        return reason
+    if below.window.bound is Bound.ALWAYS:
+        return f"{below.window.name} windows are reported up to the last endpoint of all groups"
+    if below.input.traits.infinite:
+        return "events may never end, and then the windows of one group depend on the endpoints of all"
     if can_fail(part, below.schema):
         return f"{show(part)} may fail, and would see events of no reported window"
     return None

@@ -51,16 +51,13 @@ class Assigner(ABC):
     is_piecewise: bool = False
     """True if windows are the pieces between changes: a change ends one of them, and leaves earlier ones unchanged."""
 
-    is_fixed: bool = False
-    """True if windows are fixed: they do not depend on events."""
-
     counts_events: bool = False
     """True if windows go by numbers of events: those of a chain are consecutive, and a row of them stands for their number."""
 
     @property
     def has_chains(self) -> bool:
         """True if some settled events stay together in the same windows for good, as :meth:`chains` tells."""
-        return False
+        return True
 
     @property
     def order_columns(self) -> tuple[str, ...]:
@@ -142,9 +139,6 @@ class Assigner(ABC):
 
 class RangeAssigner(Assigner):
     """An assigner of fixed windows, which do not depend on events."""
-
-    is_fixed = True
-    has_chains = True
 
     def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
         """Return equal numbers for events in the same range of windows that end at or after c - 1.

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamq.choices import ClipInput, Stamp
 from streamq.runtime.arrow.columnar import expand_ranges, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome
@@ -157,7 +157,7 @@ class MemberEvaluator(ABC):
 
         So they do where these do not depend on other events.
         """
-        return self.condenses and self.assigner.is_fixed
+        return self.condenses and isinstance(self.assigner, RangeAssigner)
 
     @property
     def combines(self) -> bool:
