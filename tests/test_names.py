@@ -157,9 +157,9 @@ def test_the_language_loads_no_more_than_spark_and_arrow() -> None:
 
 
 def classes() -> Iterator[ast.ClassDef]:
-    """Yield all classes of the product and of ``streamq/testing``."""
+    """Yield the classes of all modules of the product and of ``streamq/testing``."""
     for path in python_files("streamq"):
-        yield from (node for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef))
+        yield from (node for node in parsed(path).body if isinstance(node, ast.ClassDef))
 
 
 PARTICIPLE = re.compile(r"(?:[a-z]*(?<!e)ed|[a-z]+ing|made|shown|given|found|told|taken|held|sent|left|broken)$", re.I)

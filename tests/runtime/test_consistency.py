@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +18,6 @@ from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets
 from streamq.runtime.time.consistency import AlignAt, HeldRows, progress_at_level
 from streamq.runtime.time.progress import LevelProgress
 from streamq.sources.literal import Item
-from streamq.testing.deltas import net
-from streamq.testing.difference import assert_same_history
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled
 
@@ -71,18 +68,6 @@ def taken_back(out: Sequence[pa.Table]) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_history_is_the_same_at_every_level_that_remembers(name: str) -> None:
-    found = {level: net(through(QUERIES[name], level)) for level in (STRONG, BRIEF, MIDDLE)}
-    assert_same_history(found[STRONG], found[MIDDLE])
-    assert_same_history(found[BRIEF], found[MIDDLE])
-    final = started(QUERIES[name], STRONG, OutputForm.FINAL)
-    names = {n.table for n in _sources(QUERIES[name])}
-    rows = [final.batch({n: t for n, t in clicks(at).items() if n in names}) for at in ARRIVAL]
-    assert_same_history(net([*rows, final.finish()]), found[MIDDLE])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", QUERIES)
 def test_nothing_is_taken_back_for_disorder_at_the_strong_level(name: str) -> None:
     """What is taken back in order as well (a last row has no end yet) is no work of disorder."""
     because = [
@@ -109,16 +94,6 @@ def test_strong_rows_come_in_order_of_time() -> None:
     out = through(QUERIES["rows"], STRONG)
     starts = [sorted(t.column(LE).to_pylist()) for t in out]
     assert [s for part in starts for s in part] == sorted(ARRIVAL)
-
-
-@pytest.mark.parametrize("name", ["windows", "snapshots", "rows"])
-def test_a_weak_level_is_right_from_where_it_remembers(name: str) -> None:
-    """From W - M on every instant is right; W at the end is 99."""
-    whole = CLICKS.where(sq.col("k") != "x") if name == "rows" else QUERIES[name]
-    weak, right = (net(through(whole, level)) for level in (Level(0, 25), MIDDLE))
-    assert weak.num_rows < right.num_rows or name != "rows"
-    late = [pa.compute.greater_equal(t.column("start"), 99 - 25) for t in (weak, right)]
-    assert_same_history(weak.filter(late[0]), right.filter(late[1]))
 
 
 def test_a_weak_level_adjusts_what_the_source_has_not_given_up() -> None:
@@ -159,20 +134,6 @@ def test_a_weak_level_bounds_state_without_any_progress() -> None:
 
 
 KIND = {"kind": pa.string(), "start": pa.int64(), "end": pa.int64(), "new_end": pa.int64()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("levels", [[STRONG, MIDDLE], [MIDDLE, STRONG, BRIEF], [BRIEF, BRIEF, MIDDLE]], ids=str)
-@pytest.mark.parametrize("name", QUERIES)
-def test_a_checkpoint_goes_on_at_another_level(name: str, levels: list[Level]) -> None:
-    query = QUERIES[name]
-    names = {n.table for n in _sources(query)}
-    run = started(query, levels[0])
-    out = []
-    for i, at in enumerate(ARRIVAL):
-        run = replace(run.restart(), program=started(query, levels[i % len(levels)]).program)
-        out.append(run.batch({n: t for n, t in clicks(at).items() if n in names}))
-    assert_same_history(net([*out, run.finish()]), net(through(query, MIDDLE)))
 
 
 def test_several_sources_are_released_together() -> None:

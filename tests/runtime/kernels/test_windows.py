@@ -49,20 +49,19 @@ def check_as_at_once(window: str, output: OutputForm, kind: str, aggregate: Any,
     assert sums(deltas) == expected and expected
 
 
-every_window = pytest.mark.parametrize("window", [window for window in WINDOWS if window != "rows"])
-both_outputs = pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
+OVERFLOWING = [window for window in WINDOWS if window != "rows"]
+IN_TURN = [(window, (OutputForm.FINAL, OutputForm.CHANGELOG)[i % 2]) for i, window in enumerate(OVERFLOWING)]
+"""Windows of time, each with one of both outputs, whose kernel is the same."""
 
 
-@every_window
-@both_outputs
+@pytest.mark.parametrize(("window", "output"), IN_TURN)
 @pytest.mark.parametrize("kind", GREAT)
 def test_a_sum_overflows_only_in_a_window_that_is_sent(window: str, output: OutputForm, kind: str) -> None:
     great = GREAT[kind]
     check_as_at_once(window, output, kind, sq.sum("v"), [(1, great), (1, great), (1, -1), (1, -great), (2, 0)])
 
 
-@every_window
-@both_outputs
+@pytest.mark.parametrize(("window", "output"), IN_TURN)
 def test_a_mean_of_decimals_overflows_only_in_a_window_that_is_sent(window: str, output: OutputForm) -> None:
     kind, great = "decimal(38,0)", GREAT["decimal(38,0)"]
     check_as_at_once(window, output, kind, sq.avg("v"), [(1, great), (1, 4), (1, -great), (2, 0)])
