@@ -282,7 +282,7 @@ class Pacer:
         from streamq.run.status.history import progress_of_sources
 
         if readings:
-            cti = min(progress.cti for progress in progress_of_sources(self._program, readings).values())
+            cti = min(progress.c for progress in progress_of_sources(self._program, readings).values())
             rows = sum(source.new_rows or 0 for source in readings.of_sources.values())
             self.pace = self.pace.with_micro_batch(cti, rows, self._clock())
 

@@ -19,7 +19,7 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import Relation, StagedPlan
-    from streamq.runtime.hosts.hosted_kernel import HostedKernel
+    from streamq.runtime.time.progress import LevelProgress
 
 
 RESULTS = "streamq"
@@ -248,14 +248,6 @@ class SourceStatus:
         return max(0, self.watermark - self.cti)
 
 
-@dataclass(frozen=True)
-class SourceProgress:
-    """The progress of a source as operators see it: its CTI and its watermark, in ticks."""
-
-    cti: int
-    watermark: int
-
-
 def source_statuses(program: StagedPlan, history: RunHistory) -> dict[str, SourceStatus]:
     """Return the status of each source, by relation."""
     return {relation.name: _status(program, relation, history) for relation in program.sources}
@@ -305,41 +297,21 @@ def _status(program: StagedPlan, relation: Relation, history: RunHistory) -> Sou
     )
 
 
-def kernels(program: StagedPlan) -> dict[str, HostedKernel]:
-    """Return the kernels of all stages by their output relations, in order of the stages."""
-    return {hosted.name: hosted for stage in program.stages for hosted in stage.hosted}
-
-
-def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, SourceProgress]:
+def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, LevelProgress]:
     """Return the progress of the sources as operators see it at the level of consistency, by relation.
 
     Without stages it is the source's own.
     """
     from streamq.runtime.time.consistency import progress_at_level
+    from streamq.runtime.time.progress import LevelProgress
 
     own = {}
     for relation in program.sources:
-        name, source = relation.name, readings.source(relation.name)
-        cti = MINUS_INFINITY if source.cti is None else source.cti
-        own[name] = (cti, MINUS_INFINITY if source.watermark is None else source.watermark)
-    for stage in program.stages[:1]:
-        paces = progress_at_level(program.options.counted_level, own, stage.follows)
-        return {relation: SourceProgress(pace.c, pace.w) for relation, pace in paces.items()}
-    return {relation: SourceProgress(c, w) for relation, (c, w) in own.items()}
-
-
-def ctis_in(program: StagedPlan, hosted: HostedKernel, readings: Readings) -> dict[int, int]:
-    """Return the CTI at the end of each channel of a kernel, after the channel's steps have changed it, by channel number."""
-    from streamq.runtime.time.progress_map import map_progress
-
-    sources = progress_of_sources(program, readings)
-
-    def cti_of(relation: str) -> int:
-        if relation in sources:
-            return sources[relation].cti
-        cti = readings.kernel(relation).output_cti
-        return MINUS_INFINITY if cti is None else cti
-
-    return {
-        channel.number: map_progress(cti_of(channel.relation), channel.progress_maps) for channel in hosted.channels
-    }
+        source = readings.source(relation.name)
+        c, w = (MINUS_INFINITY if t is None else t for t in (source.cti, source.watermark))
+        own[relation.name] = LevelProgress(c, w, MINUS_INFINITY)
+    if not program.stages:
+        return own
+    return progress_at_level(
+        program.options.counted_level, {name: (p.c, p.w) for name, p in own.items()}, program.stages[0].follows
+    )

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 
 from streamq.choices import RunState
-from streamq.run.status.history import SourceStatus, allowed_silence, followers, instant_text, iso, progress_of_sources
+from streamq.run.status.history import SourceStatus, allowed_silence, followers, instant_text, iso
 from streamq.run.status.run_status import RunStatus
 from streamq.run.status.watcher import ctis_for_silent, silent_sources
 from streamq.time import INFINITY, TIMESTAMP, saturating_add, show_duration
@@ -27,7 +27,7 @@ class RunSources:
         self.follows = followers(self.program)
         self.silent, self.silent_ctis = self._passed_over(int(status.now.timestamp() * 1_000))
         self.level = self.program.options.counted_level
-        self.progress = progress_of_sources(self.program, status.history.readings)
+        self.progress = status.progress_of_sources
 
     def _passed_over(self, now: int) -> tuple[set[str], Mapping[str, int]]:
         """Return the sources that have been silent for their ``idle_after``, and the CTIs that they get for that.
@@ -76,7 +76,7 @@ class RunSources:
         goals = [t for t in needed.values() if t is not None]
         if self.level.block != 0 and len(goals) == len(needed):
             return self.joint_needs(max(goals), early)
-        c = {s: self.progress[s].cti for s in needed}
+        c = {s: self.progress[s].c for s in needed}
         behind = {s: t for s, t in needed.items() if early or (c[s] == min(c.values()) if t is None else c[s] < t)}
         return behind if early else {self.follows.get(s, s): t for s, t in behind.items()}
 

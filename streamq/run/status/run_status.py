@@ -14,20 +14,21 @@ from streamq.policies import show_level
 from streamq.run.status.history import (
     RunHistory,
     SourceStatus,
-    ctis_in,
     finite_instant,
     instant_fields,
     instant_text,
     iso_moment,
     iso_time_of_day,
+    progress_of_sources,
     source_statuses,
 )
-from streamq.time import INFINITY, TIMESTAMP, show_duration
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
     from streamq.runtime.hosts.hosted_kernel import HostedKernel
     from streamq.runtime.hosts.stage import Stage
+    from streamq.runtime.time.progress import LevelProgress
 
 
 VERSION = 1
@@ -64,6 +65,29 @@ class RunStatus:
     def sources(self) -> Mapping[str, SourceStatus]:
         """The statuses of the sources, by relation."""
         return source_statuses(self.program, self.history)
+
+    @cached_property
+    def progress_of_sources(self) -> Mapping[str, LevelProgress]:
+        """The progress of the sources as operators see it at the level of consistency, by relation."""
+        return progress_of_sources(self.program, self.history.readings)
+
+    @cached_property
+    def kernels(self) -> Mapping[str, HostedKernel]:
+        """The kernels of all stages by their output relations, in order of the stages."""
+        return {hosted.name: hosted for stage in self.program.stages for hosted in stage.hosted}
+
+    @cached_property
+    def input_ctis(self) -> Mapping[str, Mapping[int, int]]:
+        """The CTI at the end of each channel of a kernel, after the channel's steps have changed it, by kernel and number."""
+        from streamq.runtime.time.progress_map import map_progress
+
+        ctis = {name: self.history.readings.kernel(name).output_cti for name in self.kernels}
+        ctis |= {relation: progress.c for relation, progress in self.progress_of_sources.items()}
+        come = {relation: MINUS_INFINITY if cti is None else cti for relation, cti in ctis.items()}
+        return {
+            name: {ch.number: map_progress(come[ch.relation], ch.progress_maps) for ch in hosted.channels}
+            for name, hosted in self.kernels.items()
+        }
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics; ``docs/operations.md`` lists the fields."""
@@ -177,10 +201,9 @@ class RunStatus:
     def _operator(self, hosted: HostedKernel) -> dict[str, Any]:
         """Return the metrics of a stateful operator: its CTIs, output and state."""
         readings = self.history.readings.kernel(hosted.name)
-        ctis = ctis_in(self.program, hosted, self.history.readings)
         return {
             "operator": self.program.titles[hosted.name][0],
-            **instant_fields("cti_in", min(ctis.values()), self.axis),
+            **instant_fields("cti_in", min(self.input_ctis[hosted.name].values()), self.axis),
             **instant_fields("cti_out", readings.output_cti, self.axis),
             "cpu_ms": (readings.cpu_us_now or 0) / 1_000,
             **{name: getattr(readings, name) or 0 for name in COUNTS},

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from streamq.compiler.staged_plan import INGRESS
-from streamq.run.status.history import ctis_in, kernels
 from streamq.run.status.run_sources import Needed, RunSources
 from streamq.run.status.run_status import RunStatus
 from streamq.run.status.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
@@ -51,7 +50,7 @@ class WaitAnalysis:
         self.program, self.history, self.axis = status.program, status.history, status.axis
         self.readings = status.history.readings
         self.sources = RunSources(status)
-        self.kernels: dict[str, HostedKernel] = kernels(status.program)
+        self.kernels, self.ctis = status.kernels, status.input_ctis
 
     def waits(self) -> Iterator[Wait]:
         """Yield the waits of the operators that hold rows, in the order of the stages.
@@ -65,7 +64,7 @@ class WaitAnalysis:
             if held and hosted.aligns and self.sources.least_cti() != INFINITY:
                 yield self._blocked(hosted, held)
             rows = held if hosted.kernel.progress_rule.sorts else rows - held
-            if rows and self._holds(hosted) and min(self._ctis(hosted).values()) != INFINITY:
+            if rows and self._holds(hosted) and min(self.ctis[hosted.name].values()) != INFINITY:
                 yield self._wait(hosted, rows)
 
     def _holds(self, hosted: HostedKernel) -> bool:
@@ -118,15 +117,12 @@ class WaitAnalysis:
         cti = self.readings.kernel(hosted.name).output_cti
         return MINUS_INFINITY if cti is None else cti
 
-    def _ctis(self, hosted: HostedKernel) -> dict[int, int]:
-        return ctis_in(self.program, hosted, self.readings)
-
     def _wait(self, hosted: HostedKernel, rows: int) -> Wait:
         """Return the wait of a kernel that holds ``rows``: until its input's CTI, or watermark, is far enough.
 
         Without a goal if no instant releases them: they wait for more rows, for ends, or for the end of the input.
         """
-        rule, c, due = hosted.kernel.progress_rule, min(self._ctis(hosted).values()), self._due(hosted)
+        rule, c, due = hosted.kernel.progress_rule, min(self.ctis[hosted.name].values()), self._due(hosted)
         sources = self.sources
         early = rule.early is not None and sources.level.block is not None
         if due is None:
@@ -142,7 +138,7 @@ class WaitAnalysis:
         lacking = sources.unmet_needs(needed, early)
         source = None
         if lacking and (not early or len(lacking) == 1):
-            least = min(lacking, key=lambda s: sources.progress[s].cti - (lacking[s] or 0))
+            least = min(lacking, key=lambda s: sources.progress[s].c - (lacking[s] or 0))
             source = sources.statuses[sources.follows.get(least, least)]
         ways, passed_over = (
             sources.releases_with_note(lacking, not early) if lacking else (self._held_below(hosted), "")
@@ -172,7 +168,7 @@ class WaitAnalysis:
         return Wait(
             operator=self.title(hosted),
             rows=rows,
-            cti=min(self._ctis(hosted).values()),
+            cti=min(self.ctis[hosted.name].values()),
             least=self._least_input(hosted),
             window=window,
             release=release,
@@ -202,7 +198,7 @@ class WaitAnalysis:
     def _kernels_below(self, hosted: HostedKernel) -> list[HostedKernel]:
         """Return the kernels whose rows reach this one, the nearest first."""
         inputs, below = set(hosted.inputs), []
-        for candidate in reversed(self.kernels.values()):
+        for candidate in reversed([*self.kernels.values()]):
             if candidate.name in inputs:
                 inputs.update(candidate.inputs)
                 below.append(candidate)
@@ -222,7 +218,7 @@ class WaitAnalysis:
 
     def _least_input(self, hosted: HostedKernel) -> str:
         """Return the name of the input with the least CTI."""
-        ctis = self._ctis(hosted)
+        ctis = self.ctis[hosted.name]
         return self.shown(min(hosted.channels, key=lambda channel: ctis[channel.number]).relation)
 
     # the progress that sources need
@@ -236,7 +232,7 @@ class WaitAnalysis:
         kernel = self.kernels.get(channel.relation)
         if kernel is not None:
             return self._watermark(kernel)
-        return self.sources.progress[channel.relation].watermark
+        return self.sources.progress[channel.relation].w
 
     def _needed(self, hosted: HostedKernel, goal: int, until_final: bool) -> Needed:
         """Return the progress that each source needs for all inputs of a kernel to reach the goal, by relation.
