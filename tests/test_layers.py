@@ -19,7 +19,7 @@ LAYERS = (
         "streamq.keywords",
         "streamq.screens",
         "streamq.time",
-        "streamq.views",
+        "streamq.screens",
     ),
     ("streamq.policies",),
     ("streamq.plan",),

@@ -27,8 +27,7 @@ from streamq.run.running import Run
 from streamq.run.sinks.data_source import last_parquet_rows
 from streamq.run.status.watching import GOES_ON, Interrupt, RunLook, Trail, run_view, watch_run
 from streamq.runtime.arrow.rendering import DAY, YEAR_10000
-from streamq.screens import LineScreen, NotebookScreen, Screen, live_screen
-from streamq.views import TableSection, TextSection, View
+from streamq.screens import LineScreen, NotebookScreen, Screen, TableSection, TextSection, View, live_screen
 
 NASTY = "<script>\x1b[31m & 日本" + "x" * 10_000
 

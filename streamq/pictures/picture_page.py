@@ -13,8 +13,17 @@ from streamq import html
 from streamq.errors import counted
 from streamq.html import element, markup_text, text_width
 from streamq.pictures.bars import LABEL_SIZE, TimeAxis, bar_chart, section
-from streamq.pictures.bin_panel import MOST_KEYS, BinPanel, density_chart, keys_with_rows
-from streamq.pictures.panel import MARGIN, MOST_CTIS, BarPanel, KeyColours, Panel
+from streamq.pictures.panel import (
+    MARGIN,
+    MOST_CTIS,
+    MOST_KEYS,
+    BarPanel,
+    BinPanel,
+    KeyColours,
+    Panel,
+    density_chart,
+    keys_with_rows,
+)
 from streamq.pictures.panel_history import DELETED, PanelHistory
 from streamq.pictures.svg_picture import WIDTH, SvgPicture, label_ids, named_elements, style_sheet
 from streamq.time import INFINITY, TIMESTAMP

@@ -17,7 +17,7 @@ import streamq as sq
 from scripts.page_pictures import drawings
 from streamq import testing as t
 from streamq.pictures.bars import LEAST_WIDTH, TimeAxis, bar_chart, section
-from streamq.pictures.bin_panel import density_chart
+from streamq.pictures.panel import density_chart
 from streamq.pictures.panel_history import (
     DELETED,
     STANDS,

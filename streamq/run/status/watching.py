@@ -16,9 +16,8 @@ from streamq.errors import counted
 from streamq.run.status.diagnosis import why
 from streamq.run.status.run_status import RunStatus
 from streamq.run.status.why import Why
-from streamq.screens import Screen
+from streamq.screens import Screen, TableSection, TextSection, View, ViewSection
 from streamq.time import show_duration
-from streamq.views import TableSection, TextSection, View, ViewSection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
