@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Self
 
-from streamq.errors import PlanError, column_names, sentence
+from streamq.errors import column_names
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import CorrectingKernelFactory, Evaluation, KeyColumns, PortColumns, all_columns
 from streamq.operators.join_arguments import On, check_pairs, equality_pairs
@@ -62,8 +62,6 @@ class Clip(EvaluatedOperator):
     def _schema(self) -> Schema:
         """Return the schema of ``input``; raise for different time axes, and for keys that do not exist or cannot be equal."""
         ours, theirs = self.input.schema, self.by.schema
-        if ours.axis != theirs.axis:
-            raise PlanError(sentence("clip", "streams on different time axes", f"found {ours.axis} and {theirs.axis}"))
         check_pairs(self.on, ours, theirs, "clip")
         return ours
 

@@ -110,7 +110,7 @@ class DistinctIdsVerbs(Verbs):
         ids = column_names(id, "distinct_ids", "the id")
         if not ids:
             raise PlanError(sentence("distinct_ids", "no id", "", 'Name the column: id="trip_id".'))
-        reach = ticks(within, self.plan.schema.axis, "distinct_ids")
-        if reach < 0:
+        bound = ticks(within, self.plan.schema.axis, "distinct_ids")
+        if bound < 0:
             raise TimeError(sentence("distinct_ids", "within must not be negative", f"found {within!r}"))
-        return self._derive(DistinctIds(self.plan, ids, reach))
+        return self._derive(DistinctIds(self.plan, ids, bound))

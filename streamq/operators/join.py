@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark.sql import types as t
-
 from streamq.choices import JoinKind, choose_word
-from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.evaluation import (
     CorrectingKernelFactory,
     EndMoves,
@@ -37,7 +34,7 @@ from streamq.plan.footprint import ExpectedRates, Footprint, live
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node, Traits, node
 from streamq.plan.own_names import show_equality
-from streamq.plan.passes import calls_python, infer, substitute
+from streamq.plan.passes import calls_python, check_boolean, substitute
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -113,17 +110,9 @@ class Join(Pairing):
         axes, UnknownColumn or TypeMismatch for keys that cannot be equal, and TypeMismatch for a non-boolean ``where``.
         """
         left, right = self.left.schema, self.right.schema
-        if left.axis != right.axis:
-            raise PlanError(sentence("join", "streams on different time axes", f"found {left.axis} and {right.axis}"))
         check_pairs(self.on, left, right, "join")
         if self.where is not None:
-            kind = infer(self.where, self.both, "join")
-            if not isinstance(kind, t.BooleanType | t.NullType):
-                raise TypeMismatch(
-                    sentence(
-                        "join", "the condition is not boolean", f"found {kind.simpleString()}: {self._show(self.where)}"
-                    )
-                )
+            check_boolean(self.where, self.both, "join", "the condition", self._show(self.where))
         point = left.shape == POINT or (self.how == JoinKind.INNER and right.shape == POINT)
         schema = self.both if self._has_right_columns else left
         return schema.with_shape(POINT if point else INTERVAL)

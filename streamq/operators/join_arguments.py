@@ -72,7 +72,9 @@ def equality_pairs(on: On, verb: str) -> Pairs:
 
 
 def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
-    """Raise UnknownColumn or TypeMismatch for key columns that do not exist or cannot be equal."""
+    """Raise PlanError for different time axes, UnknownColumn or TypeMismatch for keys that do not exist or cannot be equal."""
+    if left.axis != right.axis:
+        raise PlanError(sentence(verb, "streams on different time axes", f"found {left.axis} and {right.axis}"))
     for a, b in on:
         ours, theirs = left.require(a, verb, "left"), right.require(b, verb, "right")
         if wider(ours, theirs) is None:

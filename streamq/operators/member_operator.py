@@ -30,12 +30,12 @@ from streamq.windows import Window
 TOUCHED = "parts of a group that rows touch or with a window due"
 """The part of the state that is read where settled members are fewer rows."""
 
-EACH_TIME = " (all of them in each micro-batch where a value reads an end that may still move)"
-"""The exception to what is read of windows on a grid."""
 
-MOVING_EVENTS = "; all its events where ends may still move"
-EARLY_EVENTS = "; with early=True all its events, of which none are condensed"
-"""The parts of the state that are read besides where settled members are fewer rows."""
+def due_parts(rows: str) -> str:
+    """Return the part of the state, ``rows``, that is read of windows on a grid, in words."""
+    parts = f"parts, the {rows} in a window that is due, and those of its group in one that is corrected"
+    return f"{parts} (all of them in each micro-batch where a value reads an end that may still move)"
+
 
 BOUNDS = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
 """The columns, by name, that hold an event's lifetime, to group by lifetime; no result has them."""
@@ -94,6 +94,24 @@ class MemberOperator(EvaluatedOperator):
     def _footprint_of_windows(self) -> Footprint:
         """The footprint as of an operator that keeps the members of its windows."""
         return self.window.footprint(self.input.traits.longest, self.keys, condenses=self._condenses_windows)
+
+    def _state_of_members(self, form: str, stand_in: str) -> tuple[str, str]:
+        """Return what is kept of settled members besides, and the part of the state that is read, in words.
+
+        ``form`` is that of members, or any other of windows on a grid. ``stand_in`` is what replaces several settled members, as
+        in "a row for" them.
+        """
+        early = "; with early=True all its events, of which none are condensed"
+        match form:
+            case "members":
+                return "", self._footprint_of_windows.opens
+            case "condensed":
+                return "", f"{TOUCHED}: events not settled, and {stand_in} the others in the same windows{early}"
+            case "asleep":
+                kept = f"; of a group with many of them {stand_in} those that end about as late as one another, read instead of "
+                opened = f"{TOUCHED}: new events, those that end soon, and {stand_in} each slot of the timing wheel"
+                return f"{kept}them until then", f"{opened}; all its events where ends may still move{early}"
+        return "", due_parts("rows")
 
     def _check_keys(self) -> None:
         """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""

@@ -16,7 +16,7 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns
 from streamq.operators.grid_factory import GridFactory, ShownWindows
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.member_operator import EACH_TIME
+from streamq.operators.member_operator import due_parts
 from streamq.operators.merging import choose_form, merge_partials, not_subtracted
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, only_evaluated
 from streamq.operators.split_aggregates import partial_columns, partial_fields, show_partials
@@ -84,8 +84,7 @@ class MergePartials(EvaluatedOperator):
             final="windows that end at or before c; where a value reads an end that may still move, once their "
             "members are settled too",
             keeps=f"partial results of windows not final{blocks}; where events may be taken back, values with weights",
-            opens="parts, the partial results in a window that is due, and those of its group in one that is corrected"
-            + EACH_TIME,
+            opens=due_parts("partial results"),
             cost=cost,
         )
 

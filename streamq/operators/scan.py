@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, TypeMismatch, kind_of, sentence
+from streamq.errors import PlanError, kind_of, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, KernelSite, PortColumns, RecomputeFactory, all_columns
 from streamq.operators.operator import QuarantineEvents
@@ -21,7 +21,7 @@ from streamq.plan.expr import Case, Col, Expr, Lit
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.own_names import show_keys
-from streamq.plan.passes import columns, infer, reads_lifetime
+from streamq.plan.passes import check_boolean, columns, infer, reads_lifetime
 from streamq.plan.resolve import resolve
 from streamq.plan.schema import EDGE, POINT, Field, Schema, check_key, check_names
 from streamq.plan.tree import show
@@ -82,13 +82,10 @@ class Scan(EvaluatedOperator):
         source = self.input.schema
         for key in self.keys:
             check_key(source.require(key, "group_by"), key)
-        for expr in (*self.args, *(() if self.where is None else (self.where,))):
+        for expr in self.args:
             infer(expr, source, self.operator.name)
-        kind = t.BooleanType() if self.where is None else infer(self.where, source, self.operator.name)
-        if not isinstance(kind, t.BooleanType | t.NullType):
-            raise TypeMismatch(
-                sentence(self.operator.name, "the filter is not boolean", f"found {kind.simpleString()}")
-            )
+        if self.where is not None:
+            check_boolean(self.where, source, self.operator.name, "the filter")
         fields = [Field(key, source.type_of(key)) for key in self.keys]
         fields += [Field(f.name, f.dataType) for f in self.operator.fields]
         check_names([f.name for f in fields if not f.name.startswith("__")], self.operator.name)

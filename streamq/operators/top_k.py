@@ -13,7 +13,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.member_operator import EACH_TIME, EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
+from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchChoice, BatchForm, BatchForms, BatchRun, shown_costs
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import Expected, ExpectedRates, Footprint
@@ -95,26 +95,16 @@ class TopK(MemberOperator):
         form = "best" if self._is_grid else self._form_of_members
         kept = {
             "condensed": "; of settled ones that are in the same windows the best, of rows windows also the first",
-            "asleep": "; of a group with many of them the best of those that end about as late as one another, read "
-            "instead of them "
-            "until then",
             "best": "; the best events of each range of windows, all of them where they may be taken back",
         }
-        opened = {
-            "condensed": f"{TOUCHED}: events not settled, and the best of the others{EARLY_EVENTS}",
-            "asleep": f"{TOUCHED}: new events, those that end soon, and the best of each slot of the timing "
-            f"wheel{MOVING_EVENTS}"
-            f"{EARLY_EVENTS}",
-            "best": "parts, the rows in a window that is due, and those of its group in one that is "
-            f"corrected{EACH_TIME}",
-        }
+        settled, opened = self._state_of_members(form, "the best of")
         members = "a copy of each member in each of its windows that is not final, and a sort of the copies"
         best = "a sort of the events before the shuffle, and of the rows in a window that is reported"
         return replace(
             windows,
             cti=f"{windows.cti}; at point_at_end c",
-            keeps=f"{windows.keeps}{kept.get(form, '')}",
-            opens=opened.get(form, windows.opens),
+            keeps=f"{windows.keeps}{kept.get(form, settled)}",
+            opens=opened,
             cost=best if form == "best" else members,
             but_for="ties" if self.ties == "keep" else "",
         )

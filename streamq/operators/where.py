@@ -6,9 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Self
 
-from pyspark.sql import types as t
-
-from streamq.errors import TypeMismatch, sentence
 from streamq.operators.evaluation import all_columns
 from streamq.operators.operator import RowKey
 from streamq.operators.select import Select, check_attempts, plan_attempt
@@ -17,7 +14,7 @@ from streamq.operators.table_steps import FilteredRows, is_exact
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, node
-from streamq.plan.passes import infer
+from streamq.plan.passes import check_boolean
 from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
@@ -48,10 +45,7 @@ class Where(ExpressionStep):
     def _schema(self) -> Schema:
         """Return the input's schema; raise TypeMismatch for a predicate that is not boolean."""
         check_attempts([self.predicate], self.input.schema, "where")
-        kind = infer(self.predicate, self.input.schema, "where")
-        if not isinstance(kind, t.BooleanType | t.NullType):
-            observed = f"found {kind.simpleString()} in {show(self.predicate)}"
-            raise TypeMismatch(sentence("where", "the predicate is not boolean", observed, _instead(self.predicate)))
+        check_boolean(self.predicate, self.input.schema, "where", "the predicate", hint=_instead(self.predicate))
         return self.input.schema
 
     @property

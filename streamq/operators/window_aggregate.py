@@ -12,7 +12,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluation import Columns, Evaluation, KernelFactory, KernelSite, PortColumns, RecomputeFactory
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.member_operator import EACH_TIME, EARLY_EVENTS, MOVING_EVENTS, TOUCHED, MemberOperator
+from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, QuarantineEvents, RowKey
 from streamq.operators.split_aggregates import SplitAggregates, partial_fields, split_aggregates
 from streamq.operators.window_forms import WindowForms, snapshots
@@ -66,31 +66,22 @@ class WindowAggregate(MemberOperator):
         kept = {
             "condensed": "; settled ones that are in the same windows as one row, with their partial results"
             + "; new ones, too, as they are never taken back" * (form == "condensed" and self._is_condensed_at_once),
-            "asleep": "; of a group with many of them a row for those that end about as late as one another, read "
-            "instead of them "
-            "until then",
             "mergeable": "; as partial results, of many points in windows of 16 hops or more also those of blocks "
             "of hops",
             "counted": "; values by range of windows, with their numbers and partial results, of collect and "
             "time_weighted_avg also "
             "lifetimes",
         }
-        opened = {
-            "condensed": f"{TOUCHED}: events not settled, and a row for the others in the same windows{EARLY_EVENTS}",
-            "asleep": f"{TOUCHED}: new events, those that end soon, and a row for each slot of the timing "
-            f"wheel{MOVING_EVENTS}"
-            f"{EARLY_EVENTS}",
-        }
-        on_grid = f"parts, the rows in a window that is due, and those of its group in one that is corrected{EACH_TIME}"
+        settled, opened = self._state_of_members(form, "a row for")
         return replace(
             windows,
             cti=f"{windows.cti}; at point_at_end c"
             + f"{moving}at most the start (at point_at_end the end) of the earliest window not final" * reads_ends,
             final=f"{windows.final}{f'{moving}once their members are settled' * reads_ends}",
-            keeps=f"{windows.keeps}{kept.get(form, '')}"
+            keeps=f"{windows.keeps}{kept.get(form, settled)}"
             + "; one such row for each of their values, where a median, percentile or distinct count reads these"
             * self.keeps_values,
-            opens=on_grid if self.is_grid else opened.get(form, windows.opens),
+            opens=opened,
             cost=self._cost(form, is_by_value=self.keeps_values),
             for_good=self._kept_for_good,
         )

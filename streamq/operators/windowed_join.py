@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark.sql import types as t
-
 from streamq.choices import JoinKind
-from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import (
     CorrectingKernelFactory,
     EndMoves,
@@ -29,7 +27,7 @@ from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node, Traits, node
 from streamq.plan.own_names import show_equality
-from streamq.plan.passes import infer
+from streamq.plan.passes import check_boolean
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -80,20 +78,12 @@ class WindowedJoin(Pairing):
         non-boolean ``where``.
         """
         left, right = self.left.schema, self.right.schema
-        if left.axis != right.axis:
-            raise PlanError(
-                sentence("windowed_join", "streams on different time axes", f"found {left.axis} and {right.axis}")
-            )
         check_pairs(self.on, left, right, "windowed_join")
         fields = [Field(to, left.type_of(n)) for n, to in self.left_names]
         fields += [Field(to, right.type_of(n)) for n, to in self.right_names]
         schema = left.with_fields(fields).with_shape(INTERVAL).with_consumed(right)
         if self.where is not None:
-            kind = infer(self.where, schema, "windowed_join")
-            if not isinstance(kind, t.BooleanType | t.NullType):
-                raise TypeMismatch(
-                    sentence("windowed_join", "the condition is not boolean", f"found {kind.simpleString()}")
-                )
+            check_boolean(self.where, schema, "windowed_join", "the condition")
         return schema
 
     def _traits(self) -> Traits:

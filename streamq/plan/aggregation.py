@@ -10,12 +10,11 @@ from typing import TypeVar
 
 from pyspark.sql import types as t
 
-from streamq.errors import TypeMismatch, sentence
 from streamq.plan.aggregate import Aggregate, Application
 from streamq.plan.expr import Case, Expr, Lit
 from streamq.plan.partial import Partial
 from streamq.plan.passes import aggregates as aggregates_in
-from streamq.plan.passes import infer, rewrite_expression
+from streamq.plan.passes import check_boolean, infer, rewrite_expression
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 
@@ -37,10 +36,7 @@ def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
     Raises TypeMismatch for an argument or a filter that it does not accept, and UnknownColumn for a column that is not there.
     """
     if aggregate.where is not None:
-        condition = infer(aggregate.where, schema, aggregate.name)
-        if not isinstance(condition, t.BooleanType | t.NullType):
-            detail = f"found {condition.simpleString()} in {show(aggregate)}"
-            raise TypeMismatch(sentence(aggregate.name, "the filter is not boolean", detail))
+        check_boolean(aggregate.where, schema, aggregate.name, "the filter", show(aggregate))
     return aggregate.function.result(application(aggregate, schema))
 
 

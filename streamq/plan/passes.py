@@ -116,6 +116,17 @@ def infer(expr: Expr, schema: Schema, verb: str) -> DataType:
     return kind if kind is not None else _ask_spark(expr, schema, verb)
 
 
+def check_boolean(expr: Expr, schema: Schema, verb: str, what: str, shown: str = "", hint: str = "") -> None:
+    """Raise TypeMismatch, beside the errors of :func:`infer`, for a condition over a stream that is not boolean.
+
+    ``what`` names it in the message; ``shown``: the text that contains it there, by default its own.
+    """
+    kind = infer(expr, schema, verb)
+    if not isinstance(kind, t.BooleanType | t.NullType):
+        where = f"found {kind.simpleString()} in {shown or show(expr)}"
+        raise TypeMismatch(sentence(verb, f"{what} is not boolean", where, hint))
+
+
 def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
     """Return the type of every node by its digest, without a session; None where only Spark knows it.
 

@@ -207,7 +207,7 @@ def test_errors() -> None:
 def test_errors_of_conditions() -> None:
     with pytest.raises(PlanError, match="join: the condition takes two events; .* Write lambda left, right: ..."):
         L.join(R, "k", lambda l: l.v == "a")
-    with pytest.raises(TypeMismatch, match="join: the condition is not boolean; found bigint: w"):
+    with pytest.raises(TypeMismatch, match="join: the condition is not boolean; found bigint in w"):
         L.join(R, "k", lambda l, r: r.w)
     with pytest.raises(PlanError, match="the condition reads a lifetime; .* with_columns\\(at=sq.start\\(\\)\\)"):
         L.join(R, "k", lambda l, r: sq.start() > 3)

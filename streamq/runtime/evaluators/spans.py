@@ -160,13 +160,13 @@ class DistinctIdsEvaluator(SettledProgress):
         return table.take(pa.array(np.sort(order[~same])))
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep each id's last start before c, if it is within reach of c, and those from c on."""
+        """Keep each id's last start before c, if a start at c may lie within the bound of it, and those from c on."""
         table = inputs[0]
         group, le = ints(table, GROUP_NUMBER), ints(table, LE)
         last = np.full(int(group.max(initial=0)) + 1, MINUS_INFINITY)
         np.maximum.at(last, group[le < c], le[le < c])
-        reach = _less(np.array([c]), self.within)[0]
-        return [(le >= c) | ((le == last[group]) & (le >= reach))]
+        earliest = _less(np.array([c]), self.within)[0]
+        return [(le >= c) | ((le == last[group]) & (le >= earliest))]
 
 
 def _less(x: Ints, by: int) -> Ints:
