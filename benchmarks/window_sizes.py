@@ -23,7 +23,7 @@ from streamq.compiler import shared_windows
 from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources
 
@@ -37,7 +37,7 @@ def program(windows: Sequence[tuple[int, int]]) -> LocalRun:
     keyed = sq.points(rows, time="at", name="s", progress=sq.generate(0)).group_by("k")
     grids = [keyed.hopping_window(size * MINUTE, hop * MINUTE) for size, hop in windows]
     root, _ = number_sources(Results.from_plans([grid.select(n=sq.count(), s=sq.sum("v")).plan for grid in grids]))
-    return LocalRun(compile_stages(rewritten(root), Options(egresses=(Egress(),) * len(grids), buckets=2)))
+    return LocalRun(compile_stages(root, Options(egresses=(Egress(),) * len(grids), buckets=2)))
 
 
 def state_bytes(run: LocalRun) -> int:

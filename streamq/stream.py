@@ -179,11 +179,14 @@ class Stream(
         from streamq.compiler.batch import chosen_form
         from streamq.compiler.estimates import checked_expected
         from streamq.compiler.explain import explain
+        from streamq.compiler.stages import compile_stages
+        from streamq.plan.node import number_sources
         from streamq.run.run_options import RunOptions
 
         plans, options = RunOptions.from_call("explain", locals()).compiled_with()
         expected, hint = checked_expected(expected, self.plan, "explain"), chosen_form(form, "explain")
-        return explain(plans, mode, format, options, self._explained_first(), expected, hint)
+        program = compile_stages(number_sources(plans)[0], options)
+        return explain(program, mode, format, self._explained_first(), expected, hint)
 
     def _explained_first(self) -> Sequence[Section]:
         """Return the sections of an explanation that come before those of the plan."""

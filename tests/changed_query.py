@@ -13,7 +13,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources
 from streamq.run.prepared_stream import compile_to_fit
@@ -32,7 +32,7 @@ class ChangingRun:
     def __init__(self, *queries: sq.Stream, output: Outputs = "final", ctis: bool = False, **options: Any):
         written, settings = _settings(queries, output, ctis, {"buckets": 2, **options})
         plan = number_sources(written)[0]
-        program = compile_stages(rewritten(plan), settings, plan)
+        program = compile_stages(plan, settings)
         self.run = LocalRun(program, identity=identity_of(program))
 
     def changed(self, *queries: sq.Stream, output: Outputs = "final", ctis: bool = False, **options: Any) -> Self:

@@ -22,7 +22,7 @@ def compiled(
 ) -> StagedPlan:
     """A plan compiled as it stands, with the default options but for those given."""
     out = Egress(OutputForm(output), ctis=ctis)
-    return compile_stages(Results((plan,)), Options(egresses=(out,), level=level, **options))
+    return compile_stages(Results((plan,)), Options(egresses=(out,), level=level, **options), ())
 
 
 def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:

@@ -20,10 +20,9 @@ from streamq.compiler.batch import check_form
 from streamq.compiler.estimates import cost_line, expected_rates, rows_line
 from streamq.compiler.explain_graphs import NO_MEASUREMENTS, Measurements, plan_graph, rule_marks, stage_graph
 from streamq.compiler.kernel_sites import HOLDING
-from streamq.compiler.options import NOWHERE, Options
+from streamq.compiler.options import Options
 from streamq.compiler.plan_graph import Section, sections_html
-from streamq.compiler.results import Results, as_results
-from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, read_more_than_once, rewrite
+from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, read_more_than_once
 from streamq.compiler.rules import Rule
 from streamq.compiler.shared_windows import SHARING_LAW, SIZES_LAW, SharedPlan, share_windows
 from streamq.compiler.staged_plan import StagedPlan
@@ -33,7 +32,7 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import BatchForm, Operator
 from streamq.operators.step import Step
 from streamq.plan.footprint import Expected, ExpectedRates
-from streamq.plan.node import Node, nodes, number_sources
+from streamq.plan.node import Node, nodes
 from streamq.policies import Level
 from streamq.runtime.time.progress_map import ProgressShift
 from streamq.runtime.window_spans import WindowSpans
@@ -45,22 +44,18 @@ STAGES_GUIDE = (
 )
 
 
-def stages_section(
-    plan: Results, options: Options, expected: Expected | None, measured: Measurements, written: Results
-) -> Section:
-    """Return the section on the stages of a run of rewritten plans; ``written``: the plans before they were rewritten.
+def stages_section(program: StagedPlan, expected: Expected | None, measured: Measurements) -> Section:
+    """Return the section on the stages of a run.
 
     Each stage is shown with its buckets, its state and the bound of it, the part of it that is read, the cost, CTI rule and
     finality, and with what it keeps for good. If input is expected, the rows that it takes and keeps are estimated; of a run
     they are measured.
     """
-    from streamq.compiler.stages import compile_stages
-
-    program = compile_stages(plan, options, written)
+    options = program.options
     several, rates = len(program.results) > 1, expected_rates(program.plan, expected)
     forms = {state.name: state.form for state in program.states}
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
-    lines += [_savings(program, plan, options, written)] if several else []
+    lines += [_line_on_sharing(program)] if several else []
     lines += _level_lines(options, program.axis)
     for source in (r.source for r in program.sources if r.source):
         lines += [_source_line(source, program.axis), *_indented(measured.sources.get(source.shown_name(), ()))]
@@ -90,16 +85,11 @@ def _indented(measurements: tuple[str, ...]) -> list[str]:
     return [f"  {'; '.join(measurements)}"] if measurements else []
 
 
-def _savings(program: StagedPlan, plan: Results, options: Options, written: Results) -> str:
-    """Return the line that compares operators with state and stages of all results together with those of each alone."""
-    from streamq.compiler.stages import compile_stages
-
-    settings = [replace(options, egresses=(egress,), placement=NOWHERE) for egress in options.egresses]
-    alone = [compile_stages(Results((one,)), own, written) for one, own in zip(plan.inputs, settings, strict=True)]
-    operators, stages = sum(len(one.states) for one in alone), sum(len(one.stages) for one in alone)
-    judging = "; one more judges the late rows of a source for all" if len(program.states) > operators else ""
+def _line_on_sharing(program: StagedPlan) -> str:
+    """Return the line on the operators with state and the stages of all results, and on how many of these each result reads."""
+    read = " and ".join(str(len(program.operators_under(result))) for result in program.results)
     together = f"{counted(len(program.states), 'operator')} with state in {counted(len(program.stages), 'stage')}"
-    return f"together: {together}; each result alone: {operators} in {stages}{judging}"
+    return f"together: {together}; the results read {read} of them"
 
 
 def _buckets(program: StagedPlan, stage: int) -> str:
@@ -142,9 +132,6 @@ def _level(level: Level, only_final: bool, axis: str) -> str:
     return f"level ({'; '.join(filter(None, [blocked, forgotten]))})"
 
 
-RUN = Options()
-"""The options of a run, by default."""
-
 MODES = ("logical", "rules", "incremental", "physical")
 FORMATS = ("text", "json", "html", "fragment", "mermaid")
 """The formats; "html" is a whole page, "fragment" an element for a page of the caller's own, such as a notebook."""
@@ -179,32 +166,31 @@ class PlanLine:
 
 
 def explain(
-    plan: Results,
+    program: StagedPlan,
     mode: str | None = None,
     format: str = "text",
-    options: Options = RUN,
     before: Sequence[Section] = (),
     expected: Expected | None = None,
     form: BatchForm | None = None,
     measured: Measurements = NO_MEASUREMENTS,
 ) -> str:
-    """Explain how plans are executed; ``mode`` selects one part (MODES), ``format`` is one of FORMATS.
+    """Explain how the plans of a program are executed; ``mode`` selects one part (MODES), ``format`` is one of FORMATS.
 
-    ``options``: the options of the streaming run. ``before``: parts to show first, each with its own mode. ``expected``: the
-    input from which rows and state are estimated. ``form``: the batch form that the user asks for. ``measured``: measurements of
-    a run. Raises PlanError for a mode or format that does not exist, and for a form that no operator can take.
+    ``before``: parts to show first, each with its own mode. ``expected``: the input from which rows and state are estimated.
+    ``form``: the batch form that the user asks for. ``measured``: measurements of a run. Raises PlanError for a mode or format
+    that does not exist, and for a form that no operator can take.
     """
     modes = (*(part.mode for part in before), *MODES)
     if mode is not None:
         check_word(mode, modes, "mode", "explain")
     check_word(format, FORMATS, "format", "explain")
     asked = modes if mode is None else (mode,)
-    own = explain_sections(plan, asked, options, expected, form, measured)
+    own = explain_sections(program, asked, expected, form, measured)
     parts = [*(part for part in before if part.mode in asked), *own]
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
-        return html.whole_page(f"streamq explain: {_sources(plan)}", sections_html(parts))
+        return html.whole_page(f"streamq explain: {_sources(program)}", sections_html(parts))
     if format == "fragment":
         return sections_html(parts, next(_fragments))
     if format == "mermaid":
@@ -216,9 +202,9 @@ def explain(
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
 
 
-def _sources(plan: Results) -> str:
-    """Return the names of a plan's sources, for the title of its page."""
-    names = (node.shown_name() for node in nodes(number_sources(plan)[0]) if isinstance(node, Source))
+def _sources(program: StagedPlan) -> str:
+    """Return the names of a program's sources, for the title of its page."""
+    names = (node.shown_name() for node in nodes(program.written) if isinstance(node, Source))
     return ", ".join(dict.fromkeys(names))
 
 
@@ -234,17 +220,14 @@ def state_section(state: str, reason: str) -> Section:
 
 
 def explain_sections(
-    plan: Results,
+    program: StagedPlan,
     modes: tuple[str, ...] = MODES,
-    options: Options = RUN,
     expected: Expected | None = None,
     form: BatchForm | None = None,
     measured: Measurements = NO_MEASUREMENTS,
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
-    plan = number_sources(plan)[0]
-    done = rewrite(plan)
-    shared = share_windows(as_results(done.plan), options)
+    plan, done, shared = program.written, program.rewriting, program.sharing
     rates = expected_rates(shared.plan, expected)
     check_form(done.plan, form, "explain")
     makers: dict[str, Callable[[], Section]] = {
@@ -260,7 +243,7 @@ def explain_sections(
             ),
             guide=CTI_GUIDE,
         ),
-        "physical": lambda: stages_section(as_results(done.plan), options, expected, measured, plan),
+        "physical": lambda: stages_section(program, expected, measured),
     }
     return [makers[mode]() for mode in MODES if mode in modes]
 

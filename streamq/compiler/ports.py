@@ -1,6 +1,8 @@
 """Ports: the kernels that the compiler collects, with their inputs, and the functions that host them in stages.
 
-Stage k hosts the kernels whose inputs all come from sources and from stages before k.
+Stage k hosts the kernels whose inputs all come from sources and from stages before k, or from kernels of stage k whose rows stay
+in their bucket: the rows of a kernel in bucket b must reach the reader in bucket b, and the worker must be able to compute the
+steps between them.
 """
 
 from __future__ import annotations
@@ -10,24 +12,40 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from streamq.compiler.kernel_sites import ctis_footprint
 from streamq.compiler.results import Result
-from streamq.compiler.sharing import APART, Sharing, share
+from streamq.compiler.rules.totality import can_fail
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
-from streamq.compiler.state_names import StateName, free_name, path_key, state_name
+from streamq.compiler.state_names import StateName, path_key
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
-from streamq.operators.evaluation import PortColumns, all_columns
-from streamq.plan.node import Node
+from streamq.operators.evaluation import all_columns
+from streamq.operators.table_steps import columns_step
+from streamq.plan.node import Node, expressions
+from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Schema
+from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel, InnerPath
-from streamq.runtime.hosts.identity import FINAL, OF_CTIS, OPEN, OperatorState
+from streamq.runtime.hosts.identity import OPEN, OperatorState
 from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.kernel import Judge, Kernel
-from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.time.consistency import AlignAt
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The answer if a reader may run in the stage of a kernel: ``inner`` is the path between them, or ``reason`` says why not."""
+
+    inner: InnerPath | None = None
+    reason: str = ""
+
+
+NO_KEY = "no key"
+"""The text for rows that are all in one bucket."""
+
+APART = Sharing()
+"""The answer for a path from a source, and for a reader that has a stage of its own anyway."""
 
 
 @dataclass(kw_only=True)
@@ -169,7 +187,12 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
 
 
 def sharings_of(program: StagedPlan, ports: Sequence[Port], reader: Port) -> list[Sharing]:
-    """Return, for each path to a kernel, the answer if it may run in the stage where the path begins, at one of ``ports``."""
+    """Return, for each path to a kernel, the answer if it may run in the stage where the path begins, at one of ``ports``.
+
+    None for a kernel whose stage comes after all others.
+    """
+    if reader.after >= 0:
+        return []
     makers = {port.name: port for port in ports}
     return [
         share(
@@ -185,6 +208,67 @@ def sharings_of(program: StagedPlan, ports: Sequence[Port], reader: Port) -> lis
         for port_input in reader.inputs
         for path in port_input.paths
     ]
+
+
+def share(
+    path: Path,
+    port: PortInput,
+    relation: Relation,
+    bucket_columns: tuple[str, ...] | None,
+    *,
+    hears_endpoints: bool,
+    ansi: bool,
+) -> Sharing:
+    """Return the answer for a path from a kernel's ``relation`` to a port.
+
+    ``bucket_columns``: the relation's columns that choose a row's bucket, None if no columns do. ``hears_endpoints``: each
+    bucket of the port's kernel hears the endpoints of all its input. ``ansi``: Spark computes by its ANSI rules, as Arrow does.
+
+    They share a stage if the port's rows are hashed by the relation's columns, in the same order and as they are, and every step
+    is computed in Arrow exactly as by Spark; without ANSI rules these are the steps that fail on no row.
+    """
+    if hears_endpoints:
+        return Sharing(reason="each bucket hears the endpoints in all others")
+    if bucket_columns is None:
+        return Sharing(reason="the rows there are not spread by groups")
+    if _hashed_columns(path, port) != bucket_columns:
+        there = ", ".join(map(shown_name, bucket_columns)) or NO_KEY
+        return Sharing(reason=f"rows are spread by {_hashed_text(port)} here, by {there} there")
+    steps = []
+    for step in path.steps:
+        if (table_step := step.table_step) is None:
+            return Sharing(reason=f"Spark computes {step.line}")
+        if not ansi and any(can_fail(expr, step.input.schema) for expr in expressions(step)):
+            return Sharing(reason=f"Spark computes {step.line} without ANSI rules")
+        steps.append(table_step)
+    columns = columns_step(port.columns.columns, path.schema)
+    if columns is None:
+        return Sharing(reason="Spark computes the arguments")
+    if not ansi and any(can_fail(expr, path.schema) for _, expr in port.columns.columns):
+        return Sharing(reason="Spark computes the arguments without ANSI rules")
+    payload = pa.schema([(field.name, arrow_type(field.type)) for field in relation.schema.fields])
+    names = tuple(name for name, _ in port.columns.columns)
+    return Sharing(InnerPath(payload, (*steps, columns), (*names, *port.lifetimes), port.columns.hashed))
+
+
+def _hashed_text(port: PortInput) -> str:
+    """Return the hashed columns of a port as text."""
+    exprs = dict(port.columns.columns)
+    return ", ".join("start" if name == LE else show(exprs[name]) for name in port.columns.hashed) or NO_KEY
+
+
+def _hashed_columns(path: Path, port: PortInput) -> tuple[str, ...] | None:
+    """Return the columns of a path's relation that the port's hashed columns copy, in their order; None if one is computed."""
+    exprs = dict(port.columns.columns)
+    copied = []
+    for hashed in port.columns.hashed:
+        name = exprs[hashed].copied_column if hashed in exprs else None
+        for step in reversed(path.steps):
+            name = None if name is None else step.copied_column(name)
+        if name is None:
+            return None
+        copied.append(name)
+    return tuple(copied)
 
 
 def sharing_lines(program: StagedPlan, port: Port) -> Iterator[str]:
@@ -236,35 +320,6 @@ def _channel_key(program: StagedPlan, path: Path, port: int, others: Sequence[Ch
     key = f"{port}.{path_key(program, path)}"
     repeated = sum(other.key.partition("~")[0] == key for other in others)
     return f"{key}~{repeated}" if repeated else key
-
-
-def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: list[Path], after: int) -> Path:
-    """Append to ``ports`` a kernel that passes on a result's rows, with its CTIs; return the path of its output relation.
-
-    It runs in a single bucket, because only a bucket that reads all paths and the progress of all buckets knows the result's CTI.
-    So its stage comes after all others, the last of which is ``after``.
-    """
-    schema = result.plan.schema
-    lifetimes = (LE, RE, WEIGHT)
-    inputs = [PortInput(paths, PortColumns(all_columns(schema)), lifetimes)]
-    opened = [p.first_steps(p.open_end) for p in paths if p.open_end is not None]
-    if opened:
-        inputs.append(PortInput(opened, PortColumns(()), lifetimes))
-    in_order = result.in_order
-    kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order, bool(opened))
-    lines = (
-        f"ctis: the result in one bucket, {'in order of time, ' if in_order else ''}with its CTI when it has moved",
-        *ctis_footprint(in_order=in_order, reads_ends=bool(opened)).lines(kernel.progress_rule.cti.shown()),
-    )
-    # rows that one level holds back another lets go: the level is no part of the name
-    state = state_name(program, [bool(opened)], "ctis", inputs)
-    name = free_name(program, f"{OF_CTIS}:{state.digest}")
-    port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after, state=state)
-    port.form = FINAL if in_order else OPEN
-    port.place = program.place_of(name)
-    ports.append(port)
-    program.relations[name] = Relation(name, port.stage + 1, schema)
-    return Path(name, port.stage + 1, schema, retracts=True)
 
 
 def feed_result(program: StagedPlan, result: Result, paths: Sequence[Path]) -> None:

@@ -8,8 +8,6 @@ from typing import Self
 
 from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress
-from streamq.compiler.rewriter import rewrite
-from streamq.compiler.rules import RULES, Rule
 from streamq.errors import PlanError, sentence
 from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
@@ -37,11 +35,6 @@ class Results(Node):
 
     def _schema(self) -> Schema:
         return Schema((), self.inputs[0].schema.axis)
-
-
-def rewritten(results: Results, rules: Sequence[Rule] = RULES) -> Results:
-    """Return the results with their plans rewritten together, so that shared parts stay shared."""
-    return as_results(rewrite(results, rules).plan)
 
 
 def as_results(root: Node) -> Results:

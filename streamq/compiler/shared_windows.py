@@ -13,8 +13,7 @@ of the longest windows, so shorter ones share only if no operator, and no result
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from streamq.compiler.egress import Egress
 from streamq.compiler.options import Options
@@ -26,13 +25,12 @@ from streamq.operators import MergePartials, Select, Source, Where
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import ShownWindows
 from streamq.operators.split_aggregates import partial_fields
-from streamq.plan.expr import Col, Expr, Lit
+from streamq.plan.expr import Col, Lit
 from streamq.plan.node import Node, nodes
-from streamq.plan.own_names import shown_name
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.schema import POINT
-from streamq.plan.state_text import named_by_content, short_hash, state_text
-from streamq.plan.tree import fold, show
+from streamq.plan.state_text import short_hash, state_text
+from streamq.plan.tree import fold
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.windows import Window
 
@@ -45,52 +43,26 @@ SIZES_LAW = "merge(long), merge(short) => where(m, long), where(m, short), m: bo
 
 @dataclass(frozen=True, kw_only=True)
 class SharedPartials:
-    """Partial results that several windows read: ``merged`` merges them for ``readers``, as they were before sharing.
-
-    ``names``: for each reader, the names of its columns in ``merged``, by its own.
-    """
+    """Partial results that several windows read: ``merged`` merges them for ``readers``, as they were before sharing."""
 
     merged: MergePartials
     readers: tuple[MergePartials, ...]
-    names: tuple[dict[str, str], ...]
 
     @staticmethod
     def from_readers(readers: Sequence[MergePartials], window: Window) -> SharedPartials:
         """Return the partial results of all readers, each once, by basic windows of ``window``."""
-        arguments: dict[str, tuple[str, Expr]] = {}
-        partials: dict[str, Partial] = {}
-        names = []
+        read: dict[Window, dict[str, Partial]] = {}
         for reader in readers:
-            columns = {name: name for name in (*reader.keys, COUNT)}
-            own = {
-                name: arguments.setdefault(expr.digest, (f"__arg{len(arguments)}", expr))[0]
-                for name, expr in reader.arguments
-            }
-            content = named_by_content(reader.partials, reader.arguments)
-            for partial in reader.partials:
-                new = replace(_renamed(partial, own), name=f"__{partial.title}{len(partials)}")
-                held = partials.setdefault(content[partial.name].name, new)
-                columns |= zip(partial.columns, held.columns, strict=True)
-            names.append(columns)
-        whole = replace(
+            read.setdefault(reader.window, {}).update((partial.name, partial) for partial in reader.partials)
+        merged = replace(
             readers[0],
             input=stream_of(readers[0]),
             window=window,
-            arguments=tuple(arguments.values()),
-            partials=tuple(partials.values()),
+            arguments=tuple({argument[0]: argument for reader in readers for argument in reader.arguments}.values()),
+            partials=tuple({partial.name: partial for reader in readers for partial in reader.partials}.values()),
+            shown=tuple(ShownWindows(own, tuple(names)) for own, names in read.items()) if len(read) > 1 else (),
         )
-        one = SharedPartials(merged=whole, readers=tuple(readers), names=tuple(names))
-        return replace(one, merged=replace(whole, shown=one._shown())) if one.has_sizes else one
-
-    def _shown(self) -> tuple[ShownWindows, ...]:
-        """Return the readers' windows, each once, with the names of the partial results that are read of them."""
-        read: dict[Window, set[str]] = {}
-        for reader, names in zip(self.readers, self.names, strict=True):
-            read.setdefault(reader.window, set()).update(names.values())
-        return tuple(
-            ShownWindows(window, tuple(p.name for p in self.merged.partials if not names.isdisjoint(p.columns)))
-            for window, names in read.items()
-        )
+        return SharedPartials(merged=merged, readers=tuple(readers))
 
     def read_by(self, reader: MergePartials, stream: Node) -> Node:
         """Return the operators that read a window's columns from the partial results of all, over their ``stream``."""
@@ -98,8 +70,7 @@ class SharedPartials:
         if self.merged.shown:
             number = [one.window for one in self.merged.shown].index(reader.window)
             rows = Where(rows, Col(NUMBER) == Lit(number))
-        names = self.names[self.readers.index(reader)]
-        return Select(rows, tuple((name, Col(names[name])) for name in reader.schema.names))
+        return Select(rows, tuple((name, Col(name)) for name in reader.schema.names))
 
     @property
     def has_sizes(self) -> bool:
@@ -139,13 +110,12 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
     """
     every = _windows(plan, options.egresses)
     stored = options.placement.partials if options.placement.apart else {}
-    able = [one for one in every if not modules_called([one.node])]
     groups: dict[tuple[object, ...], list[_Windows]] = {}
-    for one in able:
-        others = () if options.placement.apart else (other for other in able if one.may_read(other))
+    for one in every:
+        others = () if options.placement.apart else (other for other in every if one.may_read(other))
         longest = max([one, *others], key=_by_length)
         state = next((name for name, there in stored.items() if one.partials <= there), "")
-        groups.setdefault((longest.group, longest.window, state), []).append(one)
+        groups.setdefault((*longest.facts.values(), longest.window, state), []).append(one)
     longest_windows = [(max(group, key=_by_length).window, group) for group in groups.values()]
     shared = [
         SharedPartials.from_readers([one.node for one in group], window)
@@ -174,29 +144,31 @@ def _over_shared(plan: Results, chosen: Mapping[str, SharedPartials]) -> Results
 
 
 def _apart(alone: Sequence[_Windows], every: Sequence[_Windows]) -> Iterator[str]:
-    """Yield for each of the windows that share with none why they do not share with the first others over their stream.
-
-    If others differ in filters, group or stamp, that is the reason.
-    """
+    """Yield for each of the windows that share with none why they do not share with those over their stream most like them."""
     pairs: set[frozenset[str]] = set()
     for one in alone:
-        others = (other for other in every if other is not one and one.events == other.events)
-        other = next(others, None) or next((other for other in every if one.difference_from(other)), None)
-        pair = frozenset({one.node.digest, other.node.digest if other else ""})
-        if other is not None and pair not in pairs:
-            pairs.add(pair)
-            axis = one.node.schema.axis
-            yield f"{one.window.shown(axis)} apart from {other.window.shown(axis)}: {one.reason_apart_from(other)}"
+        others = [other for other in every if other is not one and other.stream == one.stream]
+        if others:
+            other = min(others, key=lambda other: len(one.differences(other)))
+            pair = frozenset({one.node.digest, other.node.digest})
+            if pair not in pairs:
+                pairs.add(pair)
+                axis = one.node.schema.axis
+                yield f"{one.window.shown(axis)} apart from {other.window.shown(axis)}: {one.reason_apart_from(other)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Windows:
-    """Windows of a plan. ``is_final``: only results with final rows read them.
+    """Windows of a plan.
 
+    ``facts``: what windows that share have in common; a fact is named by the reason why windows that differ in it do not share.
+    ``stream``: equal for windows over one stream, filters aside. ``is_final``: only results with final rows read them.
     ``own_basic_windows``: why they may not read the basic windows of longer ones, "" if they may.
     """
 
     node: MergePartials
+    facts: Mapping[str, object]
+    stream: str
     is_final: bool
     own_basic_windows: str
 
@@ -208,57 +180,21 @@ class _Windows:
     @property
     def partials(self) -> frozenset[str]:
         """The names of the partial results in a state."""
-        named = named_by_content(self.node.partials, self.node.arguments)
-        return frozenset((COUNT, *(partial.name for partial in named.values())))
+        return frozenset((COUNT, *(partial.name for partial in self.node.partials)))
 
-    @property
-    def group(self) -> tuple[object, ...]:
-        """Equal for windows over one stream and group, with one stamp and output.
-
-        Unions that keep different columns count as different streams.
-        """
-        return stream_of(self.node).digest, self.node.keys, self.node.stamp, self.is_final
-
-    @property
-    def events(self) -> tuple[object, ...]:
-        """Equal for windows over one stream and group, with one stamp, whatever columns of the stream they read."""
-        return _stream_text(self.node), self.node.keys, self.node.stamp
+    def differences(self, other: _Windows) -> list[str]:
+        """Return the names of the facts in which these windows differ from others."""
+        return [reason for reason, fact in self.facts.items() if other.facts[reason] != fact]
 
     def may_read(self, longest: _Windows) -> bool:
         """Return True if these windows may read the basic windows of others, which are longer, or come more often."""
-        fits = self.group == longest.group and longest.is_final and consists_of_basic(self.window, longest.window)
+        fits = not self.differences(longest) and longest.is_final and consists_of_basic(self.window, longest.window)
         return fits and not self.own_basic_windows and _by_length(self) < _by_length(longest)
-
-    def difference_from(self, other: _Windows) -> str:
-        """Return the difference to windows over the same stream, but for filters, which forbids to share on any grid; else ""."""
-        mine, theirs = self.node, other.node
-        if _stream_text(mine, filters=False) != _stream_text(theirs, filters=False):
-            return ""
-        if _stream_text(mine) != _stream_text(theirs):
-            return f"their events pass other filters, {self._filters} here, {other._filters} there"
-        if mine.keys != theirs.keys:
-            here, there = (", ".join(map(shown_name, part.keys)) or "none" for part in (mine, theirs))
-            return f"their groups are others, {here} here, {there} there"
-        return (
-            "" if self.node.stamp == other.node.stamp else "rows of one live on the windows, of the other at their ends"
-        )
-
-    @property
-    def _filters(self) -> str:
-        """The filters of their stream, as text."""
-        filters = [node.predicate for node in nodes(self.node) if isinstance(node, Where)]
-        return " and ".join(map(show, filters)) or "no filter"
 
     def reason_apart_from(self, other: _Windows) -> str:
         """Return why these windows do not share with others over the same stream, but for filters."""
-        if difference := self.difference_from(other):
-            return difference
-        if modules_called([self.node, other.node]):
-            return "windows that call a user's code have partial results of their own"
-        if stream_of(self.node).digest != stream_of(other.node).digest:
-            return "other columns are left out before their events are united or filtered"
-        if self.is_final != other.is_final:
-            return "one sends final rows, the other rows that may be taken back"
+        if differences := self.differences(other):
+            return differences[0]
         shorter, longest = sorted((self, other), key=_by_length)
         if not consists_of_basic(shorter.window, longest.window):
             return "the shorter ones do not consist of the basic windows of the longer ones"
@@ -290,9 +226,21 @@ def _windows(plan: Results, egresses: Sequence[Egress]) -> list[_Windows]:
                 or any(_corrects(below, unsettled) for below in nodes(node.input)),
                 "what reads the shorter ones needs their CTI": node.digest in below,
             }
+            facts = {
+                "their events pass other filters": _stream_text(node),
+                "their groups are others": node.keys,
+                "rows of one live on the windows, of the other at their ends": node.stamp,
+                # a run could not go on with the others once the code has changed
+                "windows that call a user's code have partial results of their own": modules_called([node])
+                and node.digest,
+                "other columns are left out before their events are united or filtered": stream_of(node).digest,
+                "one sends final rows, the other rows that may be taken back": is_final,
+            }
             windows.append(
                 _Windows(
                     node=node,
+                    facts=facts,
+                    stream=_stream_text(node, filters=False),
                     is_final=is_final,
                     own_basic_windows=next((reason for reason, holds in reasons.items() if holds), ""),
                 )
@@ -348,14 +296,3 @@ def consists_of_basic(window: Window, longest: Window) -> bool:
 def _values(windows: MergePartials) -> int:
     """Return the number of columns of partial results, the number of events included."""
     return 1 + len(partial_fields(windows.partials))
-
-
-def _renamed(partial: Partial, names: Mapping[str, str]) -> Partial:
-    """Return a partial result over columns of other names."""
-
-    def other(value: Any) -> Any:
-        if isinstance(value, str):
-            return names.get(value, value)
-        return tuple(map(other, value)) if isinstance(value, tuple) else value
-
-    return replace(partial, **{f.name: other(getattr(partial, f.name)) for f in fields(partial) if f.name != "name"})

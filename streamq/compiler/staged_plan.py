@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from streamq.choices import CountReason, OutputForm
 from streamq.compiler.options import Options
@@ -21,7 +22,7 @@ from streamq.operators.select import Select
 from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
-from streamq.plan.node import Node, WrittenPattern
+from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Schema
 from streamq.runtime.hosts.hosted_kernel import Channel
 from streamq.runtime.hosts.identity import OperatorState
@@ -30,6 +31,10 @@ from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.time.progress_map import ProgressMap
 from streamq.runtime.time.progress_policy import ProgressPolicy
+
+if TYPE_CHECKING:
+    from streamq.compiler.rewriter import RewriteResult
+    from streamq.compiler.shared_windows import SharedPlan
 
 
 @dataclass(frozen=True)
@@ -148,8 +153,8 @@ class PortInput:
     lifetimes: tuple[str, ...]
 
 
-INGRESS = "ingress:"
-"""The prefix of the names of ingress relations, before the source's table."""
+INGRESS = "ingress"
+"""The kind of kernels that make events of a source's items, with which their names begin."""
 
 
 @dataclass(frozen=True)
@@ -165,14 +170,18 @@ class Relation:
 
 @dataclass
 class StagedPlan:
-    """Plans compiled for streaming.
+    """Plans compiled for streaming, with the steps that led to them.
 
+    ``written``: the plans before they were rewritten. ``rewriting`` and ``sharing``: what the rules made of them, and the windows
+    that share partial results. ``plan``: the plans that run, whose sources have default policies.
     ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
     ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``states``: the
-    states of the kernels, in their order. ``patterns``: the patterns in the plans before they were rewritten. ``queries``: a
-    text for each result; results of one query have equal texts.
+    states of the kernels, in their order.
     """
 
+    written: Results
+    rewriting: RewriteResult
+    sharing: SharedPlan
     plan: Results
     options: Options
     relations: dict[str, Relation] = field(default_factory=dict)
@@ -181,8 +190,6 @@ class StagedPlan:
     titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
     states: list[OperatorState] = field(default_factory=list)
-    patterns: tuple[WrittenPattern, ...] = ()
-    queries: tuple[str, ...] = ()
     strategy: Strategy = field(init=False)
 
     def __post_init__(self) -> None:

@@ -6,17 +6,22 @@ extends paths, and a stateful operator ends them in a kernel, from whose output 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
 
 from streamq.choices import OutputForm
-from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, moves_members, settle_footprint
+from streamq.compiler.kernel_sites import SchemaLeaf, ctis_footprint, kernel_site, moves_members, settle_footprint
 from streamq.compiler.options import Options
-from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
+from streamq.compiler.ports import Port, feed_result, host_kernels, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.shared_windows import share_windows
-from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
-from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, query_text, state_name
+from streamq.compiler.staged_plan import INGRESS, Path, PortInput, Relation, StagedPlan
+from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_state, state_name
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -26,12 +31,14 @@ from streamq.operators.select import Select
 from streamq.operators.source import Ingress, Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.step import Step
-from streamq.patterns.detect import Detect
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
 from streamq.plan.tree import fold
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.hosts.identity import EARLY, FINAL, OF_RESULT, OPEN
+from streamq.runtime.hosts.identity import EARLY, FINAL, OF_CTIS, OF_RESULT, OPEN
+from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
 
@@ -46,14 +53,14 @@ class _Compiler:
     of the queries that rules have taken out of the plans.
     """
 
-    def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options, unread: Sequence[Source]):
-        self.program = StagedPlan(plan, options)
-        self.options = options
+    def __init__(self, program: StagedPlan, policies: Mapping[str, SourcePolicy], unread: Sequence[Source]):
+        self.program = program
+        self.options = program.options
         self.policies = {**policies, **{source.table: source.policy for source in unread}}
         self.unread = unread
         self.ports: list[Port] = []
         self.strategy = self.program.strategy
-        self.unsettled = unsettled_nodes(plan, options.egresses)
+        self.unsettled = unsettled_nodes(program.plan, program.options.egresses)
         self.result_paths: list[list[Path]] = []
         self.settled: dict[str, Path] = {}
 
@@ -68,7 +75,7 @@ class _Compiler:
         last = max(last, self.options.placement.stages - 2)
         for result in results:
             if result.egress.ctis:
-                paths[result.number] = [host_ctis(self.program, self.ports, result, paths[result.number], last)]
+                paths[result.number] = [self._host_ctis(result, paths[result.number], last)]
         host_kernels(self.program, self.ports, [path for of_result in paths for path in of_result])
         for result in results:
             feed_result(self.program, result, paths[result.number])
@@ -162,45 +169,54 @@ class _Compiler:
         final = factory.always_holds and node.digest not in self.unsettled
         site = kernel_site(node, evaluation, ports[0].paths, self.options, final=final)
         kernel = factory.make(evaluation, site)
-        partials = factory.partials_of_state()
         holds = factory.can_hold and not factory.always_holds
         named = [replace(port, columns=factory.columns_of_state(port.columns)) for port in ports]
-        state = state_name(self.program, factory.state(node, evaluation, kernel), node.line, named, [node])
-        port = Port(
-            name=self._name(factory.kind or node.title.replace(" ", "_"), state, dict(partials)),
-            kernel=kernel,
+        path = self._host(
+            factory.kind or node.title.replace(" ", "_"),
+            kernel,
+            ports,
+            evaluation.schema,
+            factory.lines(node, kernel),
+            state_name(self.program, factory.state(node, evaluation, kernel), node.line, named, [node]),
+            retracts=not final and (factory.corrects or any(p.retracts for p in all_paths)),
+            moves=evaluation.moves.may_move(any(p.moves for p in all_paths)),
             final_kernel=factory.make(evaluation, replace(site, final=True)) if holds else None,
-            inputs=ports,
-            schema=evaluation.schema,
-            lines=factory.lines(node, kernel),
             aligns=factory.aligns,
             node=node,
-            state=state,
-            partials=partials,
+            partials=factory.partials_of_state(),
             bucket_columns=evaluation.bucket_columns,
             hears_endpoints=node.hears_endpoints,
             form=FINAL if final else EARLY if self.options.early and factory.corrects else OPEN,
         )
-        retracts = not final and (factory.corrects or any(p.retracts for p in all_paths))
-        path = self._host(port, retracts=retracts, moves=evaluation.moves.may_move(any(p.moves for p in all_paths)))
         return (
             path.then(Select(SchemaLeaf.with_schema(path.schema), evaluation.outputs)) if evaluation.outputs else path
         )
 
-    def _host(self, port: Port, *, retracts: bool, moves: bool = False) -> Path:
-        """Add a kernel to the program; return the path that begins at its output.
+    def _host(
+        self,
+        kind: str,
+        kernel: Kernel,
+        inputs: list[PortInput],
+        schema: Schema,
+        lines: tuple[str, ...],
+        state: StateName,
+        *,
+        retracts: bool,
+        moves: bool = False,
+        **facts: Any,
+    ) -> Path:
+        """Host a kernel, whose name begins with ``kind``; return the path that begins at its output.
 
-        ``retracts``: the output has retractions; ``moves``: some of them are followed by the same event with another end.
+        ``facts``: further fields of its port. ``retracts``: the output has retractions; ``moves``: some of them are followed by
+        the same event with another end.
         """
-        port.place = self.program.place_of(port.name)
+        name = free_name(self.program, f"{kind}:{state.digest}", dict(facts.get("partials", ())))
+        port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, state=state, **facts)
+        port.place = self.program.place_of(name)
         port.sharings = sharings_of(self.program, self.ports, port)
         self.ports.append(port)
-        self.program.relations[port.name] = Relation(port.name, port.stage + 1, port.schema)
-        return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves)
-
-    def _name(self, kind: str, state: StateName, partials: Iterable[str] = ()) -> str:
-        """Return the name of a kernel: its kind and the digest that names its state, which has ``partials``."""
-        return free_name(self.program, f"{kind}:{state.digest}", partials)
+        self.program.relations[name] = Relation(name, port.stage + 1, schema)
+        return Path(name, port.stage + 1, schema, retracts=retracts, moves=moves)
 
     def _settling(self, node: Node, rows: str) -> str:
         """Return the name of the settle kernel between ``rows`` and a node: they wait if only final rows of the node are read."""
@@ -259,15 +275,12 @@ class _Compiler:
 
     def _was_judged_alone(self, path: Path) -> bool:
         """Return True if the checkpoint that the run goes on from has a stage that judges the source's lateness."""
-        source = self.program.relations[path.relation].source
-        assert source is not None
-        return self.program.place_of(ingress_name(source)) >= 0
+        return self.program.place_of(f"{INGRESS}:{ingress_state(self.program, path).digest}") >= 0
 
     def _host_ingress(self, path: Path, ingress: Ingress) -> Path:
         """Host the kernel that turns a source's items into events; return the path of the events."""
         source = self.program.relations[path.relation].source
         assert source is not None
-        name = ingress_name(source)
         lines = (
             f"ingress of {source.shown_name()}: {ingress.title}",
             *source.footprint.lines(ingress.kernel.progress_rule.cti.shown()),
@@ -279,18 +292,19 @@ class _Compiler:
         )
         read = (LE, *ingress.columns, *source.beside_columns.values())
         items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), read)
-        port = Port(
-            name=name,
-            kernel=ingress.kernel,
-            inputs=[items],
-            schema=path.schema,
-            lines=lines,
+        return self._host(
+            INGRESS,
+            ingress.kernel,
+            [items],
+            path.schema,
+            lines,
+            ingress_state(self.program, path),
+            retracts=not source.insert_only,
+            moves=not source.insert_only,
             aligns=ingress.aligns,
             bucket_columns=None if LE in ingress.hashed else ingress.hashed,
-            state=StateName(digest=name, parts=(source.detail(), source.schema.describe()), modules=()),
             held=columns_text(source),
         )
-        return self._host(port, retracts=not source.insert_only, moves=not source.insert_only)
 
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
         """Host a settle kernel for the rows of ``paths``; return the path of its rows, whose ends do not move behind its CTI.
@@ -309,30 +323,47 @@ class _Compiler:
         lines = (f"settle: {does}", *footprint.lines(kernel.progress_rule.cti.shown()))
         rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
         state = state_name(self.program, kind, kind, [rows])
-        named = self._name(kind, state)
         form = OPEN if kernel.at_once else FINAL
-        port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state, form=form)
-        path = self.settled[name] = self._host(port, retracts=kernel.at_once)
+        path = self._host(kind, kernel, [rows], schema, lines, state, retracts=kernel.at_once, form=form)
+        self.settled[name] = path
         return path
 
+    # results
 
-def compile_stages(plan: Results, options: Options, written: Node | None = None) -> StagedPlan:
-    """Compile (rewritten) plans to one chain of stages, in which windows share what they have in common.
+    def _host_ctis(self, result: Result, paths: list[Path], after: int) -> Path:
+        """Host a kernel that passes on a result's rows, with its CTIs; return the path of its rows.
 
-    Raises PlanError for a plan that has no streaming form.
+        It runs in a single bucket, because only a bucket that reads all paths and the progress of all buckets knows the result's
+        CTI. So its stage comes after all others, the last of which is ``after``.
+        """
+        schema, in_order, lifetimes = result.plan.schema, result.in_order, (LE, RE, WEIGHT)
+        inputs = [PortInput(paths, PortColumns(all_columns(schema)), lifetimes)]
+        opened = [p.first_steps(p.open_end) for p in paths if p.open_end is not None]
+        inputs += [PortInput(opened, PortColumns(()), lifetimes)] * bool(opened)
+        kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order, bool(opened))
+        lines = (
+            f"ctis: the result in one bucket, {'in order of time, ' if in_order else ''}with its CTI when it has moved",
+            *ctis_footprint(in_order=in_order, reads_ends=bool(opened)).lines(kernel.progress_rule.cti.shown()),
+        )
+        # rows that one level holds back another lets go: the level is no part of the name
+        state = state_name(self.program, [bool(opened)], "ctis", inputs)
+        form = FINAL if in_order else OPEN
+        return self._host(OF_CTIS, kernel, inputs, schema, lines, state, retracts=True, after=after, form=form)
 
-    ``written``: the plans before they were rewritten; ``why()`` names their patterns, and a source that rules have taken out is
-    still a source of the program, whose events nobody reads.
+
+def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = RULES) -> StagedPlan:
+    """Compile plans, as they were written, to one chain of stages: rewrite them, let windows share, and choose the kernels.
+
+    Raises PlanError for a plan that has no streaming form. A source that ``rules`` have taken out is still a source of a stream,
+    whose events nobody reads; a batch does not read it.
 
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
-    bare, policies = without_policies(plan)
-    shared = share_windows(bare, options).plan
-    of_queries = [] if written is None else [node for node in nodes(written) if isinstance(node, Source)]
+    rewriting = rewrite(written, rules)
+    sharing = share_windows(as_results(rewriting.plan), options)
+    plan, policies = without_policies(sharing.plan)
+    of_queries = [node for node in nodes(written) if isinstance(node, Source) and options.streaming]
     unread = {source.table: source for source in of_queries if source.table not in policies}
-    program = _Compiler(shared, policies, options, tuple(unread.values())).compile()
-    program.queries = tuple(map(query_text, (plan if written is None else as_results(written)).inputs))
-    if written is not None:
-        program.patterns = tuple(p for node in nodes(written) if isinstance(node, Detect) for p in node.patterns)
-    return program
+    program = StagedPlan(written, rewriting, sharing, plan, options)
+    return _Compiler(program, policies, tuple(unread.values())).compile()

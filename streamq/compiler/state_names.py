@@ -9,6 +9,7 @@ from itertools import chain, count
 from typing import Any
 
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, StagedPlan
+from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.select import Select
 from streamq.operators.source import Source
@@ -129,11 +130,12 @@ def path_key(program: StagedPlan, path: Path) -> str:
     return short_hash(path_text(program, path))[:8]
 
 
-def ingress_name(source: Source) -> str:
-    """Return the name of the kernel that makes events of a source's items; of its columns only if its state holds rows."""
-    holds_rows = bool(source.ids) or not source.insert_only
-    text = short_hash([text_of_source(source), columns_text(source) if holds_rows else ""])
-    return f"{INGRESS}{source.table}:{text}"
+def ingress_state(program: StagedPlan, path: Path) -> StateName:
+    """Return the name of the state in which a source's items become events; it has columns only if that state holds rows."""
+    source = program.relations[path.relation].source
+    assert source is not None
+    columns = all_columns(path.schema) if source.ids or not source.insert_only else ()
+    return state_name(program, INGRESS, source.detail(), [PortInput([path], PortColumns(columns), ())])
 
 
 def columns_text(source: Source) -> str:

@@ -21,7 +21,7 @@ from streamq.choices import CountReason, LevelName, OutputForm
 from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, counted, kind_of, sentence
@@ -324,7 +324,7 @@ class RecordedInput:
 
     def _program(self, level: Level) -> StagedPlan:
         options = Options(egresses=(Egress(OutputForm.CHANGELOG),), buckets=1, level=level)
-        return compile_stages(rewritten(self.plan), options, self.plan)
+        return compile_stages(self.plan, options)
 
 
 def _late_count(run: LocalRun) -> int:

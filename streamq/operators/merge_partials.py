@@ -5,8 +5,7 @@ The forms of a batch stand in docs/decisions/forms_of_windows_in_batch.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
@@ -26,7 +25,6 @@ from streamq.plan.node import Node, Traits, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.partial import Partial, SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
-from streamq.plan.state_text import named_by_content
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.runtime.time.endpoints import Bound
@@ -93,14 +91,10 @@ class MergePartials(EvaluatedOperator):
         source = self.input.schema
         for key in self.keys:
             check_key(source.require(key, "group_by"), key)
-        fields = self._fields(self.partials)
-        return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
-
-    def _fields(self, partials: Iterable[Partial]) -> tuple[Field, ...]:
-        """Return the columns of a result with such partial results."""
-        keys = (Field(k, self.input.schema.type_of(k)) for k in self.keys)
+        keys = (Field(k, source.type_of(k)) for k in self.keys)
         number = (Field(NUMBER, t.LongType()),) * bool(self.shown)
-        return (*keys, Field(COUNT, t.LongType()), *partial_fields(partials), *number)
+        fields = (*keys, Field(COUNT, t.LongType()), *partial_fields(self.partials), *number)
+        return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
 
     def _traits(self) -> Traits:
         return Traits()
@@ -122,24 +116,21 @@ class MergePartials(EvaluatedOperator):
 
     @property
     def _factory(self) -> GridFactory:
-        """The factory of the kernel, whose columns have names by their content."""
-        named = named_by_content(self.partials, self.arguments)
+        """The factory of the kernel."""
         return GridFactory(
             input=self.input,
             keys=self.keys,
             window=self.window,
             arguments=self.arguments,
-            partials=tuple(named.values()),
+            partials=self.partials,
             merges=True,
             stamp=self.stamp,
-            shown=tuple(replace(one, partials=tuple(named[p].name for p in one.partials)) for one in self.shown),
-            columns=self._fields(named.values()) if self.shown else (),
+            shown=self.shown,
+            columns=self.schema.fields if self.shown else (),
         )
 
     def _evaluation(self) -> Evaluation:
         """Return the evaluator of windows over the events themselves, whose partial results Arrow makes and merges."""
-        factory = self._factory
-        fields = self._fields(factory.partials)
 
         def evaluator(waits_for_members: bool) -> WindowEvaluator:
             return WindowEvaluator(
@@ -148,7 +139,7 @@ class MergePartials(EvaluatedOperator):
                 ClipInput.FULL,
                 self.stamp,
                 False,
-                factory.partials,
+                self.partials,
                 waits_for_members=waits_for_members,
             )
 
@@ -156,12 +147,11 @@ class MergePartials(EvaluatedOperator):
             evaluator=evaluator(False),
             waiting=evaluator(True),
             inputs=(PortColumns((*((k, Col(k)) for k in self.keys), *self.arguments), self.keys),),
-            schema=self.schema.with_fields(fields),
-            outputs=tuple((f.name, Col(held.name)) for f, held in zip(self.schema.fields, fields, strict=True)),
+            schema=self.schema,
             bound=Bound.ENDLESS,
             moves=EndMoves.NEVER,
             group_columns=self.keys,
-            factory=factory,
+            factory=self._factory,
         )
 
     def copied_column(self, name: str) -> str | None:

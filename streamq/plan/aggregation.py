@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from itertools import chain, count
+from typing import Any, TypeVar
 
 from pyspark.sql import types as t
 
@@ -16,6 +17,7 @@ from streamq.plan.partial import Partial
 from streamq.plan.passes import aggregates as aggregates_in
 from streamq.plan.passes import check_boolean, infer, rewrite_expression
 from streamq.plan.schema import Schema
+from streamq.plan.state_text import short_hash, state_text
 from streamq.plan.tree import show
 
 P = TypeVar("P", bound=Partial)
@@ -138,7 +140,7 @@ class _SharedPartials:
     """The ``Partials`` of one window: its arguments and partial results so far, each once, and the counts that some of them lend.
 
     ``arguments``, and ``counts`` (the columns of counts), are by digest of the argument; ``partials`` are by kind, column and
-    parameters.
+    parameters. Names of both are made of what they name, so that they are equal in all windows that have them.
     """
 
     arguments: dict[str, tuple[str, Expr]] = field(default_factory=dict)
@@ -148,14 +150,23 @@ class _SharedPartials:
     def partial(self, kind: type[P], arg: Expr, of: t.DataType, *parameters: object) -> P:
         column = self.column(arg)
         key = (kind, column, *parameters)
-        name = f"__{kind.title}{len(self.partials)}"
-        partial = self.partials.setdefault(key, kind(name, column, of, *parameters))
+        if key not in self.partials:
+            name = self._name(kind.title, state_text(kind("", column, of, *parameters)))
+            self.partials[key] = kind(name, column, of, *parameters)
+        partial = self.partials[key]
         assert isinstance(partial, kind)
         return partial
 
     def column(self, arg: Expr) -> str:
-        name, _ = self.arguments.setdefault(arg.digest, (f"__arg{len(self.arguments)}", arg))
-        return name
+        if arg.digest not in self.arguments:
+            self.arguments[arg.digest] = (self._name("arg", state_text(arg)), arg)
+        return self.arguments[arg.digest][0]
+
+    def _name(self, title: str, content: Any) -> str:
+        """Return a name for what has this content, numbered if it differs from another one only in the code of modules."""
+        taken = {*(name for name, _ in self.arguments.values()), *(partial.name for partial in self.partials.values())}
+        name = f"__{title}_{short_hash(content)[:8]}"
+        return next(one for one in chain([name], (f"{name}~{number}" for number in count(2))) if one not in taken)
 
     def lend_count(self, arg: Expr, column: str) -> None:
         self.counts[arg.digest] = column

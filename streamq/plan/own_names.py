@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _OF_PATTERNS = re.compile(r"(?P<variable>[^@]+)\.@(?:\.(?P<own>[^~]+))?(?P<other>~?)", re.DOTALL)
+_OF_CONTENT = re.compile(r"_([0-9a-f]{3})[0-9a-f]{5}(?![0-9a-f])")
 _OF_GROUPS = re.compile(r"__g\d+_(?P<kind>[vn])_(?P<key>.*)", re.DOTALL)
 
 
@@ -34,7 +35,8 @@ def carried_key(name: str) -> str | None:
 def shown_name(name: str) -> str:
     """Return a column as explain shows it: a group's key as ``group.key``, a pattern's as in its text, others without ``__``.
 
-    ``__n`` is ``count``, a further ``__`` becomes ``_``, and the key ``@.k`` of a pattern is ``k``.
+    ``__n`` is ``count``, a further ``__`` becomes ``_``, of the digest in a partial result's name three digits are left, and the
+    key ``@.k`` of a pattern is ``k``.
 
     >>> shown_name("zone"), shown_name("__g0_v_zone"), shown_name("__g0_n_zone"), shown_name("__rows"), shown_name("x.@")
     ('zone', 'group.zone', 'group.zone is null', 'rows', 'x.Vs')
@@ -46,7 +48,7 @@ def shown_name(name: str) -> str:
     if name == "__n":
         return "count"
     if name.startswith("__"):
-        return name[2:].replace("__", "_")
+        return _OF_CONTENT.sub(r"_\1", name[2:]).replace("__", "_")
     return name.lstrip("@.") if name.startswith("@") else name
 
 

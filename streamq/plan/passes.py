@@ -101,8 +101,8 @@ def show_to_user(root: Expr) -> str:
     return show(rewrite_expression(root, described))
 
 
-_OWN = re.compile(r"__(?:n|([a-z_]+?)\d+(?:__([a-z0-9]+))?)")
-"""Names of internal aggregates: ``__n``, ``__sum0``, ``__sum0__n``."""
+_OWN = re.compile(r"__(?:n|([a-z_]+?)(?:\d+|_[0-9a-f]{8}(?:~\d+)?)(?:__([a-z0-9]+))?)")
+"""Names of internal aggregates: ``__n``, ``__sum0``, ``__sum_1a2b3c4d``, ``__sum_1a2b3c4d__n``."""
 
 
 def infer(expr: Expr, schema: Schema, verb: str) -> DataType:

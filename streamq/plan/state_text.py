@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyspark.sql.types import DataType
 
-from streamq.plan.expr import Expr
 from streamq.plan.function import NamedObject
 from streamq.plan.node import Node, identity_values
-from streamq.plan.partial import Partial
 from streamq.plan.tree import PLAIN_JSON, Tree, fold
 
 
@@ -61,22 +58,3 @@ def _without_operands(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_without_operands(one) for one in value]
     return "operand" if isinstance(value, Tree) else state_text(value)
-
-
-def named_by_content(partials: Iterable[Partial], arguments: Iterable[tuple[str, Expr]]) -> dict[str, Partial]:
-    """Return partial results, by their names, with names that are equal if they are, and if their arguments are."""
-    texts = {name: state_text(expr) for name, expr in arguments}
-
-    def named(partial: Partial) -> Partial:
-        values = {f.name: getattr(partial, f.name) for f in dataclasses.fields(partial) if f.name != "name"}
-        text = short_hash([type(partial).__name__, {name: _renamed(value, texts) for name, value in values.items()}])
-        return dataclasses.replace(partial, name=f"__{partial.title}_{text[:8]}")
-
-    return {partial.name: named(partial) for partial in partials}
-
-
-def _renamed(value: Any, texts: Mapping[str, Any]) -> Any:
-    """Return a field of a partial result as JSON, with the text of an argument in the place of its name."""
-    if isinstance(value, tuple):
-        return [_renamed(one, texts) for one in value]
-    return texts[value] if isinstance(value, str) and value in texts else state_text(value)

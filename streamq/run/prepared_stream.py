@@ -49,7 +49,6 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity) -> tuple[S
     beside them, and no rule changes what an operator keeps by what stands above it. If they fit in neither way, it is the first.
     """
     from streamq.compiler.options import Placement
-    from streamq.compiler.results import rewritten
     from streamq.compiler.rules import RULES
     from streamq.compiler.stages import compile_stages
 
@@ -60,7 +59,7 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity) -> tuple[S
     for apart in (False, True):
         rules = [rule for rule in RULES if not (apart and rule.crosses_state)]
         placed = replace(options, placement=replace(placement, apart=apart))
-        program = compile_stages(rewritten(plan, rules), placed, plan)
+        program = compile_stages(plan, placed, rules)
         programs.append((program, identity_of(program)))
         if not fit_to_state(stored, programs[-1][1]).misfits:
             return programs[-1]
@@ -189,7 +188,6 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
     The session gets the settings that streams need. Warns of many more tasks than run at once, and of modules whose failures
     are to be set aside where there is no late sink. Without ``buckets``, the number is that of the checkpoint, or a default.
     """
-    from streamq.compiler.results import rewritten
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import number_sources
 
@@ -209,7 +207,7 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
         buckets=buckets or _default_buckets(spark),
         ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
     )
-    program = compile_stages(rewritten(plan), compiled_with, plan)
+    program = compile_stages(plan, compiled_with)
     identity = identity_of(program)
     if (
         checkpoint is not None

@@ -59,7 +59,6 @@ class Rehearsal:
         late_output: bool = False,
     ):
         from streamq.compiler.local import LocalRun
-        from streamq.compiler.results import rewritten
         from streamq.compiler.stages import compile_stages
         from streamq.plan.node import number_sources
 
@@ -72,7 +71,7 @@ class Rehearsal:
         options = replace(options, buckets=4, late_output=late_output)
         root, names = number_sources(written)
         self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
-        self._local = LocalRun(compile_stages(rewritten(root), options, root), static=self._tables)
+        self._local = LocalRun(compile_stages(root, options), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}

@@ -217,8 +217,8 @@ def explain_all(
     """Print how :func:`run_all` would run several queries, without running them: what they share, and what that saves.
 
     The parts are those of :meth:`Stream.explain`. A part of a plan that is read several times has a label. The rules list the
-    windows that share partial results; the stages begin with the number of operators with state and stages, together and if
-    each query ran by itself. ``mode``, ``format``, ``expected`` and ``form`` are those of :meth:`Stream.explain`, the
+    windows that share partial results; the stages begin with the number of operators with state and stages, and the number of
+    operators that each query reads. ``mode``, ``format``, ``expected`` and ``form`` are those of :meth:`Stream.explain`, the
     other arguments those of :func:`run_all`. Raises PlanError where :func:`run_all` does, and for a mode, a format or a form that
     does not exist.
 
@@ -230,12 +230,15 @@ def explain_all(
     from streamq.compiler.batch import chosen_form
     from streamq.compiler.estimates import checked_expected
     from streamq.compiler.explain import explain, print_explanation
+    from streamq.compiler.stages import compile_stages
+    from streamq.plan.node import number_sources
 
     verb = "explain_all"
     _check_results(results, verb)
     plans, options = RunOptions.from_call(verb, locals(), results).compiled_with()
     expected, hint = checked_expected(expected, plans, verb), chosen_form(form, verb)
-    print_explanation(lambda format: explain(plans, mode, format, options, expected=expected, form=hint), format)
+    program = compile_stages(number_sources(plans)[0], options)
+    print_explanation(lambda format: explain(program, mode, format, expected=expected, form=hint), format)
 
 
 def _check_results(results: object, verb: str) -> None:

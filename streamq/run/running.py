@@ -268,8 +268,7 @@ class Run:
         status = self._status()
         measured = Measurements.of_metrics(status.metrics(), self._program)
         before = [state_section(status.state, status.reason)]
-        plans, options = self._launch.prepared.written, self._program.options
-        return explain(plans, mode, format, options, before, measured=measured)
+        return explain(self._program, mode, format, before, measured=measured)
 
     @spark_errors("tap")
     def tap(self, operator: str, rows: int = 1_000) -> Tap:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamq.choices import CountReason, Stamp
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
+from streamq.compiler.rewriter import rewrite
 from streamq.operators import Source, TopK, Union, Where, WindowAggregate, WindowedJoin
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.step import Step
@@ -58,7 +59,7 @@ def is_filtered(plan: Node, source: Source) -> bool:
     root = plan if isinstance(plan, Results) else Results((plan,))
     return any(
         isinstance(step, Where)
-        for query in (root, rewritten(root))
+        for query in (root, rewrite(root).plan)
         for node in nodes(query)
         if isinstance(node, Source) and node.table == source.table
         for steps, _ in _paths(query, node)

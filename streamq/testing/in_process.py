@@ -16,7 +16,7 @@ from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
 from streamq.plan.node import Node
@@ -90,9 +90,8 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     if expected is None:
         expected = expectation(case, how)
     written = Results(case.plans)
-    plan = rewritten(written, how.chosen)
     levels = how.levels[: len(case.cut) + 1] if how.restart else how.levels[:1]
-    compiled = [compile_stages(plan, _options(case, how, level), written) for level in levels]
+    compiled = [compile_stages(written, _options(case, how, level), how.chosen) for level in levels]
     watched, time_bins = compiled, TimeBinSizes()
     for judge in JUDGES:
         watched, time_bins = judge.watch(compiled, how)

@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import StreamqError
@@ -27,7 +27,7 @@ from streamq.operators.operator import BatchRun, set_aside
 from streamq.operators.source import AS_END, AS_START, Source
 from streamq.operators.source_arguments import ItemRule, SourcePolicy, TickColumn
 from streamq.plan.footprint import Footprint
-from streamq.plan.node import Node, Traits
+from streamq.plan.node import Node, Traits, expanded
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import fold
 from streamq.runtime.arrow.columnar import concat
@@ -208,9 +208,10 @@ class Lineage:
             return parts[node.digest]
 
         fold(self.recording.plan, replaced)
-        results = rewritten(Results(tuple(parts[one.node.digest] for one in self.recording.operators)), ())
+        results = Results(tuple(parts[one.node.digest] for one in self.recording.operators))
         egresses = (Egress(),) * len(self.recording.operators)
-        return compile_stages(results, Options(egresses=egresses, buckets=1, late_output=bool(set_aside(results))))
+        options = Options(egresses=egresses, buckets=1, late_output=bool(set_aside(expanded(results))))
+        return compile_stages(results, options, ())
 
     def answers(self, without: Collection[int]) -> list[pa.Table]:
         """Return the deltas of each operator over all events but some."""

@@ -15,7 +15,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Source
@@ -171,7 +171,7 @@ def record_run(
     written = Results(tuple(parts))
     egress = Egress(OutputForm.CHANGELOG, ctis=True)
     options = Options(egresses=(egress,) * len(parts), buckets=1, late_output=True)
-    run = LocalRun(compile_stages(rewritten(written, ()), options, written), static=static)
+    run = LocalRun(compile_stages(written, options, ()), static=static)
     owners = _owners(run.program)
     recorder = _Recorder(run, owners, len(parts))
     recorded = []

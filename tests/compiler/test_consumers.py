@@ -18,7 +18,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
 from streamq.compiler.rewriter import Consumer, consumers
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages
@@ -131,7 +131,7 @@ def micro_batches(
     options = Options(egresses=(egress,), buckets=2, level=level, late_output=True)
     written, names = number_sources(Results((query.plan,)))
     tables = {names[name]: table for name, table in query.tables.items()}
-    run, deltas = LocalRun(compile_stages(rewritten(written, rules), options, written)), []
+    run, deltas = LocalRun(compile_stages(written, options, rules)), []
     order = random.Random(seed).sample(range(8), 8)
     for number, row in enumerate(order):
         rows = {name: table.slice(row, 1) for name, table in tables.items()}

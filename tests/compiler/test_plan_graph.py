@@ -17,7 +17,6 @@ from streamq.compiler.explain import explain
 from streamq.compiler.explain_graphs import Measurements
 from streamq.compiler.graph_layout import Layout, apart_at_least, layered
 from streamq.compiler.plan_graph import TIME_GUIDE, OperatorBox, OperatorBoxKind, PlanGraph
-from streamq.compiler.results import Results
 from streamq.errors import PlanError
 from streamq.run.rehearsal import Rehearsal
 from tests.laws.cost_operators import OPERATORS, program
@@ -155,12 +154,10 @@ def test_the_stages_of_a_run_have_its_rows_its_state_and_the_slowest_stage() -> 
     metrics["stages"][-1]["operators"][-1]["cpu_ms"] = 31.5
     metrics["sources"]["cars & vans"] |= {"rows": 1_200, "dropped": 3}
     measured = Measurements.of_metrics(metrics, run.program)
-    text = explain(Results((query().plan,)), "physical", options=run.program.options, measured=measured)
+    text = explain(run.program, "physical", measured=measured)
     assert re.search(r"so far: 0 rows inserted, 0 retracted; state: [1-9]\d* rows?, [1-9]\d* bytes; 2.0 ms", text)
     assert "buckets, 12 ms in the last micro-batch\n" in text and "40 ms in the last micro-batch, the slowest\n" in text
-    page = ElementTree.fromstring(
-        explain(Results((query().plan,)), "physical", "html", run.program.options, measured=measured)
-    )
+    page = ElementTree.fromstring(explain(run.program, "physical", "html", measured=measured))
     boxes = [["".join(line.itertext()) for line in box.iter(f"{SVG}text")] for box in page.iter(f"{SVG}a")]
     assert [box[0] for box in boxes if "slowest operator" in box] == ["inner join"]
     measured_boxes = {box[0]: box[1:] for box in boxes if any(line.startswith("so far: ") for line in box)}
@@ -192,5 +189,5 @@ def test_a_single_stage_has_its_time_and_is_not_the_slowest() -> None:
     metrics = run.metrics
     metrics["stages"][0]["time_ms"] = 7
     measured = Measurements.of_metrics(metrics, run.program)
-    page = explain(Results((counts.plan,)), "physical", "html", run.program.options, measured=measured)
+    page = explain(run.program, "physical", "html", measured=measured)
     assert "stage 1 of 1, up to 4 buckets, 7 ms in the last micro-batch</text>" in page and "slowest" not in page

@@ -17,7 +17,7 @@ from streamq.compiler.egress import Egress
 from streamq.compiler.explain import explain
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
@@ -38,7 +38,7 @@ FINAL, CHANGELOG, TOLD = Egress(), Egress(OutputForm.CHANGELOG), Egress(OutputFo
 
 def program_of(queries: Sequence[sq.Stream], egresses: Sequence[Egress], level: Level = MIDDLE) -> StagedPlan:
     root, _ = number_sources(Results.from_plans([query.plan for query in queries]))
-    return compile_stages(rewritten(root), Options(egresses=tuple(egresses), buckets=2, level=level))
+    return compile_stages(root, Options(egresses=tuple(egresses), buckets=2, level=level))
 
 
 def kernels(program: StagedPlan) -> list[str]:
@@ -107,9 +107,7 @@ def test_a_result_that_is_final_makes_no_other_wait() -> None:
 
 def test_explain_shows_each_output_and_what_is_shared() -> None:
     counts = S.group_by("k").tumbling_window(10).select(n=sq.count())
-    text = explain(
-        Results.from_plans([counts.plan, counts.where(sq.col("n") > 1).plan]), options=Options(egresses=(FINAL, TOLD))
-    )
+    text = explain(program_of([counts, counts.where(sq.col("n") > 1)], [FINAL, TOLD]))
     lines = [line.strip() for line in text.splitlines()]
     assert "results" in lines
     assert "output 1: final" in lines

@@ -12,9 +12,9 @@ import streamq as sq
 from streamq import testing as t
 from streamq.compiler.egress import Egress
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, rewritten
-from streamq.compiler.shared_windows import share_windows
+from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
+from streamq.compiler.stages import compile_stages
 from streamq.errors import CheckpointError
 from streamq.plan.node import number_sources
 from streamq.runtime.hosts.identity import read_identity
@@ -129,7 +129,7 @@ def test_a_stage_is_saved_where_only_the_windows_read_the_source(capsys: pytest.
     assert [len(stage.hosted) for stage in program.stages] == [1]
     sq.explain_all([sq.result(query) for query in queries])
     text = capsys.readouterr().out
-    assert "together: 1 operator with state in 1 stage; each result alone: 2 in 2" in text
+    assert "together: 1 operator with state in 1 stage; the results read 1 and 1 of them" in text
     assert "share_windows: merge(a, x), merge(a, y) =>" in text
     assert (
         "2 windows size=10, hop=5 by k: count(*), sum(v); a row is grouped, sent and held once, with 3 values" in text
@@ -164,7 +164,7 @@ def test_windows_over_one_stream_that_do_not_share_say_why(
     others: list[sq.Stream], outputs: Sequence[Any], reason: str
 ) -> None:
     root = number_sources(Results(tuple(query.plan for query in [counted(), *others])))[0]
-    apart = share_windows(rewritten(root), Options(egresses=tuple(outputs))).apart
+    apart = compile_stages(root, Options(egresses=tuple(outputs))).sharing.apart
     assert len(apart) == 1 and reason in apart[0]
 
 
@@ -258,12 +258,12 @@ def test_windows_that_differ_say_in_what() -> None:
 
     whole = sums(points)
     others = {
-        "their events pass other filters, no filter here, v > 3 there": sums(points.where(sq.col("v") > 3)),
-        "their groups are others, k here, none there": points.hopping_window(20, 5).select(x=sq.sum("v")),
+        "their events pass other filters": sums(points.where(sq.col("v") > 3)),
+        "their groups are others": points.hopping_window(20, 5).select(x=sq.sum("v")),
         "rows of one live on the windows, of the other at their ends": sums(points, stamp="point_at_end"),
         "": sums(points.shift(1)),
     }
     for reason, other in others.items():
-        plan = rewritten(Results((whole.plan, other.plan)))
-        apart = share_windows(plan, Options(egresses=(Egress(),) * 2)).apart
+        program = compile_stages(Results((whole.plan, other.plan)), Options(egresses=(Egress(),) * 2))
+        apart = program.sharing.apart
         assert [line.partition(": ")[2] for line in apart] == [reason] * bool(reason)

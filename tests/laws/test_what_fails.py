@@ -20,7 +20,7 @@ import streamq as sq
 from streamq import col
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.rewriter import rewrite
 from streamq.errors import ModuleFailed
 from streamq.plan.node import Node
 from streamq.run.batch.answers import local_answer
@@ -68,7 +68,7 @@ def set_aside(rows: list[dict[str, Any]]) -> Counter[Row]:
 
 def streamed(case: Case, plan: Node, output: OutputForm) -> tuple[Counter[Row], Counter[Row]]:
     """The history of a query over what arrives in micro-batches, restarted after each, and what it sets aside."""
-    program = compiled(rewritten(Results((plan,))).inputs[0], output, buckets=2, late_output=True)
+    program = compiled(rewrite(plan).plan, output, buckets=2, late_output=True)
     live, deltas = LocalRun(program), []
     for batch in case.batches:
         deltas.append(live.batch(batch))

@@ -10,7 +10,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, rewritten
+from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.compiler.strategy import JudgePlace
@@ -229,9 +229,10 @@ COUNTED = HOPPING.select(middle=sq.median("v"))
 @pytest.mark.parametrize(("query", "rows"), [(MERGED, 2), (COUNTED, 3)])
 def test_events_of_a_basic_window_are_one_row_before_the_shuffle(query: sq.Stream, rows: int) -> None:
     """Those of one value, where values are counted."""
-    events = pa.table({"k": ["a", "a", "a", "b"], "__arg0": [1, 1, 2, 2], "__le": [1, 2, 3, 4]})
-    (stage,) = compile_stages(rewritten(Results((query.plan,))), Options()).stages
+    (stage,) = compile_stages(Results((query.plan,)), Options()).stages
     (hosted,) = stage.hosted
+    _, argument, *_ = hosted.channels[0].columns
+    events = pa.table({"k": ["a", "a", "a", "b"], argument: [1, 1, 2, 2], "__le": [1, 2, 3, 4]})
     assert hosted.kernel.combine(0, events).num_rows == rows
 
 
@@ -267,7 +268,7 @@ SUMS = {"n": sq.count(), "total": sq.sum("v")}
 def program(query: sq.Stream, *, early: bool = False) -> StagedPlan:
     output = OutputForm.CHANGELOG if early else OutputForm.FINAL
     root, _ = number_sources(Results((query.plan,)))
-    return compile_stages(rewritten(root), Options(egresses=(Egress(output),), early=early))
+    return compile_stages(root, Options(egresses=(Egress(output),), early=early))
 
 
 @pytest.mark.parametrize(
@@ -297,8 +298,8 @@ def test_their_kernel_judges_points_and_early_rows_are_not_combined() -> None:
     assert program(query).strategy.judging["s"].at is JudgePlace.FIRST_KERNEL
     longer = POINTS.set_duration(2).landmark_window(5, start=0).select(**SUMS)
     assert program(longer).strategy.judging["s"].at is JudgePlace.STAGE
-    events = pa.table({"__arg0": [1, 2], "__le": [1, 2]})
     (stage,) = program(query, early=True).stages
+    events = pa.table({stage.channels[0].columns[0]: [1, 2], "__le": [1, 2]})
     assert stage.hosted[0].kernel.combine(0, events) is events
 
 

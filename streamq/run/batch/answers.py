@@ -377,18 +377,18 @@ def local_answer(
     """
     from streamq.compiler.local import LocalRun
     from streamq.compiler.options import Options
-    from streamq.compiler.results import Results, rewritten
+    from streamq.compiler.results import Results
+    from streamq.compiler.rules import RULES
     from streamq.compiler.stages import compile_stages
     from streamq.operators.operator import set_aside
-    from streamq.plan.node import number_sources
+    from streamq.plan.node import expanded, number_sources
     from streamq.runtime.arrow.columnar import concat
     from streamq.runtime.time.lateness import GROUP, LATE_SCHEMA
 
     root, names = number_sources(Results((plan,)))
     tables = {names[name]: table for name, table in tables.items() if name in names}
-    root = rewritten(root) if rules is None else rewritten(root, rules)
-    options = Options(buckets=1, streaming=False, late_output=bool(set_aside(root)))
-    run = LocalRun(compile_stages(root, options), static=tables)
+    options = Options(buckets=1, streaming=False, late_output=bool(set_aside(expanded(root))))
+    run = LocalRun(compile_stages(root, options, RULES if rules is None else rules), static=tables)
 
     # a single micro-batch that also ends the input: as in batch, nothing is late and the watermark does not matter
     deltas = run.batch(tables, [(None, INFINITY)], until)

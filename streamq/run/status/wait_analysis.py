@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from streamq.compiler.staged_plan import INGRESS
+from streamq.plan.node import WrittenPattern, nodes
 from streamq.run.status.run_sources import Needed, RunSources
 from streamq.run.status.run_status import RunStatus
 from streamq.run.status.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
@@ -24,11 +25,18 @@ if TYPE_CHECKING:
     from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel
 
 
+def _patterns(program: StagedPlan) -> Iterator[WrittenPattern]:
+    """Yield the patterns in the plans before they were rewritten."""
+    for node in nodes(program.written):
+        # only the node of a pattern, whose class is above this layer, has any
+        yield from getattr(node, "patterns", ())
+
+
 def title(program: StagedPlan, hosted: HostedKernel) -> str:
     """Return a kernel's name as in explain; for a kernel that computes a part of a pattern, the pattern's text."""
     node = program.nodes.get(hosted.number)
     columns = [] if node is None else [name for n in (node, *node.children) for name in n.schema.names]
-    there = {pattern: variables for pattern in program.patterns if (variables := pattern.variables_in(columns))}
+    there = {pattern: variables for pattern in _patterns(program) if (variables := pattern.variables_in(columns))}
     if not there:
         return f"{program.titles[hosted.name][0]}"
     pattern = max(there, key=lambda p: (len(there[p]), -len(p.variables)))
@@ -39,7 +47,7 @@ def title(program: StagedPlan, hosted: HostedKernel) -> str:
 def input_title(program: StagedPlan, hosted: HostedKernel, port: int) -> str:
     """Return a text for an input of a join: its side, or the events of a pattern that it provides."""
     columns = program.nodes[hosted.number].children[port].schema.names
-    variables = dict.fromkeys(v for pattern in program.patterns for v in pattern.variables_in(columns))
+    variables = dict.fromkeys(v for pattern in _patterns(program) for v in pattern.variables_in(columns))
     return f"for {', '.join(variables)}" if variables else f"from the {('left', 'right')[port]}"
 
 
@@ -302,7 +310,7 @@ class WaitAnalysis:
     def shown(self, relation: str) -> str:
         """Return the name, for the user, of a relation's source or kernel; of an ingress kernel that of its source."""
         hosted = self.kernels.get(relation)
-        if hosted is not None and relation.startswith(INGRESS):
+        if hosted is not None and relation.startswith(f"{INGRESS}:"):
             (relation,) = hosted.inputs
         source = self.sources.statuses.get(relation)
         return source.name if source is not None else self.title(self.kernels[relation])

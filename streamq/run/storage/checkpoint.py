@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from streamq.compiler.state_names import query_text
 from streamq.errors import CheckpointError, PlanError, TimeError, sentence
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.storage.files import last_number, path_exists, read_line, write_line
@@ -177,7 +178,7 @@ def identity_of(program: StagedPlan) -> Identity:
             output=result.egress.output,
             ctis=result.egress.ctis,
             operators=program.operators_under(result),
-            query=program.queries[result.number],
+            query=query_text(program.written.inputs[result.number]),
         )
         for result in program.results
     ]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from streamq.aggregates import built_in
@@ -41,13 +43,13 @@ def test_equal_parts_are_computed_once() -> None:
     _, partial = split(
         WindowAggregate(TRIPS, ("k",), HOPPING, tuple((n, Aggregate(built_in()[n], (W,))) for n in names))
     )
-    assert [(one.title, one.name) for one in partial.partials] == [("sum", "__sum0"), ("moments", "__moments1")]
+    assert [one.title for one in partial.partials] == ["sum", "moments"]
 
 
 def test_a_count_of_its_own_is_a_partial_result() -> None:
     made, partial = split(WindowAggregate(TRIPS, (), HOPPING, (("n", Aggregate(COUNT, (V,))),)))
     assert [(one.title, one.exact) for one in partial.partials] == [("count", True)]
-    assert made.detail() == "n = count0"
+    assert re.fullmatch("n = count_[0-9a-f]{3}", made.detail())
 
 
 @pytest.mark.parametrize(
