@@ -276,24 +276,15 @@ def _status(program: StagedPlan, relation: Relation, history: RunHistory) -> Sou
     readings = history.readings.source(relation.name)
     leaders = [r.source.shown_name() for r in program.sources if r.source and r.source.table == progress.leader]
     reasons = [reason for source, _, reason in (key.rpartition("|") for key in program.late_reasons) if source == name]
+    instants = {"moved_at": readings.moved_at or None, "heard_at": readings.heard_at or None}
+    reported = {name: value for name, value in {**vars(readings), **instants}.items() if value is not None}
     return SourceStatus(
         name=name,
         progress=progress,
-        cti=MINUS_INFINITY if readings.cti is None else readings.cti,
-        watermark=MINUS_INFINITY if readings.watermark is None else readings.watermark,
-        rows=readings.rows or 0,
-        new_rows=readings.new_rows or 0,
-        least_start=readings.least_start,
-        middle_start=readings.middle_start,
-        moved_at=readings.moved_at or None,
-        heard_at=readings.heard_at or None,
         late={reason: history.late.get(f"{name}|{reason}", 0) for reason in reasons},
         leader=next(iter(leaders), None),
         moved_by=relation.source.items.mover,
-        round=readings.round or 0,
-        quiet_round=readings.quiet_round,
-        straggler=readings.straggler,
-        straggler_cti=readings.straggler_cti,
+        **reported,
     )
 
 
