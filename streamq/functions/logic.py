@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType
 from streamq.functions.built_in import (
     BOOLEAN,
     BuiltIn,
+    Result,
     all_rows,
     cast_operand,
     common_type,
@@ -106,18 +107,24 @@ def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
     return reached
 
 
-def _comparison(sign: str, spark: Callable[[Any, Any], Column], arrow: ArrowForm, notation: Notation) -> BuiltIn:
-    """Return a comparison from its forms; its type is BOOLEAN, and it never fails."""
+def _condition(
+    name: str,
+    spark: Callable[..., Column],
+    result: Result,
+    arrow: ArrowForm,
+    shown: Callable[[Sequence[Text]], Text],
+    notation: Notation,
+) -> BuiltIn:
+    """Return an operator of conditions from its forms; it never fails."""
     return BuiltIn(
-        sign, spark, compared_type, arrow, total=True, cheap=True, selects=True, exact=True,
-        shown=infix(sign, 4), notation=notation,
-    )  # fmt: skip
+        name, spark, result, arrow, total=True, cheap=True, selects=True, exact=True, shown=shown, notation=notation
+    )
 
 
 def _ordered(sign: str, spark: Callable[[Any, Any], Column]) -> BuiltIn:
     """Return the comparison ``sign`` of two operands that have a common type."""
     arrow = ArrowForm(lambda o: len(o) == 2 and have_common_type(o), lambda o, _: compare(sign, *o))
-    return _comparison(sign, spark, arrow, Infix(sign, 1))
+    return _condition(sign, spark, compared_type, arrow, infix(sign, 4), Infix(sign, 1))
 
 
 def _among(arguments: Sequence[Text]) -> Text:
@@ -132,7 +139,9 @@ LESS = _ordered("<", lambda a, b: a < b)
 LESS_OR_EQUAL = _ordered("<=", lambda a, b: a <= b)
 GREATER = _ordered(">", lambda a, b: a > b)
 GREATER_OR_EQUAL = _ordered(">=", lambda a, b: a >= b)
-EQUAL_NULL_SAFE = _comparison("<=>", lambda a, b: a.eqNullSafe(b), _NULL_SAFE, Method("eq_null_safe"))
+EQUAL_NULL_SAFE = _condition(
+    "<=>", lambda a, b: a.eqNullSafe(b), compared_type, _NULL_SAFE, infix("<=>", 4), Method("eq_null_safe")
+)
 EQUAL_NULL = BuiltIn("equal_null", result=t.BooleanType(), arrow=_NULL_SAFE, total=True)
 ISIN = BuiltIn(
     "isin",
@@ -166,41 +175,19 @@ def _short_circuit(stop: bool) -> Reach:
     return reach
 
 
-AND = BuiltIn(
-    "and",
-    lambda a, b: a & b,
-    logical_type("and"),
-    ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.and_kleene), _short_circuit(False)),
-    total=True,
-    cheap=True,
-    selects=True,
-    exact=True,
-    shown=infix("and", 2),
-    notation=Infix("&", 4),
-)
-OR = BuiltIn(
-    "or",
-    lambda a, b: a | b,
-    logical_type("or"),
-    ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.or_kleene), _short_circuit(True)),
-    total=True,
-    cheap=True,
-    selects=True,
-    exact=True,
-    shown=infix("or", 1),
-    notation=Infix("|", 2),
-)
-NOT = BuiltIn(
+_BOTH = types_accepted(BOOLEAN, BOOLEAN)
+_AND_FORM = ArrowForm(_BOTH, _kleene(pc.and_kleene), _short_circuit(False))
+_OR_FORM = ArrowForm(_BOTH, _kleene(pc.or_kleene), _short_circuit(True))
+
+AND = _condition("and", lambda a, b: a & b, logical_type("and"), _AND_FORM, infix("and", 2), Infix("&", 4))
+OR = _condition("or", lambda a, b: a | b, logical_type("or"), _OR_FORM, infix("or", 1), Infix("|", 2))
+NOT = _condition(
     "not",
     lambda a: ~a,
     logical_type("not"),
     ArrowForm(types_accepted(BOOLEAN), _kleene(pc.invert)),
-    total=True,
-    cheap=True,
-    selects=True,
-    exact=True,
-    shown=lambda arguments: Text(f"not {arguments[0].as_operand(5)}", 3),
-    notation=Prefix("~"),
+    lambda arguments: Text(f"not {arguments[0].as_operand(5)}", 3),
+    Prefix("~"),
 )
 
 

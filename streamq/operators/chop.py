@@ -88,6 +88,9 @@ class Chop(EvaluatedOperator):
         df = df.where(F.col("__from") < F.col(UNTIL)) if bound else df
         return df.select(F.col("__from").alias(LE), F.col("__to").alias(RE), *(quote(n) for n in self.schema.names))
 
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return self.with_children(inputs)
+
 
 class ChopVerbs(Verbs):
     """``chop``."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -16,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.lifetime_bound import add_bound
-from streamq.operators.operator import BatchRun, Operator
+from streamq.operators.operator import BatchRun, Operator, not_of_the_group
 from streamq.plan.footprint import Expected
 from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression
 from streamq.plan.node import Node
@@ -140,6 +141,14 @@ class EvaluatedOperator(Operator):
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         return self.evaluation.factory.expected_rows(inputs[0], expected)
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        """Return the operator with the keys after its own ``keys``; raise PlanError for one without that field."""
+        own: tuple[str, ...] | None = getattr(self, "keys", None)
+        if own is None:
+            raise not_of_the_group(self, "one of its inputs")
+        over_groups: Any = super().with_keys(inputs, is_keyed, keys)
+        return cast(Node, replace(over_groups, keys=(*own, *keys)))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Run the evaluator over the whole histories, bucket by bucket; an operator may override this by a faster form."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
-from streamq.operators.operator import BatchRun
+from streamq.operators.operator import BatchRun, Operator
 from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, node
@@ -98,6 +98,10 @@ class Except(EvaluatedOperator):
         ends_at = F.lead("t").over(Window.partitionBy(*names, "__unit").orderBy("t"))
         df = df.withColumn("__end", ends_at).where("__level > __was")
         return df.select(F.col("t").alias(LE), F.col("__end").alias(RE), *names)
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        # rows are subtracted by all columns, among which the keys are
+        return Operator.with_keys(self, inputs, is_keyed, keys)
 
 
 class ExceptVerbs(Verbs):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from streamq.choices import Word
@@ -262,14 +262,12 @@ class Operator(Node, ABC):
         """Return the operator over all groups at once; ``is_keyed`` says which ``inputs`` carry the columns ``keys``.
 
         Rows meet only within a group, and the result carries the keys, too. Raises PlanError if an input that must belong to
-        the group is the same for all groups. By default all must belong to it, and the keys are added to the operator's own
-        ``keys``, if it has some, or are columns of the rows that it hands on.
+        the group is the same for all groups. By default all must belong to it, and the keys are columns of the rows that the
+        operator hands on; a row meets no other.
         """
         if not all(is_keyed):
             raise not_of_the_group(self, "one of its inputs")
-        own: tuple[str, ...] | None = getattr(self, "keys", None)
-        over_groups = self.with_children(inputs)
-        return over_groups if own is None else replace(over_groups, keys=(*own, *keys))
+        return self.with_children(inputs)
 
 
 def set_aside(plan: Node) -> list[QuarantineEvents]:

@@ -86,6 +86,9 @@ class Attempt(EvaluatedOperator):
             factory=OwnKernelFactory(lambda site: AttemptKernel(evaluator, site.late_output)),
         )
 
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return self.with_children(inputs)
+
 
 def plan_attempt(source: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]:
     """Return an Attempt over ``source`` for the expressions that set events aside, and expressions that read its columns.
