@@ -66,21 +66,16 @@ print(json.dumps([sys.version_info[:3], versions, failures]))
 """
 
 
-def probe_interpreter(
-    command: str,
-    needs: Iterable[PackageNeed] = WORKER_NEEDS,
-    environ: Mapping[str, str] | None = None,
-    seconds: float = SECONDS,
-) -> Interpreter | Finding:
-    """Start another interpreter that imports the packages, and return it; return a finding if it does not answer.
+def probe_interpreter(command: str, environ: Mapping[str, str] | None = None) -> Interpreter | Finding:
+    """Start another interpreter that imports the packages of a worker, and return it; return a finding if it does not answer.
 
-    ``command`` is its name or path; it must answer within ``seconds``.
+    ``command`` is its name or path.
     """
     path = shutil.which(command, path=(os.environ if environ is None else environ).get("PATH", ""))
     hint = f"Set PYSPARK_PYTHON to {sys.executable}."
     if path is None:
         return Finding("worker", f"there is no {command}", "the worker interpreter does not exist", hint)
-    outcome = run_command([path, "-c", _PROBE, *(need.module for need in needs)], seconds, environ)
+    outcome = run_command([path, "-c", _PROBE, *(need.module for need in WORKER_NEEDS)], SECONDS, environ)
     answer = outcome.output.strip().rpartition("\n")[2]  # a sitecustomize may have printed before
     if outcome.code != 0 or not answer.startswith("[["):
         observed = f"{path} said {last_line(outcome.output)!r}"
