@@ -95,6 +95,7 @@ STATELESS = {"shift, extend, to_points_at_end", "alter_lifetime", "join_table"}
 TAPPED_QUERIES = sorted(QUERIES.keys() - STATELESS)[:: 1 if os.environ.get("STREAMQ_SOAK") else 4]
 
 
+@pytest.mark.slow
 @each(TAPPED_QUERIES)
 def test_a_tap_shows_what_an_observer_sees_and_changes_nothing(name: str) -> None:
     chance = random.Random(name)

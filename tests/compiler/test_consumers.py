@@ -152,6 +152,7 @@ def levels_of(kind: str, output: str) -> list[Level]:
     return LEVELS if os.environ.get("STREAMQ_SOAK") else LEVELS[turn % len(LEVELS) :][:1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["final", "changelog"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rule_may_take_out_any_source(kind: str, output: str) -> None:

@@ -46,7 +46,7 @@ WINDOWS: dict[str, Callable[[sq.Stream], Any]] = {
     "count": lambda s: s.group_by("k").count_window(3),
     "rows": lambda s: s.group_by("k").rows_window(4, 2),
 }
-SEEDS = (range(0, 100, 2), range(1, 100, 2)) if os.environ.get("STREAMQ_SOAK") else ((0, 3), (1, 2))
+SEEDS = (range(0, 100, 2), range(1, 100, 2)) if os.environ.get("STREAMQ_SOAK") else ((3,), (2,))
 """The examples of a test, one part or the other in turn."""
 Event = tuple[int, int, str, float | None, float | None]
 Row = tuple[Any, ...]

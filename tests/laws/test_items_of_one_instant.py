@@ -43,6 +43,7 @@ def signal(rows: list[Row], **options: Any) -> sq.Stream:
     return sq.signal(t.table(SCHEMA, rows), "at", "k", name="s", **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [changes, edges, ends, signal], ids=lambda source: source.__name__)
 @given(rows=some_rows, options=orders, data=st.data())
 def test_every_arrival_and_every_cut_give_the_answer_of_the_whole(

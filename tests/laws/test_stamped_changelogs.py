@@ -29,6 +29,7 @@ def stamped(deltas: pa.Table, sent: datetime) -> pa.Table:
     return rows.rename_columns([STAMP if name == SENT else name for name in rows.column_names])
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     name=st.sampled_from(sorted(QUERIES)),

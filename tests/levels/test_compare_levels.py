@@ -72,6 +72,7 @@ def written(run: LevelRun) -> Since:
     return since
 
 
+@pytest.mark.slow
 def test_the_levels_cost_what_cedr_says() -> None:
     *ordered, strong, middle, weak = (cell.costs for cell in recorded.cells(100, ["windows"]))
     assert [costs.level for costs in ordered] == ["strong", "middle", "weak(50)"]

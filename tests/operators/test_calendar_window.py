@@ -84,6 +84,7 @@ def midnight(day: dt.date, zone: ZoneInfo) -> dt.datetime:
     return min(shown) if shown else local - offsets[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "change"), DAYS_OF_CHANGE)
 def test_days_that_a_zone_repeats_or_skips(name: str, change: dt.date) -> None:
     """Windows are the days from midnight to midnight, none of no length; as a stream and by the oracle too."""

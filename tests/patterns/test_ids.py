@@ -150,15 +150,6 @@ def test_definitions_hand_their_ids_on() -> None:
     assert matches == [{"id": "SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)", "start": 5}]
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["ALL(A AS x, B AS y, A AS z, 30)", "ATLEAST(2, A AS x, B AS y, A AS z, 30)", "ATMOST(9, A AS x, B AS y, 30)"],
-)
-def test_no_two_matches_have_one_id(pattern: str) -> None:
-    ids = [row["id"] for row in rows(f"EVENT E WHEN {pattern} AS s OUTPUT s.id AS id")]
-    assert len(ids) == len(set(ids)) > 3
-
-
 def test_a_type_of_several_words_is_told_from_a_type_and_a_start() -> None:
     found = sq.cedr("EVENT E WHEN `A 1` AS x OUTPUT x.id AS id", **{"A 1": A}).to_arrow()
     assert found.column("id").to_pylist()[0] == "3:A 1 1 0 1:1"

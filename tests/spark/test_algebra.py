@@ -66,7 +66,11 @@ def is_evaluated(name: str) -> bool:
     return any(isinstance(node, EvaluatedOperator) for node in nodes(queries()[name].plan))
 
 
-@pytest.mark.parametrize("name", [name for name in in_turn(hosted=True) if is_evaluated(name)])
+HOSTED = [name for name in in_turn(hosted=True) if is_evaluated(name)]
+"""The host is the same for all operators: without a soak every third is tried, and in-process all are."""
+
+
+@pytest.mark.parametrize("name", HOSTED if SOAK else HOSTED[::3])
 def test_the_host(spark: SparkSession, plain: None, hosted: None, name: str) -> None:
     check(spark, name)
 

@@ -77,18 +77,6 @@ def test_settled_events_of_a_window_are_one_row_of_state(kind: str) -> None:
     assert max(b - a for a, b in pairwise(evaluated)) <= (NEW + 3 if unsettled else 2 + 2)
 
 
-@pytest.mark.slow
-@all_kinds
-def test_sums_of_floats_are_the_same_bit_by_bit(kind: str) -> None:
-    """A row of settled events comes before the others, so that values are added in the order of the starts."""
-    pieces, whole = (live(kind, OutputForm.FINAL, x=sq.sum("x")) for _ in range(2))
-    for at in range(0, EVENTS, NEW):
-        pieces.batch({"s": events(kind, range(at, at + NEW))})
-    whole.batch({"s": events(kind, range(EVENTS))})
-    answers = [sorted(run.finish(FAR).to_pylist(), key=repr) for run in (pieces, whole)]
-    assert answers[0] == answers[1] and answers[0]
-
-
 @all_kinds
 def test_settled_events_are_one_row_a_value_where_values_are_read(kind: str) -> None:
     """Each value counts as often as there are events with it: of 4, 5 and 6 most are 4, and so the median is 4."""

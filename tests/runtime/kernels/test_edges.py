@@ -230,17 +230,6 @@ def test_a_key_s_last_edge_is_kept_where_a_late_one_may_act() -> None:
         assert all(set(s) == {"manifest"} for s in live.stores.values())
 
 
-@pytest.mark.slow
-def test_state_is_what_can_still_matter() -> None:
-    live = run()
-    for i in range(100):
-        live.batch(rows((10 * i, "start", i), (10 * i + 5, "end", i)))
-    held = sum(len(v) for s in live.stores.values() for v in s.values())
-    assert held < 6_000
-    live.finish()
-    assert all(set(s) == {"manifest"} for s in live.stores.values())
-
-
 def test_a_closing_edge_with_the_payload_holds_the_cti_at_the_open_start() -> None:
     kernel, baskets, c = EdgesKernel(("id",), True, (), "no start", "a tie"), Baskets(DictStore()), MINUS_INFINITY
 

@@ -110,19 +110,6 @@ def test_large_state_does_not_grow_by_what_is_settled() -> None:
     assert max(sizes) < 1.1 * max(sizes[:2])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("query", [signal, sessions])
-def test_state_is_what_can_still_matter(query: Any) -> None:
-    live = run(query)
-    sizes = []
-    for i in range(80):
-        fed(live, *((20 * i + k, 20 * i + k + 2, k) for k in range(12)), c=20 * i)
-        sizes.append(sum(len(v) for store in live.stores.values() for v in store.values()))
-    assert max(sizes) < 1.1 * max(sizes[:30])
-    live.finish()
-    assert all(set(store) == {"manifest"} for store in live.stores.values())
-
-
 def test_a_point_at_the_end_outlives_its_window() -> None:
     live = run(
         lambda s: s.snapshot_window(stamp="point_at_end").select(n=sq.count()),

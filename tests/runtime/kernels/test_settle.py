@@ -94,6 +94,7 @@ READS_ENDS: dict[str, Callable[[sq.Stream], sq.Stream]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READS_ENDS)
 def test_what_reads_ends_that_may_still_move_is_reported_with_the_ends_so_far(name: str) -> None:
     """After every other item an early changelog is the answer so far; another one does not wait for the end either."""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import streamq as sq
 import streamq.runtime.partials.range_partials as partials
-from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
@@ -22,7 +21,6 @@ from streamq.plan.expr import Lit
 from streamq.progress.generate import GeneratedCtis
 from streamq.sources.edges import Edges
 from streamq.sources.intervals import Intervals
-from streamq.sources.points import Points
 from streamq.stream import Stream
 from tests.programs import compiled
 
@@ -115,29 +113,6 @@ def test_dyadic_nodes_and_copies_agree(rows: list[tuple[int, int, float | None]]
         assert {k: pytest.approx(v, nan_ok=True) for k, v in a.items()} == b
 
 
-@pytest.mark.slow
-def test_state_is_flat_and_empty_at_the_end() -> None:
-    """100 micro-batches with a moving CTI: chunks and bytes stay within what the first fifty needed."""
-    schema = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("v", pa.float64())])
-    node = Points("p", table_fields(schema.empty_table()), "t", SourcePolicy(progress=GeneratedCtis(5)))
-    query = Stream(node, {}).group_by("k").hopping_window(60, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v"))
-    for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
-        live = LocalRun(compiled(rewrite(query.plan).plan, output, buckets=1))
-        rows, size = [], []
-        for i in range(100):
-            batch = pa.table(
-                [[10 * i + j for j in range(10)], [j % 4 for j in range(10)], [0.5 * j for j in range(10)]],
-                schema=schema,
-            )
-            live.batch({"p": batch})
-            rows.append(sum(len(s) for s in live.stores.values()))
-            size.append(sum(len(v) for s in live.stores.values() for v in s.values()))
-        assert max(rows[50:]) <= max(rows[20:50])
-        assert max(size[50:]) <= 1.05 * max(size[20:50])
-        live.finish()
-        assert all(set(s) == {"manifest"} for s in live.stores.values())
-
-
 def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> None:
     """A member and its retraction lie in different chunks of state: together they are no member that is still open."""
     schema = pa.schema([("t", pa.int64()), ("edge", pa.string()), ("id", pa.int64())])
@@ -166,35 +141,3 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
         out.append([(r["__le"], r["n"], r["mean"]) for r in live.batch({"e": table}).to_pylist()])
     assert out == [[], [], [(0, 1, 13.0)], [], [(10, 2, 17.0), (20, 1, 21.0)]]
     assert sorted((r["__le"], r["n"]) for r in live.finish().to_pylist()) == [(30, 2), (40, 1)]
-
-
-def test_groups_by_a_key_that_arrow_cannot_sort() -> None:
-    node = Points("s", table_fields(LISTS), "t", SourcePolicy(progress=GeneratedCtis(5)))
-    plan = rewrite(Stream(node, {}).group_by("k").tumbling_window(2).select(n=sq.count()).plan).plan
-    live = LocalRun(compiled(plan, OutputForm.FINAL, buckets=2))
-    live.batch({"s": LISTS})
-    assert sorted(map(str, deltas(live.finish(), "k", "n"))) == [
-        "(1, 0, ['a'], 2)",
-        "(1, 0, ['b', 'a'], 1)",
-        "(1, 2, None, 1)",
-    ]
-
-
-LISTS = pa.table({"t": [0, 1, 0, 2], "k": [["a"], ["b", "a"], ["a"], None]})
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "double",
-        *(
-            pytest.param(key, marks=pytest.mark.slow)
-            for key in ("array<decimal(38,18)>", "struct<x:int,y:array<string>>")
-        ),
-    ],
-)
-def test_keys_of_any_type_are_held(key: str) -> None:
-    """Partial results are stored in an order that every type of key has."""
-    events = t.stream(shape="points", columns=f"k {key}, v int", axis="integer")
-    query = events.group_by("k").hopping_window(4, 2).select(n=sq.count())
-    t.verify(query, profile=t.Profile(examples=2, batch=0, streams=0))

@@ -54,6 +54,7 @@ IN_TURN = [(window, (OutputForm.FINAL, OutputForm.CHANGELOG)[i % 2]) for i, wind
 """Windows of time, each with one of both outputs, whose kernel is the same."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "output"), IN_TURN)
 @pytest.mark.parametrize("kind", GREAT)
 def test_a_sum_overflows_only_in_a_window_that_is_sent(window: str, output: OutputForm, kind: str) -> None:
@@ -61,6 +62,7 @@ def test_a_sum_overflows_only_in_a_window_that_is_sent(window: str, output: Outp
     check_as_at_once(window, output, kind, sq.sum("v"), [(1, great), (1, great), (1, -1), (1, -great), (2, 0)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "output"), IN_TURN)
 def test_a_mean_of_decimals_overflows_only_in_a_window_that_is_sent(window: str, output: OutputForm) -> None:
     kind, great = "decimal(38,0)", GREAT["decimal(38,0)"]

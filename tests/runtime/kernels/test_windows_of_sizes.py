@@ -110,6 +110,7 @@ def assert_same_parts(actual: list[pa.Table], expected: list[pa.Table]) -> None:
         assert_same_history(net([part]), net([other]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "stamp"), [(0, "align"), (1, "point_at_end"), (2, "align")])
 def test_rows_are_those_of_windows_by_themselves(seed: int, stamp: str) -> None:
     """In the same micro-batch, late rows or not, however the input is cut; without late rows the oracle's."""

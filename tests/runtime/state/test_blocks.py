@@ -135,7 +135,7 @@ def rows_of_a_slide(
     return (work(live).evaluated - before) / SLIDES
 
 
-@pytest.mark.parametrize("kind", slow_but("taken back", KINDS))
+@pytest.mark.parametrize("kind", slow_but("points", KINDS))
 def test_a_slide_reads_rows_by_the_logarithm_of_the_windows(kind: str) -> None:
     few, many = (rows_of_a_slide(n, KINDS[kind]) for n in (32, 1_024))
     assert many < few + 24
@@ -311,7 +311,8 @@ def test_windows_are_those_that_counting_gives() -> None:
     check_some()
 
 
-@pytest.mark.parametrize("kind", slow_but("short", OTHERS))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OTHERS)
 def test_windows_of_other_events_are_those_that_counting_gives(kind: str) -> None:
     for forms in ([FINAL], [EARLY, CHANGELOG]):
         check(16, KINDS[kind], *forms)
