@@ -36,7 +36,7 @@ from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.testing.patterns.room import rooms as pattern_rooms
 from streamq.testing.progress_policies import rooms as progress_rooms
-from streamq.testing.sources.model import ROOMS as LATE_ROOMS
+from streamq.testing.sources.model import WEIGHTS, WEIGHTS_ON_TIME
 from streamq.testing.sources.room import rooms as source_rooms
 from tests.drawn.queries import cases
 from tests.judges.expressions import DEFINED
@@ -99,7 +99,7 @@ def test_every_source_and_each_of_its_policies_has_a_room_in_the_test_framework(
     policies = {kind for kind in kinds[1:] if kind.__module__.startswith("streamq.")}
     assert {kind.name for kind in policies} == set(verbs())
     assert set(progress_rooms()) == policies
-    assert {policy.name: policy for policy in LATE_ROOMS} == LATE_POLICIES
+    assert set(LATE_POLICIES.values()) == set(WEIGHTS) == set(WEIGHTS_ON_TIME)
 
 
 def test_every_aggregate_has_an_oracle_and_what_computes_it() -> None:

@@ -13,7 +13,8 @@ from streamq.testing.case import Case
 from streamq.testing.difference import Difference, assert_same_history, same_history
 from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.failure import VerificationFailed
-from streamq.testing.history import fold_physical, history
+from streamq.testing.folding import fold_physical
+from streamq.testing.history import history, plot
 from streamq.testing.intent import Intent
 from streamq.testing.module_laws import LawBroken
 from streamq.testing.modules import check_module
@@ -23,7 +24,6 @@ from streamq.testing.replay import replay
 from streamq.testing.scenario import ANY, Scenario, stream
 from streamq.testing.speculative import inject_duplicates, make_speculative
 from streamq.testing.table import table
-from streamq.testing.timeline import plot
 from streamq.testing.validator import StreamCheck, StreamViolation, check_stream, find_breaches
 from streamq.testing.verify import verify
 

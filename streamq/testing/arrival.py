@@ -122,17 +122,6 @@ def bounds(items: Sequence[Item]) -> list[int]:
     return deadlines
 
 
-def late(items: Sequence[Item]) -> list[Item]:
-    """Return the items of an arrival sequence, other than CTIs, that violate a CTI before them, by :func:`bounds`."""
-    late_items, progress = [], -INFINITY
-    for item, bound in zip(items, bounds(items), strict=True):
-        if item.kind == CTI and item.start is not None:
-            progress = max(progress, item.start)
-        elif bound < progress:
-            late_items.append(item)
-    return late_items
-
-
 def delay_for(items: Sequence[Item]) -> int:
     """Return the least delay of generated progress, in ticks, for which no item is late, however the sequence is cut.
 

@@ -17,15 +17,14 @@ from streamq.plan.node import Node, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, is_event
-from streamq.testing.history import side_by_side
+from streamq.testing.history import Axis, side_by_side
+from streamq.testing.history import shown as show_instant
 from streamq.testing.oracle import SumOverflow, oracle
 from streamq.testing.program import whole_program
 from streamq.testing.program_text import instant
 from streamq.testing.progress_policies import MINUTE
 from streamq.testing.progress_policies import room_of as progress_room_of
 from streamq.testing.sources.room import table
-from streamq.testing.timeline import Axis
-from streamq.testing.timeline import shown as show_instant
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 Arrival = tuple[tuple[str, Item], ...]
@@ -149,38 +148,16 @@ class Case:
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)
 
     def variety(self) -> int:
-        """Return a score of how varied the input is.
-
-        It grows with distinct values, NULLs, instants, endless lifetimes, corrections, equal items and starts shared by sources,
-        and if an end lies behind all starts, and an event has no end.
-        """
+        """Return a score of how varied the input is: it grows with distinct items, values, instants, NULLs and shared starts."""
         items = [item for _, item in self.arrival]
         values = {(name, repr(value)) for item in items for name, value in item.payload.items()}
         nulls = {name for item in items for name, value in item.payload.items() if value is None}
-        instants = {time for item in items for time in item.times}
-        kinds = Counter((source, item.kind, item.end is None) for source, item in self.arrival)
-        twins = len(items) - len({repr(item) for item in items})
         starts = [{item.start for item in self.arrived(name)} for name in self.sources]
         shared = sum(len(a & b) for a, b in itertools.combinations(starts, 2))
-        unknown = sum(None in item.payload.values() for item in items)
-        few = (
-            min(twins, 3),
-            min(unknown, 3),
-            2 * min(shared, 3),
-            6 * self._ends_bound_windows,
-            *(min(n, 3) for n in kinds.values()),
+        kinds = {(source, item.kind, item.end is None) for source, item in self.arrival}
+        return (
+            min(len(values), 12) + 4 * len(nulls) + min(len({*map(repr, items)}), 12) + 2 * min(shared, 3) + len(kinds)
         )
-        return min(len(values), 12) + 4 * len(nulls) + min(len(instants), 12) + sum(few)
-
-    @property
-    def _ends_bound_windows(self) -> bool:
-        """True if an end behind all starts would bound windows of endless lifetimes; ``until`` itself is not read."""
-        items = [item for _, item in self.arrival if item.start is not None and item.kind in (INSERT, RETRACT)]
-        left = {(item.start, item.end) for item in items if item.kind == RETRACT}
-        reached = {(item.start, item.end if item.kind == INSERT else item.new_end) for item in items}
-        ends = {end for _, end in reached - left}
-        last = max((item.start for item in items if item.start is not None), default=0)
-        return None in ends and any(end is not None and end > last for end in ends)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -11,11 +11,9 @@ import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
-from streamq.runtime.hosts.result_rows import changelog_rows
-from streamq.testing.history import history, ticks_of
+from streamq.testing.history import history, interval, ticks_of
 from streamq.testing.python_values import comparable, keys, plain_values
-from streamq.testing.timeline import interval, shown
-from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
+from streamq.time import INFINITY, INTEGER
 
 
 class WrongOutput(AssertionError):
@@ -25,41 +23,15 @@ class WrongOutput(AssertionError):
 def sum_deltas(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.Table:
     """Sum the deltas of all micro-batches into a history; raise WrongOutput if they do not form one.
 
-    ``output`` is their form: a changelog is also converted to its rows, which must come by sync time, and back; in final rows
-    every weight must be 1.
+    ``output`` is their form: in final rows every weight must be 1.
     ``axis`` is the time axis in which the error shows instants.
     """
     if output == OutputForm.CHANGELOG:
-        return net([_read_back(deltas, axis) for deltas in out], axis)
+        return net(out, axis)
     table = pa.concat_tables(out)
     if pc.any(pc.not_equal(table.column(WEIGHT), 1)).as_py():
         raise WrongOutput("a final row is retracted")
     return as_history(table.drop_columns([WEIGHT]))
-
-
-def _read_back(deltas: pa.Table, axis: str) -> pa.Table:
-    """Return deltas converted to changelog rows and back; raise WrongOutput if these are not ordered by sync time."""
-    payload = [name for name in deltas.column_names if name not in (LE, RE, WEIGHT)]
-    # a payload column may be called like one of the changelog's
-    numbers = {name: f"p{number}" for number, name in enumerate(payload)}
-    rows = changelog_rows(deltas.rename_columns([numbers.get(name, name) for name in deltas.column_names]))
-    _check_order(rows, axis)
-    names = {number: name for name, number in numbers.items()}
-    deltas_again = from_changelog(rows)
-    return deltas_again.rename_columns([names.get(name, name) for name in deltas_again.column_names])
-
-
-def _check_order(rows: pa.Table, axis: str) -> None:
-    """Raise WrongOutput if a changelog row of one micro-batch follows one with a later sync time."""
-    latest = MINUS_INFINITY
-    for row in rows.select(["kind", "start", "end", "new_end"]).to_pylist():
-        ends = [INFINITY if row[n] is None else row[n] for n in ("end", "new_end")]
-        sync = min(ends) if row["kind"] == RETRACT else row["start"]
-        if sync < latest:
-            raise WrongOutput(
-                f"a changelog row with sync time {shown(sync, axis)} follows one with {shown(latest, axis)}"
-            )
-        latest = sync
 
 
 def check_ends(rows: pa.Table) -> None:

@@ -62,10 +62,6 @@ def _divides(expr: Expr, parts: list[bool]) -> bool:
     return any(parts) or (isinstance(expr, Call) and expr.function == DIVIDE)
 
 
-def is_a(kind: t.DataType, *kinds: type[t.DataType]) -> bool:
-    return isinstance(kind, kinds)
-
-
 PLAIN_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType)
 
 
@@ -129,9 +125,9 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str]) -> Expr:
             ]
         else:
             comparisons += _value_comparisons(column, kind)
-        if is_a(kind, t.FloatType, t.DoubleType):
+        if isinstance(kind, t.FloatType | t.DoubleType):
             comparisons += [column > 1.25, column == float("nan"), Call(ISNAN, (column,)), column < float("inf")]
-        if is_a(kind, t.StringType):
+        if isinstance(kind, t.StringType):
             comparisons += [
                 column == "a",
                 column != "b",
@@ -144,7 +140,7 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str]) -> Expr:
 
 def _value_comparisons(column: Col, kind: t.DataType) -> list[Expr]:
     """Return comparisons of a column that is not a plain number, with itself and, for simple types, with a constant."""
-    if is_a(kind, t.ArrayType, t.MapType, t.StructType):
+    if isinstance(kind, t.ArrayType | t.MapType | t.StructType):
         return [column == column, column.eq_null_safe(column), column <= column]
     value = pool(kind, ANYTHING)[-1]
     return [column == value, column < value, column >= value, column.eq_null_safe(value), column <= column]
@@ -159,7 +155,7 @@ def numbers(draw: Draw, schema: Schema, name: str) -> Expr:
     column, kind = Col(name), schema.type_of(name)
     if not is_plain_number(kind):
         return column
-    zero = Lit(0.0 if is_a(kind, t.FloatType, t.DoubleType) else 0)
+    zero = Lit(0.0 if isinstance(kind, t.FloatType | t.DoubleType) else 0)
     expressions: list[Expr] = [column] * 5
     expressions += [column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
     expressions += [Call(COALESCE, (column, zero)), when(column.is_not_null(), column), Call(ABS, (column,))]
@@ -224,11 +220,11 @@ def aggregate(
     among = [n for n in schema.names if not drawing.exact_arguments or n in exact_columns]
     choices: st.SearchStrategy[Expr] | None
     if drawing.whole_numbers:
-        exactly: list[Expr] = [Col(n) for n in among if is_a(schema.type_of(n), t.IntegerType, t.LongType)]
+        exactly: list[Expr] = [Col(n) for n in among if isinstance(schema.type_of(n), t.IntegerType | t.LongType)]
         exactly.append(duration())
         choices = st.sampled_from(exactly)
     else:
-        among = [n for n in among if drawing.any_type or is_a(schema.type_of(n), t.NumericType)]
+        among = [n for n in among if drawing.any_type or isinstance(schema.type_of(n), t.NumericType)]
         among = [n for n in among if _takes(function, schema.type_of(n))]
         choices = st.sampled_from(among).flatmap(lambda n: numbers(schema, n)) if among else None
     if choices is None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES, Rule
-from streamq.operators.operator import BatchForm
 from streamq.policies import Level
 from streamq.time import INTEGER, show_duration
 
@@ -49,7 +48,6 @@ class Execution:
     - ``blocks``: for how long the input of a changelog is blocked, in ticks (None: until it is final); the next entry after
       each restart
     - ``remember``: for how long history is remembered, in ticks (None: for ever); the next entry after each restart
-    - ``batch_form``: the form in which a batch computes the operators that can take it (None: each in its cheapest)
     - ``late_output``: the query has a late output, whose rows are compared too
     - ``ends_with_rows``: the end of the input comes in the last micro-batch, together with its rows, and not after it
 
@@ -70,7 +68,6 @@ class Execution:
     silent: bool = False
     ctis: bool = False
     early: bool = False
-    batch_form: BatchForm | None = None
     late_output: bool = False
     ends_with_rows: bool = False
     others: OutputForm | None = None
@@ -113,7 +110,6 @@ class Execution:
         parts += [f"{self.others} output of every second query"] * (self.others is not None)
         if self.rules is not None:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")
-        parts += [f"windows {self.batch_form}"] * (self.batch_form is not None)
         parts += [f"{self.buckets} buckets"] * (self.buckets > 1)
         parts += ["restarted after each micro-batch"] * self.restart
         parts += [f"promises {_durations(self.slack, axis, 'none')} behind"] * bool(self.slack)
@@ -214,12 +210,8 @@ def on_spark(backend: str, *, several: bool = False) -> st.SearchStrategy[tuple[
     """
     if backend == BATCH:
         rules = st.one_of(st.none(), subsets())
-        forms = st.one_of(st.none(), st.sampled_from(list(BatchForm)))
         return st.tuples(
-            st.builds(
-                lambda rules, zone, form: Execution(BATCH, rules=rules, zone=zone, batch_form=form),
-                *(rules, st.sampled_from(ZONES), forms),
-            )
+            st.builds(lambda rules, zone: Execution(BATCH, rules=rules, zone=zone), rules, st.sampled_from(ZONES))
         )
     starts = (RUN,) if several else STARTS
     streamed = st.builds(

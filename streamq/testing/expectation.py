@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamq.choices import CountReason, Stamp
+from streamq.choices import Stamp
 from streamq.compiler.results import Results
 from streamq.compiler.rewriter import rewrite
 from streamq.operators import Source, TopK, Union, Where, WindowAggregate, WindowedJoin
@@ -23,9 +22,9 @@ from streamq.sources.intervals import Intervals
 from streamq.testing.arrival import brings_start, is_event, start_of, time_columns
 from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
-from streamq.testing.source_progress import Promises, clock_ctis, micro_batches, source_reaches, timeless
-from streamq.testing.sources.model import Admission, Reach, SetAsideItem
-from streamq.testing.sources.room import is_plain, model_of, repeated, unmatched
+from streamq.testing.progress_policies import Promises, clock_ctis, micro_batches, source_reaches, timeless
+from streamq.testing.sources.model import Admission, Reach
+from streamq.testing.sources.room import is_plain, model_of
 from streamq.testing.windows.room import room_of
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -159,26 +158,27 @@ def _unused(name: str, columns: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Expectation:
-    """The expected outcome of a run: the answer of ``case``, which has no late items, and the counts of late and odd items.
+    """The expected outcome of a run: the answer of ``case``, which has no late items.
 
     - ``ctis``: by source, CTIs that the rows of ``case`` do not contain
-    - ``set_aside``: by source with late items, the items that its late output receives
-    - ``sure_duplicates``: by source, the number of rows that must count as duplicates even if they are late
-    - ``filtered``: sources whose late items count only if they pass a filter
-    - ``refused``: a late item fails the run
+    - ``seen``: by source with late or contradictory items, what it admits, counts and sets aside
     - ``failed_calls``: by module with quarantine, the number of its calls that fail; None if they are not compared
-    - ``spared``: a filter may drop every item that fails the run before it is judged; True, too, if there is none
     """
 
     case: Case
-    counts: Counter[str]
     ctis: Mapping[str, int] = field(default_factory=dict)
-    set_aside: Mapping[str, Sequence[SetAsideItem]] = field(default_factory=dict)
-    sure_duplicates: Mapping[str, int] = field(default_factory=dict)
-    filtered: frozenset[str] = frozenset()
-    refused: bool = False
-    spared: bool = False
+    seen: Mapping[str, Admission] = field(default_factory=dict)
     failed_calls: Mapping[str, int] | None = None
+
+    @property
+    def refused(self) -> bool:
+        """True if a late item fails the run."""
+        return any(one.refused for one in self.seen.values())
+
+    @property
+    def spared(self) -> bool:
+        """True if a filter may drop every item that fails the run before it is judged; True, too, if there is none."""
+        return all(one.filtered for one in self.seen.values() if one.refused)
 
 
 def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = None) -> Expectation:
@@ -188,9 +188,8 @@ def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = Non
     the case is first made ``timeless``, as a run there ends before a source could be idle.
     ``promised``: the CTIs in each micro-batch that no row brings, if they are not those of :func:`heard_ctis`.
     """
-    counts = repetitions(case)
     if how.whole:
-        return Expectation(case, counts)
+        return Expectation(case)
     if how.backend == SPARK:
         # a run there is over before anything could be idle
         case = timeless(case)
@@ -200,25 +199,9 @@ def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = Non
     ctis = _greatest_ctis(pair for batch in promised for pair in batch)
     seen = admissions(case, promised, remember)
     if not seen:
-        return Expectation(case, counts, ctis)
+        return Expectation(case, ctis)
     ctis = _greatest_ctis([*ctis.items(), *((name, one.come) for name, one in seen.items())])
-    shown = {case.sources[name].shown_name() for name in seen}
-    counts = Counter({key: n for key, n in counts.items() if key.rpartition("|")[0] not in shown})
-    counts |= {count_key(case, name, reason): n for name, one in seen.items() for reason, n in one.counts.items()}
-    filtered = frozenset(name for name, one in seen.items() if one.filtered)
-    sure_duplicates = {name: one.sure_duplicates for name, one in seen.items()}
-    refused = [one for one in seen.values() if one.refused]
-    spared = all(one.filtered for one in refused)
-    return Expectation(
-        without_late_items(case, seen),
-        counts,
-        ctis=ctis,
-        set_aside={name: one.set_aside for name, one in seen.items()},
-        sure_duplicates=sure_duplicates,
-        filtered=filtered,
-        refused=bool(refused),
-        spared=spared,
-    )
+    return Expectation(without_late_items(case, seen), ctis, seen)
 
 
 def _greatest_ctis(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
@@ -228,26 +211,6 @@ def _greatest_ctis(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
         if name is not None and MINUS_INFINITY < c < INFINITY:
             greatest[name] = max(c, greatest.get(name, c))
     return greatest
-
-
-def count_key(case: Case, name: str, reason: str) -> str:
-    """Return the key under which a run counts the items of a source that it treats for ``reason``."""
-    return f"{case.sources[name].shown_name()}|{reason}"
-
-
-def repetitions(case: Case) -> Counter[str]:
-    """Return the counts of a case without late items, by ``count_key``: rows delivered again, and rows that are not events.
-
-    Counts of 0 are left out.
-    """
-    counts = {
-        count_key(case, name, CountReason.DUPLICATES): repeated(s, case.arrived(name))
-        for name, s in case.sources.items()
-    }
-    counts |= {
-        count_key(case, name, CountReason.INVALID): unmatched(s, case.arrived(name)) for name, s in case.sources.items()
-    }
-    return Counter({key: n for key, n in counts.items() if n})
 
 
 def outside_ctis(case: Case, how: Execution) -> list[list[tuple[str | None, int]]]:

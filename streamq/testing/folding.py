@@ -1,14 +1,30 @@
-"""Match the rows of a recording with what they change, and fold them into living events."""
+"""Match the rows of a physical stream with what they change, and fold them into living events."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from streamq.testing.recorded import Bools, Ints
+from streamq.errors import InvalidEvent, sentence
+from streamq.keywords import check_keywords
+from streamq.runtime.event import CTI, RETRACT
+from streamq.testing.recorded import (
+    KINDS,
+    NO_ITEM,
+    Bools,
+    Column,
+    Ints,
+    Names,
+    RecordedStream,
+    no_items,
+    own_columns,
+    read_stream,
+)
 
 NEVER = 2**62
 """A deadline after all micro-batches."""
@@ -28,6 +44,56 @@ class Items:
     end: Ints
     new_end: Ints
     batch: Ints
+
+
+def items_of(stream: RecordedStream, rows: Ints) -> Items:
+    """Return rows of a stream that are inserts and retractions."""
+    return Items(
+        dense_numbers(stream.whose[rows], stream.start[rows]),
+        stream.kind[rows] == KINDS.index(RETRACT),
+        stream.start[rows],
+        stream.end[rows],
+        stream.new_end[rows],
+        stream.batch[rows],
+    )
+
+
+@check_keywords
+def fold_physical(rows: Any, id: str | None = None) -> pa.Table:
+    """Return the canonical history of a physical stream; its rows, and those of the result, may be in any order.
+
+    ``rows``: an Arrow table, a pandas frame, or rows as dicts. A row has ``kind`` (insert, retract or cti, also in capitals),
+    ``start``, ``end``, for retractions ``new_end``, and its payload under any other names; times are ticks or timestamps, an end
+    of None is infinity. A payload column that a row lacks is NULL. A retraction names its event by ``id``, start and end if
+    ``id`` is passed (the payload is then that of the insert), else by start, end and payload. Raises InvalidEvent for a
+    retraction that matches nothing, and for rows that are not events; SourceError for other objects, and for rows without the
+    column ``id``.
+
+    >>> rows = [dict(kind="insert", start=1, end=None, v=3), dict(kind="retract", start=1, end=None, new_end=10, v=3)]
+    >>> fold_physical(rows).to_pylist()
+    [{'start': 1, 'end': 10, 'v': 3}]
+    """
+    stream = read_stream(rows, Names(id=id), "fold_physical")
+    wrong = no_items(stream)
+    for row in np.flatnonzero(wrong >= 0)[:1].tolist():
+        reason = f"{NO_ITEM[wrong[row]]}: {stream.row(row)}"
+        raise InvalidEvent(sentence("fold_physical", "a row that is not an event", reason))
+    there = np.flatnonzero(stream.kind != KINDS.index(CTI))
+    items = items_of(stream, there)
+    # the order of rows does not matter, as in one micro-batch
+    items = replace(items, batch=np.zeros(len(there), np.int64))
+    for row in unmatched(items, np.full(len(there), NEVER))[0][:1]:
+        found = f"found {stream.row(int(there[row]))}"
+        raise InvalidEvent(sentence("fold_physical", "a retraction that matches nothing", found))
+    events = history_of(items)
+    inserts = stream.at[there[events.insert]]
+    own = {name: column for name, column in stream.columns.items() if name not in own_columns(stream.names)}
+    columns = {name: _taken(column, inserts) for name, column in own.items()}
+    return pa.table({"start": pa.array(events.start), "end": pa.array(events.end), **columns})
+
+
+def _taken(column: Column, places: Ints) -> pa.Array:
+    return pa.array([column[at] for at in places]) if isinstance(column, list) else column.take(pa.array(places))
 
 
 def unmatched(items: Items, deadline: Ints) -> tuple[list[int], list[int]]:

@@ -13,8 +13,9 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
+from streamq.compiler.results import Results
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
-from streamq.operators import AlterLifetime, JoinTable, Select, Source
+from streamq.operators import AlterLifetime, Clip, Except, Join, JoinTable, Select, Source, Union
 from streamq.plan.expr import Col
 from streamq.plan.node import Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field
@@ -25,7 +26,6 @@ from streamq.testing.case import Arrival, Case
 from streamq.testing.drawn_lifetimes import forbids_overlap
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, late_intents, manners, with_invalid, with_policy
-from streamq.testing.meetings import meeting_intents
 from streamq.testing.payload_values import (
     IDS,
     growing_value,
@@ -36,10 +36,10 @@ from streamq.testing.payload_values import (
 from streamq.testing.payloads import NO_USES, Uses, near, palettes, uses
 from streamq.testing.program_tables import variables_of
 from streamq.testing.program_text import free_name
+from streamq.testing.progress_policies import clock_ctis
 from streamq.testing.progress_policies import room_of as progress_room_of
-from streamq.testing.query_scale import scale
+from streamq.testing.query_scale import meeting_intents, scale
 from streamq.testing.scale import TICKS, Scale
-from streamq.testing.source_progress import clock_ctis
 from streamq.testing.sources.room import ArrivalPlan, room_of, room_of_shape, rooms
 from streamq.testing.speculative import double_events, speculative
 from streamq.time import INTEGER, TIMESTAMP, ticks
@@ -193,7 +193,8 @@ def cases_of(
     if intent.unit is not None:
         query_scale = query_scale.with_unit(ticks(intent.unit, plan.schema.axis, "Intent"))
     used = replace(uses(plan), may_overflow=may_fail)
-    return _cases_of(plan, intent, tables, intents or {}, calls, query_scale, near(plan), used)
+    may_lack = any(_has_rows_of_one(node) for node in nodes(plan))
+    return _cases_of(plan, intent, tables, intents or {}, calls, query_scale, near(plan), used, may_lack)
 
 
 @st.composite
@@ -207,8 +208,12 @@ def _cases_of(
     query_scale: Scale,
     compared: Sequence[Any],
     used: Uses,
+    may_lack: bool,
 ) -> Case:
-    """Draw a case of a query, as :func:`cases_of` returns them, by what follows from the query alone."""
+    """Draw a case of a query, as :func:`cases_of` returns them, by what follows from the query alone.
+
+    ``may_lack``: the query may have rows where one of its sources has no items.
+    """
     close = draw(meeting_intents(plan, intent, query_scale, compared))
     intent_of = {**close, **{n: i.completed(close.get(n, intent)) for n, i in intents.items()}}
     # a retraction changes any of several equal events: if the query sees the bits in which they differ, several answers are right
@@ -246,7 +251,7 @@ def _cases_of(
         ]
         calls = "\n".join([*altered, calls])
     streams = {name: items for name, (_, items) in arrivals.items()}
-    if len(streams) > 1 and draw(st.sampled_from([False] * 9 + [True])):
+    if may_lack and len(streams) > 1 and draw(st.sampled_from([False] * 9 + [True])):
         # a source without items
         streams[draw(st.sampled_from(sorted(streams)))] = []
     arrival = draw(interleaved(streams))
@@ -255,6 +260,13 @@ def _cases_of(
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up, calls=calls)
     case = draw(with_clock(case, query_scale))
     return replace(case, until=draw(untils(case, query_scale)))
+
+
+def _has_rows_of_one(node: Node) -> bool:
+    """True if an operator may have rows where one of its inputs has none."""
+    return isinstance(node, Union | Except | Clip | Results) or (
+        isinstance(node, Join) and node.how in ("left", "anti")
+    )
 
 
 def _delay(source: Source) -> int:

@@ -1,9 +1,8 @@
-"""Histories: canonical, of answers side by side, and folded from physical streams."""
+"""Histories: canonical, of answers side by side, and drawn as timelines in plain text."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -11,16 +10,20 @@ import pyarrow.compute as pc
 
 from streamq.errors import InvalidEvent, SourceError, sentence
 from streamq.keywords import check_keywords
-from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.arrival import end_ticks
-from streamq.testing.python_values import comparable, plain_values
-from streamq.time import INFINITY, plain_integer
+from streamq.sources.intervals import intervals
+from streamq.sources.physical import physical
+from streamq.testing.folding import fold_physical
+from streamq.testing.recorded import KINDS
+from streamq.time import INFINITY, INTEGER, show_ticks
 
 if TYPE_CHECKING:
     import pandas as pd
 
     History: TypeAlias = pa.Table | pd.DataFrame
     """``start`` and ``end`` (int64 ticks; infinity is the largest int64) and the payload columns; a bag of rows."""
+    import datetime as dt
+
+    from streamq.pictures.picture_page import Picture
 
 
 def answer_table(rows: Any, verb: str) -> pa.Table:
@@ -84,15 +87,6 @@ def result_of(histories: pa.Table, number: int) -> pa.Table:
     return rows.rename_columns([name.removeprefix(prefix) for name in names])
 
 
-Place = tuple[Hashable, int, int]
-
-KINDS = (INSERT, RETRACT, CTI)
-"""The kinds of rows of a physical stream."""
-
-TIMES = ("start", "end", "new_end")
-"""The columns of a physical stream that hold times."""
-
-
 def is_physical(table: pa.Table) -> bool:
     """True if a table has the columns of a physical stream and its ``kind`` holds kinds; payload columns may have these names.
 
@@ -100,111 +94,8 @@ def is_physical(table: pa.Table) -> bool:
     """
     if not {"kind", "new_end"} <= set(table.column_names):
         return False
-    return {_in_small_letters(kind) for kind in table["kind"].unique().to_pylist()} <= set(KINDS)
-
-
-def _in_small_letters(kind: Any) -> Any:
-    """Return a kind as a source of physical rows reads it: capitals do not matter."""
-    return kind.lower() if isinstance(kind, str) else kind
-
-
-@check_keywords
-def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = None) -> pa.Table:
-    """Return the canonical history of a physical stream; its rows, and those of the result, may be in any order.
-
-    ``rows``: an Arrow table, a pandas frame, or rows as dicts. A row has ``kind`` (insert, retract or cti, also in capitals),
-    ``start``, ``end``, for retractions ``new_end``, and its payload under any other names; times are ticks (in a table
-    timestamps too), an end of None is infinity. A payload column that a row lacks is NULL. A retraction names its event by
-    ``id``, start and end if ``id`` is passed (the payload is then that of the insert), else by start, end and payload. Raises
-    InvalidEvent for a retraction that matches nothing, and for rows that are not events; SourceError for other objects, and for
-    rows without the column ``id``.
-
-    Algorithm: an event is a token at its end, and a retraction moves one token, once. An order in which all tokens can move
-    exists iff no end loses more tokens than it gets and every connected group of ends has an insert, so no orders are searched.
-
-    >>> rows = [dict(kind="insert", start=1, end=None, v=3), dict(kind="retract", start=1, end=None, new_end=10, v=3)]
-    >>> fold_physical(rows).to_pylist()
-    [{'start': 1, 'end': 10, 'v': 3}]
-    """
-
-    tokens: Counter[Place] = Counter()
-    moves: list[tuple[Place, Place, Mapping[str, Any]]] = []
-    payloads: dict[Hashable, list[dict[str, Any]]] = {}
-    row_dicts, types = _rows_of(rows)
-    names: dict[str, None] = dict.fromkeys(types)
-    for row in row_dicts:
-        kind = _in_small_letters(row.get("kind"))
-        if kind == CTI:
-            continue
-        payload = {name: value for name, value in row.items() if name not in ("kind", "start", "end", "new_end")}
-        names |= dict.fromkeys(payload)
-        start: Any = row.get("start")
-        end, new_end = end_ticks(row.get("end")), end_ticks(row.get("new_end"))
-        if not all(isinstance(plain_integer(time), int) for time in (start, end, new_end)):
-            hint = "Times are ticks; a table may have timestamps."
-            raise InvalidEvent(sentence("fold_physical", "a row that is not an event", f"found {dict(row)}", hint))
-        if kind not in (INSERT, RETRACT) or end <= start or new_end < start:
-            raise InvalidEvent(sentence("fold_physical", "a row that is not an event", f"found {dict(row)}"))
-        if id is not None and id not in payload:
-            raise SourceError(sentence("fold_physical", f"no column {id!r}", f"found {dict(row)}", "id=... names one."))
-        event = comparable(payload[id]) if id else tuple((n, comparable(v)) for n, v in sorted(payload.items()))
-        here = (event, start, end)
-        if kind == INSERT:
-            tokens[here] += 1
-            payloads.setdefault(here[:2], []).append(payload)
-        else:
-            moves.append((here, (event, start, new_end), row))
-    reached = _reached(tokens, moves)
-    for here, there, _ in moves:
-        tokens[here] -= 1
-        tokens[there] += 1
-    for here, _, row in moves:
-        if tokens[here] < 0 or here not in reached:
-            raise InvalidEvent(sentence("fold_physical", "a retraction that matches nothing", f"found {dict(row)}"))
-    events = [(place[1], place[2], payloads[place[:2]].pop(0)) for place, n in tokens.items() for _ in range(n)]
-    events = [event for event in events if event[1] > event[0]]
-    columns: dict[str, Any] = {name: pa.array([e[2].get(name) for e in events], types.get(name)) for name in names}
-    lifetimes = {
-        "start": pa.array([e[0] for e in events], pa.int64()),
-        "end": pa.array([e[1] for e in events], pa.int64()),
-    }
-    return pa.table(lifetimes | columns)
-
-
-def _rows_of(stream: Any) -> tuple[Iterable[Mapping[str, Any]], dict[str, pa.DataType]]:
-    """Return the rows of a table as dicts with times in ticks, and the types of its payload columns.
-
-    Rows that are dicts already are returned as they are, with no types.
-    Raises SourceError for other objects.
-    """
-    if isinstance(stream, Iterable) and not hasattr(stream, "__arrow_c_stream__") and not hasattr(stream, "columns"):
-        rows = list(stream)
-        for row in rows:
-            if not isinstance(row, Mapping):
-                hint = "Pass rows as dicts, or a table."
-                raise SourceError(sentence("fold_physical", "not a row", f"found {row!r}", hint))
-        return rows, {}
-    table = answer_table(stream, "fold_physical")
-    for name in TIMES:
-        if name in table.column_names:
-            table = table.set_column(table.column_names.index(name), name, ticks_of(table[name]))
-    own = {f.name: f.type for f in table.schema if f.name not in ("kind", *TIMES)}
-    columns = [plain_values(column) for column in table.columns]
-    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)], own
-
-
-def _reached(inserted: Iterable[Place], moves: Iterable[tuple[Place, Place, Any]]) -> set[Place]:
-    """Return the places that moves, in either direction, connect with a place of an insert, and the latter themselves."""
-    beside: dict[Place, set[Place]] = {}
-    for a, b, _ in moves:
-        beside.setdefault(a, set()).add(b)
-        beside.setdefault(b, set()).add(a)
-    reached, stack = set(inserted), list(inserted)
-    while stack:
-        for place in beside.get(stack.pop(), set()) - reached:
-            reached.add(place)
-            stack.append(place)
-    return reached
+    kinds = table["kind"].unique().to_pylist()
+    return all(isinstance(kind, str) and kind.lower() in KINDS for kind in kinds)
 
 
 @check_keywords
@@ -235,3 +126,92 @@ def history(table: History) -> pa.Table:
             sentence("history", "a start of NULL", f"found {start.null_count} of {answer.num_rows} rows")
         )
     return pa.table([start, end, *(answer[name] for name in rest)], names=["start", "end", *rest])
+
+
+# timelines in plain text
+
+
+def shown(t: int, axis: str) -> str:
+    """Return an instant as text, without a fraction of a second that is zero."""
+    return show_ticks(t, axis).replace(".000000Z", "Z")
+
+
+def interval(start: int, end: int, axis: str) -> str:
+    """Return a lifetime as text: ``[1, 5)``."""
+    return f"[{shown(start, axis)}, {shown(end, axis)})"
+
+
+class Axis:
+    """A section of the time axis that contains all rows ``(start, end, ...)``, drawn at most WIDTH characters wide.
+
+    >>> axis = Axis([(1, 5), (3, INFINITY)])
+    >>> print(axis.draw(1, 5), axis.label(1, 5))
+    |---)  [1, 5)
+    >>> print(axis.draw(3, INFINITY), axis.label(3, INFINITY))
+      |-->  [3, inf)
+    """
+
+    WIDTH = 48
+
+    def __init__(self, rows: Sequence[Sequence[Any]], axis: str = INTEGER):
+        """Begin at the first instant but INFINITY, else at 0, and end after the last; ``axis`` is the time axis of labels."""
+        ends = sorted({t for row in rows for t in row[:2] if t != INFINITY}) or [0]
+        self.low, self.high = ends[0], ends[-1] + 1
+        self.axis = axis
+        self.wide = max(len(self._label(*row[:2])) for row in rows) if rows else 0
+
+    def _place(self, t: int) -> int:
+        """Return the column of an instant; INFINITY, at which a wrong answer may begin, is at the end."""
+        if t == INFINITY:
+            return self._last()
+        span = self.high - self.low
+        return t - self.low if span <= self.WIDTH else (t - self.low) * self.WIDTH // span
+
+    def _last(self) -> int:
+        return min(self.WIDTH, self.high - self.low)
+
+    def draw(self, start: int, end: int) -> str:
+        """Return a lifetime as a bar: ``  |---)``, or ``  |-->`` if it never ends."""
+        a, b = self._place(start), self._place(end)
+        body = "|" + "-" * max(0, b - a - 1)
+        return (" " * a + body + (">" if end == INFINITY else ")")).ljust(self._last() + 2)
+
+    def mark(self, t: int) -> str:
+        """Return an instant as a mark: ``   !``."""
+        return (" " * self._place(t) + "!").ljust(self._last() + 2)
+
+    def _label(self, start: int, end: int) -> str:
+        return interval(start, end, self.axis)
+
+    def label(self, start: int, end: int) -> str:
+        """Return a lifetime as ``[1, 5)``, padded to the widest label."""
+        return self._label(start, end).ljust(self.wide)
+
+
+@check_keywords
+def plot(
+    rows: Any,
+    *,
+    key: str | Sequence[str] | None = None,
+    between: tuple[int | dt.datetime, int | dt.datetime] | None = None,
+    title: str = "rows",
+) -> Picture:
+    """Return a picture of an answer, a history, or the rows of a physical stream, as :meth:`Stream.plot` draws its inputs.
+
+    ``rows``: an Arrow table or a pandas frame with ``start`` and ``end``; those of a changelog also have ``kind`` and
+    ``new_end``, and what they take back is drawn with what replaced it. ``key`` and ``between`` as in :meth:`Stream.plot`.
+    Raises SourceError for other objects, UnknownColumn for rows without lifetimes, InvalidEvent for rows that are no events.
+
+    >>> from streamq import testing as t
+    >>> rows = [("insert", 1, 9, None, 3), ("retract", 1, 9, 4, 3)]
+    >>> t.plot(t.table("kind string, start bigint, end bigint, new_end bigint, v int", rows), title="readings")
+    readings
+      readings: 2 events, from 1 to 9. 1 taken back, 1 of them replaced.
+      The axis goes from 1 to 9.
+    """
+    table = answer_table(rows, "plot")
+    if is_physical(table):
+        stream = physical(table, kind="kind", start="start", end="end", new_end="new_end", name=title)
+    else:
+        stream = intervals(table, start="start", end="end", name=title)
+    return stream.plot(key=key, between=between)

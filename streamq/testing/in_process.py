@@ -30,9 +30,8 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import ProgressViolation, as_history, changes_before, sum_deltas
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, expectation, outside_ctis
-from streamq.testing.history import side_by_side
+from streamq.testing.history import shown, side_by_side
 from streamq.testing.oracle.definitions import JUDGES
-from streamq.testing.timeline import shown
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.user_code.repository import called_modules, modules
 

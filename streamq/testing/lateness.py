@@ -16,13 +16,13 @@ from streamq.operators import Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.progress.promises import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT
-from streamq.runtime.kernel import LATE_POLICIES
+from streamq.runtime.kernel import FAIL, LATE_POLICIES
 from streamq.testing.arrival import CLOSE, Item, delay_for, end_ticks, is_event
 from streamq.testing.drawn_lifetimes import forbids_overlap
 from streamq.testing.intent import Intent
 from streamq.testing.progress_policies import policies_behind
 from streamq.testing.scale import Scale
-from streamq.testing.sources.model import ROOMS, WEIGHTS, fails
+from streamq.testing.sources.model import WEIGHTS, WEIGHTS_ON_TIME
 from streamq.testing.sources.room import Payloads, is_plain, room_of, unmatched
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -46,7 +46,7 @@ BESIDE = (0, 1, 0, -1, 2)
 def manners(intent: Intent) -> st.SearchStrategy[str]:
     """Draw a word of the intent's ``late``; "none" is drawn most often, as late items mostly do not reach the answer."""
     words = intent.choices("late")
-    often = {ON_TIME: 5, **WEIGHTS}
+    often = {ON_TIME: 5, **{policy.name: weight for policy, weight in WEIGHTS.items()}}
     return st.sampled_from([word for word in words for _ in range(often[word])])
 
 
@@ -57,7 +57,7 @@ def late_intents(draw: Draw, intent: Intent, source: Source, manner: str) -> Int
     Rows are delivered again only if events are never corrected and late items do not fail the query, as the model requires.
     """
     disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
-    again = not fails(manner) and source.insert_only
+    again = manner != FAIL.name and source.insert_only
     often = again and intent.duplicates is None and not forbids_overlap(intent) and draw(st.booleans())
     return intent.but(disorder=disorder or intent.disorder, duplicates=often or (intent.duplicates if again else False))
 
@@ -72,7 +72,7 @@ def with_policy(
     time of day. Under every policy, rows that are not events are dropped. Of ``intent`` only the liveliness of CTIs counts.
     """
     # no policy changes items that are on time
-    policies = st.sampled_from([policy for policy, room in ROOMS.items() for _ in range(room.weight_on_time)])
+    policies = st.sampled_from([policy for policy, weight in WEIGHTS_ON_TIME.items() for _ in range(weight)])
     late = draw(policies) if manner == ON_TIME else LATE_POLICIES[manner]
     invalid = Invalid.DROP if unmatched(source, items) else None
     if explicit:

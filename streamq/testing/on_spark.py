@@ -109,10 +109,7 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
             frames = {name: frame(session, table) for name, table in case.tables.items()}
-            answers = [
-                batch_frames(plan, frames, case.instant, how.chosen, form=how.batch_form).rows.toArrow()
-                for plan in case.plans
-            ]
+            answers = [batch_frames(plan, frames, case.instant, how.chosen).rows.toArrow() for plan in case.plans]
             for rows in answers:
                 check_ends(rows)
             return side_by_side([history(rows) for rows in answers])

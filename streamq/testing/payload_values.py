@@ -127,47 +127,76 @@ def grows(kind: t.DataType) -> bool:
     return growing_value(kind, 1) is not None
 
 
+def beside(constant: Any, kind: t.DataType) -> list[Any]:
+    """Return a constant as a value of a type, rounded to the scale of decimals, and for numbers a value on either side of it.
+
+    The list is empty for a constant of another type, and for binaries and durations.
+    """
+    match kind, constant:
+        case _, bool():
+            return []
+        case (t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType(), int()):
+            return [constant, constant + 1, constant - 1]
+        case (t.FloatType() | t.DoubleType(), int() | float() | Decimal()):
+            at = float(constant)
+            return [at, at + 0.25, at - 0.25] if abs(at) < EXACT else [at]
+        case (t.DecimalType(), Decimal()) if constant.copy_abs() <= _greatest(kind):
+            at_scale = constant.quantize(_unit(kind), context=Context(prec=MOST_DIGITS))
+            return [at_scale, at_scale + _unit(kind), at_scale - _unit(kind)]
+        case t.StringType(), str():
+            return [constant]
+        case t.TimestampType(), dt.datetime():
+            return [constant if constant.tzinfo else constant.replace(tzinfo=dt.UTC)]
+        case t.TimestampNTZType(), dt.datetime():
+            return [constant.replace(tzinfo=None)]
+        case t.DateType(), dt.date() if not isinstance(constant, dt.datetime):
+            return [constant]
+    return []
+
+
+EXACT = 2.0**40
+"""Floats below it have a quarter beside them, of which sums are exact."""
+
+
 def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list[Any]:
     """Return the plain values of a type that an intent allows, none of them NULL, with those of its type in ``compared``.
 
-    Parts of nested values may be NULL. ``compared`` are values that a query compares with; of whole numbers those beside them are
-    added too, and decimals are rounded to the type's scale. Binaries and durations in it are left out.
+    Parts of nested values may be NULL. ``compared`` are values that a query compares with, which are there as :func:`beside`.
     Finite floats are small multiples of a quarter, so that their sums are exact in any order; NaN and infinities are added
     unless the intent forbids them. Raises PlanError for a type without values.
     """
+    near = [value for constant in compared for value in beside(constant, kind)]
     match kind:
         case t.BooleanType():
             values: list[Any] = [True, False]
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():
             reach = 2 ** (BITS[type(kind)] - 1)
             values = [0, 1, 2, 3, 7, -4]
-            values += [v + by for v in compared if isinstance(v, int) and not isinstance(v, bool) for by in (0, 1, -1)]
-            values = [v for v in values if -reach <= v < reach]
+            values = [v for v in [*values, *near] if -reach <= v < reach]
         case t.FloatType() | t.DoubleType():
             values = [0.0, 1.0, 1.5, -2.25, 7.0, -0.0]
-            values += [float(v) for v in compared if isinstance(v, int | float | Decimal) and not isinstance(v, bool)]
+            values += near
             values += [float("nan")] * (intent.nan is not False)
             values += [float("inf"), float("-inf")] * (intent.infinities is not False)
         case t.DecimalType():
             unit, most = _unit(kind), _greatest(kind)
             values = [v for v in (unit * 0, unit, unit * 100, unit * -250, unit * 333) if abs(v) <= most]
-            near = [v for v in compared if isinstance(v, Decimal) and v.copy_abs() <= most]
-            values += [v.quantize(unit, context=Context(prec=MOST_DIGITS)) for v in near]
+            values += [v for v in near if abs(v) <= most]
         case t.StringType():
             values = ["a", "b", "c", ""]
-            values += [v for v in compared if isinstance(v, str)]
+            values += near
             values += ["ß", "日本", "e\u0301"] * (intent.unicode is not False)
         case t.BinaryType():
             values = [b"", b"a", b"\x00\xff"]
         case t.DateType():
             values = [dt.date(1970, 1, 1), dt.date(1970, 1, 2), dt.date(1969, 12, 31)]
-            values += [v for v in compared if isinstance(v, dt.date) and not isinstance(v, dt.datetime)]
+            values += near
         case t.TimestampType():
             values = [EPOCH, EPOCH + dt.timedelta(seconds=1), EPOCH - dt.timedelta(microseconds=1)]
-            values += [v if v.tzinfo else v.replace(tzinfo=dt.UTC) for v in compared if isinstance(v, dt.datetime)]
+            values += near
         case t.TimestampNTZType():
             values = [EPOCH.replace(tzinfo=None), EPOCH.replace(tzinfo=None) + dt.timedelta(seconds=1)]
-            values += [v.replace(tzinfo=None) for v in compared if isinstance(v, dt.datetime)]
+            values += near
         case t.DayTimeIntervalType():
             values = [dt.timedelta(0), dt.timedelta(seconds=1), dt.timedelta(days=1)]
         case t.ArrayType():

@@ -15,14 +15,14 @@ from pyspark.sql import types as t
 from streamq.operators import Source, WindowAggregate
 from streamq.plan.aggregate import Aggregate, Computation
 from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lit
-from streamq.plan.node import Node, expanded, nodes
+from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import columns, expression_nodes, is_opaque
 from streamq.plan.passes import expression_nodes as parts_of
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import BITS, arrow_type
 from streamq.testing.intent import ANYTHING, MOSTLY, Intent
-from streamq.testing.payload_values import Draw, distinct, is_exact, odd, part, pool, twin
-from streamq.testing.query_scale import expressions, literals
+from streamq.testing.payload_values import Draw, beside, distinct, is_exact, odd, part, pool, twin
+from streamq.testing.query_scale import literals
 from streamq.testing.table import fields_of
 from streamq.user_code.repository import called_modules
 
@@ -223,11 +223,11 @@ def palettes(
 ) -> st.SearchStrategy[dict[str, Any]]:
     """Draw the strategy for the payloads of one source: for each column all plain values of its type, or only a few.
 
-    The few are the first values of the type, so that two sources have some in common, one other, and NaN if the type has it, of
-    columns that the query computes with or sums in half of the draws. Edge cases may be added; a column that the query
-    computes with has none. A column that it sums has a part of one at most, in the first event only, so small that the sums of
-    its copies fit; if they may overflow, seldom half of one, or the least and the greatest value in the first events, which
-    overflow together with others, and not all together.
+    The few are the first values of the type, so that two sources have some in common, one other, those beside a constant that the
+    query compares with, and NaN if the type has it, of columns that the query computes with or sums in half of the draws. Edge
+    cases may be added; a column that the query computes with has none. A column that it sums has a part of one at most, in the
+    first event only, so small that the sums of its copies fit; if they may overflow, seldom half of one, or the least and the
+    greatest value in the first events, which overflow together with others, and not all together.
     """
     chosen: dict[str, list[Any] | st.SearchStrategy[Any]] = {}
     first: dict[str, list[Any]] = {}
@@ -255,6 +255,9 @@ def palettes(
             added = f.name in used.computed | used.summed
             nan = [v for v in values[few:] if v != v and (not added or draw(st.booleans()))]
             values = [*values[:few], *nan, *(others[:1] or [draw(st.sampled_from(values[few:]))])]
+            # else conditions would hold for few events, or for all of them
+            near = [there for constant in compared if (there := beside(constant, f.type))]
+            values += draw(st.sampled_from(near)) if near else []
         values = distinct([*values, *others])
         if intent.nulls == MOSTLY:
             # windows and groups have nothing but NULLs, in all columns or in one
@@ -293,39 +296,16 @@ def _payloads(columns: Mapping[str, list[Any] | st.SearchStrategy[Any]]) -> st.S
     return st.fixed_dictionaries(strategies).map(lambda drawn: {name: drawn[name] for name in strategies})
 
 
-STATIC: dict[str, tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]] = {
-    "names": (
-        (Field("name", t.StringType()), Field("size", t.LongType())),
-        (("a", 1), ("a", 2), ("b", 3), (None, 4), ("z", 5)),
-    ),
-    "numbers": (
-        (Field("name", t.IntegerType()), Field("size", t.LongType())),
-        ((0, 1), (1, 2), (1, None), (None, 4)),
-    ),
-}
-"""The columns and rows of static tables with names; the table for any other type is named like the type."""
-
-
 def static(name: str) -> pa.Table:
-    """Return a static table by name."""
-    columns, rows = _columns_and_rows(name)
+    """Return a static table by name, which is that of the type of its first column."""
+    columns, rows = _lookup(fields_of(f"name {name}")[0].type)
     arrays = [pa.array([row[i] for row in rows], arrow_type(f.type)) for i, f in enumerate(columns)]
     return pa.table(arrays, names=[f.name for f in columns])
 
 
 def fields_of_table(name: str) -> tuple[Field, ...]:
     """Return the columns of a static table."""
-    return _columns_and_rows(name)[0]
-
-
-def _columns_and_rows(name: str) -> tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]:
-    return STATIC[name] if name in STATIC else _lookup(fields_of(f"name {name}")[0].type)
-
-
-def table_for(kind: t.DataType) -> str:
-    """Return the name of the static table whose first column has a type."""
-    names = [name for name, (columns, _) in STATIC.items() if columns[0].type == kind]
-    return names[0] if names else kind.simpleString()
+    return _lookup(fields_of(f"name {name}")[0].type)[0]
 
 
 def _lookup(kind: t.DataType) -> tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]:

@@ -386,6 +386,3 @@ def _head(body: str, more: Sequence[str]) -> str:
     return "\n".join(
         ["\n".join(part) + "\n" for part in (first, third) if part] + own + ([TESTING] if uses("t") else [])
     )
-
-
-__all__ = ["TESTING", "program", "statements", "whole_program"]

@@ -99,6 +99,3 @@ def _values(field: Field, table: pa.Table) -> list[Any]:
     except OverflowError:
         # beyond the range of Python's datetime
         return ticks
-
-
-__all__ = ["RESERVED", "source_text", "table_text", "variable", "variables_of"]

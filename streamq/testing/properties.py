@@ -9,11 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from streamq.errors import SourceError, sentence
-from streamq.runtime.event import CTI, RETRACT
-from streamq.testing.folding import NEVER, FoldedChanges, Items, dense_numbers, fold_items, history_of, unmatched
-from streamq.testing.history import KINDS
-from streamq.testing.recorded import Ints, RecordedStream
-from streamq.testing.timeline import shown
+from streamq.runtime.event import CTI
+from streamq.testing.folding import NEVER, FoldedChanges, Items, fold_items, history_of, items_of, unmatched
+from streamq.testing.history import shown
+from streamq.testing.recorded import KINDS, NO_ITEM, Ints, RecordedStream, no_items
 from streamq.time import INFINITY, MINUS_INFINITY
 
 RULES = {
@@ -55,7 +54,7 @@ def breaches_in(
     ``shape``, ``order`` and ``ctis`` are the arguments of ``find_breaches``; ``keyed``: the stream has a key. ``verb`` is the
     function that errors name. A rule may have several entries, or one without rows.
     """
-    bad = _no_items(stream)
+    bad = no_items(stream)
     if not stream.ordered:
         promises = bool((stream.kind == KINDS.index(CTI)).any())
         what = "order" if order else "CTIs" if ctis and promises else ""
@@ -65,7 +64,7 @@ def breaches_in(
             )
             raise SourceError(sentence(verb, f"rows without an order cannot be judged for {what}", "", hint))
     judge = _Judge.from_stream(stream, np.flatnonzero(bad < 0), ctis)
-    breaches = [Breaches("item", np.flatnonzero(bad >= 0), lambda k: BreachDisplay(_NO_ITEM[bad[bad >= 0][k]]))]
+    breaches = [Breaches("item", np.flatnonzero(bad >= 0), lambda k: BreachDisplay(NO_ITEM[bad[bad >= 0][k]]))]
     breaches += judge.matched(order is not None)
     if ctis:
         breaches += judge.promised()
@@ -81,25 +80,6 @@ def breaches_in(
         case "signal":
             breaches += judge.signals()
     return breaches
-
-
-_NO_ITEM = (
-    "a kind that is not insert, retract or cti",
-    "a start of NULL or infinity",
-    "an end that is not after the start",
-    "a new end before the start",
-)
-
-
-def _no_items(stream: RecordedStream) -> Ints:
-    """Return, for each row, the index in _NO_ITEM of the first reason why it is not an item; -1 for items."""
-    cti, retract = (stream.kind == KINDS.index(kind) for kind in (CTI, RETRACT))
-    why = np.full(len(stream), -1)
-    why[retract & (stream.new_end < stream.start)] = 3
-    why[~cti & (stream.end <= stream.start)] = 2
-    why[stream.missing | (~cti & (stream.start == INFINITY))] = 1
-    why[stream.kind < 0] = 0
-    return why
 
 
 @dataclass(frozen=True)
@@ -121,14 +101,7 @@ class _Judge:
         """Prepare the rows ``good`` of a stream; without ``ctis``, its CTIs are ignored."""
         cti = stream.kind[good] == KINDS.index(CTI)
         rows, promises = good[~cti], good[cti] if ctis else good[:0]
-        items = Items(
-            dense_numbers(stream.whose[rows], stream.start[rows]),
-            stream.kind[rows] == KINDS.index(RETRACT),
-            stream.start[rows],
-            stream.end[rows],
-            stream.new_end[rows],
-            stream.batch[rows],
-        )
+        items = items_of(stream, rows)
         batches = int(stream.batch.max(initial=-1)) + 1
         c = np.full(batches, MINUS_INFINITY)
         np.maximum.at(c, stream.batch[promises], stream.start[promises])

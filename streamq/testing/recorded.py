@@ -13,13 +13,15 @@ import numpy as np
 from streamq.errors import SourceError, sentence
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.literal import Item
-from streamq.testing.history import KINDS
 from streamq.testing.python_values import comparable, plain_values
 from streamq.testing.sink_folder import read_folder
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+KINDS = (INSERT, RETRACT, CTI)
+"""The kinds of rows of a physical stream."""
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -81,8 +83,27 @@ class RecordedStream:
 
     def payload(self, i: int) -> dict[str, Any]:
         """Return the i-th row without its kind, times and micro-batch."""
-        own = _own(self.names)
+        own = own_columns(self.names)
         return {name: value for name, value in self.row(i).items() if name not in own}
+
+
+NO_ITEM = (
+    "a kind that is not insert, retract or cti",
+    "a start of NULL or infinity",
+    "an end that is not after the start",
+    "a new end before the start",
+)
+
+
+def no_items(stream: RecordedStream) -> Ints:
+    """Return, for each row, the index in NO_ITEM of the first reason why it is not an item; -1 for items."""
+    cti, retract = (stream.kind == KINDS.index(kind) for kind in (CTI, RETRACT))
+    why = np.full(len(stream), -1)
+    why[retract & (stream.new_end < stream.start)] = 3
+    why[~cti & (stream.end <= stream.start)] = 2
+    why[stream.missing | (~cti & (stream.start == INFINITY))] = 1
+    why[stream.kind < 0] = 0
+    return why
 
 
 def read_stream(rows: Any, names: Names, verb: str) -> RecordedStream:
@@ -109,7 +130,7 @@ def read_stream(rows: Any, names: Names, verb: str) -> RecordedStream:
     if len(axes) > 1:
         raise SourceError(sentence(verb, "times must all be timestamps or all be integers", "found both"))
     if names.id is None:
-        identities = [column for name, column in columns.items() if name not in _own(names)]
+        identities = [column for name, column in columns.items() if name not in own_columns(names)]
     else:
         identities = [columns[names.id]]
     return RecordedStream(
@@ -129,7 +150,7 @@ def read_stream(rows: Any, names: Names, verb: str) -> RecordedStream:
     )
 
 
-def _own(names: Names) -> set[str | None]:
+def own_columns(names: Names) -> set[str | None]:
     return {names.kind, names.start, names.end, names.new_end, names.batch}
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from streamq.errors import PlanError, StreamqError, counted, sentence
 from streamq.keywords import check_keywords
+from streamq.testing.history import Axis, shown
 from streamq.testing.properties import RULES, BreachDisplay, Breaches, breaches_in
 from streamq.testing.recorded import Names, RecordedStream, read_stream
-from streamq.testing.timeline import Axis, shown
 
 SHAPES = ("point", "interval", "edge", "signal")
 ORDERS = ("chain", "full")
@@ -79,22 +79,7 @@ class StreamViolation(StreamqError, AssertionError):
         return type(self), (self.checked,)
 
 
-@check_keywords
-def check_stream(
-    rows: Any,
-    *,
-    shape: str | None = None,
-    order: str | None = None,
-    ctis: bool = True,
-    id: str | None = None,
-    kind: str | None = "kind",
-    start: str = "start",
-    end: str = "end",
-    new_end: str = "new_end",
-    batch: str | None = None,
-    key: str | Sequence[str] | None = None,
-    most: int = 10,
-) -> StreamCheck:
+def check_stream(rows: Any, **arguments: Any) -> StreamCheck:
     """Raise StreamViolation, an AssertionError, if :func:`find_breaches` with the same arguments finds a breach.
 
     Else return its result.
@@ -114,20 +99,7 @@ def check_stream(
         |)         [1, 2)  left
            !       4       cti, row 1
     """
-    checked = find_breaches(
-        rows,
-        shape=shape,
-        order=order,
-        ctis=ctis,
-        id=id,
-        kind=kind,
-        start=start,
-        end=end,
-        new_end=new_end,
-        batch=batch,
-        key=key,
-        most=most,
-    )
+    checked = find_breaches(rows, **arguments)
     if not checked.ok:
         raise StreamViolation(checked)
     return checked

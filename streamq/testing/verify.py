@@ -19,6 +19,7 @@ from streamq.errors import NeedsSpark, PlanError, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable
 from streamq.plan.node import Node, nodes, number_sources
+from streamq.runtime.kernel import FAIL
 from streamq.screens import ProgressBar
 from streamq.stream import Stream
 from streamq.testing.case import Case
@@ -34,8 +35,7 @@ from streamq.testing.program import statements
 from streamq.testing.replay import save
 from streamq.testing.scenario import Scenario
 from streamq.testing.search import Search
-from streamq.testing.sources.model import fails
-from streamq.testing.trial import adapt, with_late_sinks, with_possible_forms
+from streamq.testing.trial import adapt, with_late_sinks
 
 
 @check_keywords
@@ -98,7 +98,7 @@ def verify(
 
     search = Search(chosen, report, begun, show_cases)
     # a job on Spark takes as long over many rows as over few, so cases there have more events
-    words = [word for word in intent.choices("late") if not fails(word)]
+    words = [word for word in intent.choices("late") if word != FAIL.name]
     many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)
     # modules often forget that a window may have nothing but NULLs
     empty = intent.but(nulls=MOSTLY) if intent.nulls is None else intent
@@ -141,7 +141,7 @@ def verify(
                 richest = candidates.map(lambda drawn: max(drawn, key=Case.variety))
                 # a DataFrame is mostly computed without ``until``
                 open_ended = richest.map(lambda case: replace(case, until=None))
-                whole = [st.tuples(one, on_spark(BATCH)).map(with_possible_forms) for one in (open_ended, richest)]
+                whole = [st.tuples(one, on_spark(BATCH)) for one in (open_ended, richest)]
                 search.run(whole, chosen.batch, spark)
                 streamed = richest.map(Case.coarser)
                 if several:

@@ -41,8 +41,8 @@ from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.passes import infer, reads_end
 from streamq.plan.schema import POINT, Schema
-from streamq.testing.drawn_expressions import Draw, evaluable, exact, is_a, matched, numbers, predicates
-from streamq.testing.payloads import fields_of_table, table_for
+from streamq.testing.drawn_expressions import Draw, evaluable, exact, matched, numbers, predicates
+from streamq.testing.payloads import fields_of_table
 from streamq.time import TIMESTAMP
 from streamq.user_code.udso import StatefulOperator, udso
 from streamq.windows import Hopping, Rows
@@ -156,7 +156,7 @@ def draw_alter_lifetime(draw: Draw, plan: Node) -> AlterLifetime:
         within = draw(st.integers(0, 6))
         starts.append(Start(Anchor.GIVEN, 0, ticks - when(Col(name).is_not_null(), within).otherwise(0), within))
     for name in names:
-        if is_a(plan.schema.type_of(name), t.IntegerType, t.LongType):
+        if isinstance(plan.schema.type_of(name), t.IntegerType | t.LongType):
             size = Cast(Call(COALESCE, (Call(ABS, (Col(name) % 8,)), Lit(0))), t.LongType())
             starts.append(Start(Anchor.GIVEN, 0, ticks - size, 7))
             durations.append(Length(LengthKind.GIVEN, 0, Cast(Col(name), t.LongType())))
@@ -215,7 +215,7 @@ def looked_up(draw: Draw, plan: Node) -> Node:
     """
     if "k" not in matched(plan.schema, exact(plan)) or {"name", "size"}.intersection(plan.schema.names):
         return plan
-    name = table_for(plan.schema.type_of("k"))
+    name = plan.schema.type_of("k").simpleString()
     how = draw(st.sampled_from(["inner", "left"]))
     return JoinTable(
         plan, name, fields_of_table(name), on=(("k", "name"),), how=how, names=(("name", "name"), ("size", "size"))

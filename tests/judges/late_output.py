@@ -14,11 +14,11 @@ from streamq.operators import Source
 from streamq.testing.arrival import Item, end_ticks
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
-from streamq.testing.expectation import Expectation, count_key
+from streamq.testing.expectation import Expectation
+from streamq.testing.history import interval
+from streamq.testing.history import shown as show_instant
 from streamq.testing.sources.model import SetAsideItem
-from streamq.testing.sources.room import room_of
-from streamq.testing.timeline import interval
-from streamq.testing.timeline import shown as show_instant
+from streamq.testing.sources.room import repeated, room_of, unmatched
 
 REASONS = {"dropped": CountReason.DROPPED, "adjusted": CountReason.ADJUSTED, "duplicate": CountReason.DUPLICATES}
 """The count that each reason of a late output belongs to; rows with any other reason count as invalid."""
@@ -28,6 +28,35 @@ COLUMNS = ("kind", "start", "end", "new_end")
 
 Row = tuple[CountReason, int | None, Any, int | None, int | None, int | None]
 """The count of a late row, by how many ticks it was late (None: it was not), and its COLUMNS."""
+
+
+def count_key(case: Case, name: str, reason: str) -> str:
+    """Return the key under which a run counts the items of a source that it treats for ``reason``."""
+    return f"{case.sources[name].shown_name()}|{reason}"
+
+
+def repetitions(case: Case) -> Counter[str]:
+    """Return the counts of a case without late items, by ``count_key``: rows delivered again, and rows that are not events.
+
+    Counts of 0 are left out.
+    """
+    counts = {
+        count_key(case, name, CountReason.DUPLICATES): repeated(s, case.arrived(name))
+        for name, s in case.sources.items()
+    }
+    counts |= {
+        count_key(case, name, CountReason.INVALID): unmatched(s, case.arrived(name)) for name, s in case.sources.items()
+    }
+    return Counter({key: n for key, n in counts.items() if n})
+
+
+def expected_counts(case: Case, expected: Expectation) -> Counter[str]:
+    """Return the counts of late and odd items that are expected of a run, by ``count_key``."""
+    shown = {case.sources[name].shown_name() for name in expected.seen}
+    counts = Counter({key: n for key, n in repetitions(case).items() if key.rpartition("|")[0] not in shown})
+    return counts | Counter(
+        {count_key(case, name, reason): n for name, one in expected.seen.items() for reason, n in one.counts.items()}
+    )
 
 
 def check_set_aside(
@@ -62,9 +91,9 @@ def _check_counts(case: Case, counted: Mapping[str, int], expected: Expectation)
     equals none.
     """
     counted = +Counter(counted)
-    wanted = dict(expected.counts)
+    wanted = dict(expected_counts(case, expected))
     for name, source in case.sources.items():
-        if name in expected.filtered:
+        if name in expected.seen and expected.seen[name].filtered:
             # a filter may have dropped some late items before they were judged
             for reason in (CountReason.DROPPED, CountReason.ADJUSTED):
                 key = count_key(case, name, reason)
@@ -73,7 +102,9 @@ def _check_counts(case: Case, counted: Mapping[str, int], expected: Expectation)
             # a repetition that is also late may count as either
             again, lost = count_key(case, name, CountReason.DUPLICATES), count_key(case, name, CountReason.DROPPED)
             many = wanted.get(again, 0) + wanted.get(lost, 0)
-            if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
+            if counted[again] + counted[lost] == many and counted[again] >= (
+                expected.seen[name].sure_duplicates if name in expected.seen else 0
+            ):
                 wanted |= {again: counted[again], lost: counted[lost]}
     wanted = {key: n for key, n in wanted.items() if n}
     if counted != Counter(wanted):
@@ -85,7 +116,7 @@ def check_late_output(
 ) -> None:
     """Raise WrongOutput if the rows of a late output disagree with the counts, or with the items that the model sets aside.
 
-    The latter is checked only for sources that ``expected.set_aside`` has, that is, with late items.
+    The latter is checked only for sources that ``expected.seen`` has, that is, with late items.
     """
     rows = [row for table in tables for row in table.to_pylist()]
     for name, source in case.sources.items():
@@ -97,9 +128,9 @@ def check_late_output(
                 raise WrongOutput(
                     f"{many} rows of {name} are counted as {reason}, but the late output has {written[reason]}"
                 )
-        if name in expected.set_aside:
-            wanted = expected.set_aside[name]
-            _check_rows(case, source, own, wanted, is_whole=name not in expected.filtered)
+        if name in expected.seen:
+            wanted = expected.seen[name].set_aside
+            _check_rows(case, source, own, wanted, is_whole=not expected.seen[name].filtered)
             _check_payloads(source, own, wanted)
 
 

@@ -22,22 +22,21 @@ from streamq.errors import InvalidEvent, PlanError, QueryFailed
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import Node, nodes
 from streamq.run.status.history import tables_of
-from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.hosts.result_rows import DELETE, upsert_rows
+from streamq.runtime.event import LE, RE, RETRACT, WEIGHT
+from streamq.runtime.hosts.result_rows import DELETE, changelog_rows, upsert_rows
 from streamq.runtime.time.progress_rule import Cti
 from streamq.runtime.time.release import Release
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case
-from streamq.testing.deltas import ProgressViolation, WrongOutput, sum_deltas
+from streamq.testing.deltas import ProgressViolation, WrongOutput, from_changelog, net, sum_deltas
 from streamq.testing.difference import same_history
 from streamq.testing.execution import Execution
 from streamq.testing.expectation import Expectation, expectation, heard_ctis
-from streamq.testing.history import history, result_of
+from streamq.testing.history import history, interval, result_of, shown
 from streamq.testing.oracle.run import TooMuch
+from streamq.testing.progress_policies import Promises, last_leader, micro_batches, source_reaches, timeless
 from streamq.testing.python_values import keys
-from streamq.testing.so_far import first_micro_batches
-from streamq.testing.source_progress import Promises, last_leader, micro_batches, source_reaches, timeless
-from streamq.testing.timeline import interval, shown
+from streamq.testing.trial import first_micro_batches
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -52,6 +51,7 @@ def check_run(
         _check_blocked(case, how, promised, before_end[0], expected)
     for plan, output, deltas in zip(case.plans, how.outputs(len(case.plans)), out, strict=True):
         if output == OutputForm.CHANGELOG:
+            _check_changelog(deltas, case.axis)
             _check_upserts(plan, deltas, case.axis)
 
 
@@ -276,3 +276,35 @@ def check_sources(case: Case, how: Execution, run: LocalRun, number: int) -> Non
         if cti is not None and cti != reaches[table].promised:
             defined = shown(reaches[table].promised, case.axis)
             raise ProgressViolation(f"the CTI of source {table} is {shown(cti, case.axis)}, not {defined}")
+
+
+def _check_changelog(out: Sequence[pa.Table], axis: str) -> None:
+    """Raise WrongOutput if the rows of a changelog are not ordered by sync time, or are not those of its deltas."""
+    difference = same_history(net([_read_back(deltas, axis) for deltas in out], axis), net(out, axis))
+    if difference is not None:
+        raise WrongOutput(f"the rows of the changelog are not those of its deltas\n{replace(difference, axis=axis)}")
+
+
+def _read_back(deltas: pa.Table, axis: str) -> pa.Table:
+    """Return deltas converted to changelog rows and back; raise WrongOutput if these are not ordered by sync time."""
+    payload = [name for name in deltas.column_names if name not in (LE, RE, WEIGHT)]
+    # a payload column may be called like one of the changelog's
+    numbers = {name: f"p{number}" for number, name in enumerate(payload)}
+    rows = changelog_rows(deltas.rename_columns([numbers.get(name, name) for name in deltas.column_names]))
+    _check_order(rows, axis)
+    names = {number: name for name, number in numbers.items()}
+    deltas_again = from_changelog(rows)
+    return deltas_again.rename_columns([names.get(name, name) for name in deltas_again.column_names])
+
+
+def _check_order(rows: pa.Table, axis: str) -> None:
+    """Raise WrongOutput if a changelog row of one micro-batch follows one with a later sync time."""
+    latest = MINUS_INFINITY
+    for row in rows.select(["kind", "start", "end", "new_end"]).to_pylist():
+        ends = [INFINITY if row[n] is None else row[n] for n in ("end", "new_end")]
+        sync = min(ends) if row["kind"] == RETRACT else row["start"]
+        if sync < latest:
+            raise WrongOutput(
+                f"a changelog row with sync time {shown(sync, axis)} follows one with {shown(latest, axis)}"
+            )
+        latest = sync

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq import testing as t
 from streamq.testing.patterns.matches import UndeterminedAnswer
-from streamq.testing.patterns.rules import brute_force
+from tests.patterns.pattern_cases import brute_force
 
 OF_SUB_PATTERNS = {
     "ALL({x}, ATLEAST(1, {y}, {z}, 2) AS s LAST, {w})": ("x",),

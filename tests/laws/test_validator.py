@@ -23,8 +23,8 @@ from streamq.operators import Source
 from streamq.plan.node import nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.runtime.hosts.result_rows import changelog_rows
+from streamq.testing.folding import fold_physical
 from streamq.testing.generate import cuts
-from streamq.testing.history import fold_physical
 from streamq.testing.intent import Intent
 from streamq.testing.payload_values import value_types
 from streamq.testing.payloads import rows as payloads

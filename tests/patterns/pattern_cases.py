@@ -18,6 +18,7 @@ from streamq.patterns.parser import parse
 from streamq.patterns.pattern_text import render
 from streamq.patterns.syntax import Program
 from streamq.testing.case import Case
+from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of
 
 STREAMS = {
     name: sq.events([sq.insert(1, 4, k="a", v=3), sq.retract(1, 4, 1, k="a", v=3), sq.cti(2)],
@@ -39,6 +40,14 @@ DATA = t.Intent(
     payload={"k": ["a"] * 5 + ["b", None], "v": [0, 1, 2, 3, None]},
 )
 """Disorder, corrections, deletions and duplicates, over keys that are mostly equal."""
+
+
+def brute_force(
+    text: str, histories: Mapping[str, pa.Table], functions: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Return the matches of a text by the rules, over histories on an integer axis, as rows of a history."""
+    types = {name: primitives(name, history) for name, history in histories.items()}
+    return rows_of(matches_by_rules(parse(text), types, functions=functions))
 
 
 def cut(case: Case) -> Case:

@@ -16,7 +16,7 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import StreamqWarning
-from streamq.testing.patterns.rules import brute_force
+from tests.patterns.pattern_cases import brute_force
 
 SCHEMA = pa.schema({"start": pa.int64(), "end": pa.int64(), "v": pa.int64(), "k": pa.string()})
 Events = list[tuple[Any, ...]]

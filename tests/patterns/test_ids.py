@@ -18,7 +18,7 @@ from streamq.plan.expr import Call, Expr
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate
 from streamq.runtime.arrow.values import number_values
-from streamq.testing.patterns.rules import brute_force
+from tests.patterns.pattern_cases import brute_force
 from tests.spark.nasty_values import SCHEMA, nasty
 
 A = sq.events([(1, 2, {"m": 1}), (3, 4, {"m": None}), (20, 21, {"m": 1}), (20, 22, {"m": 1})], name="a")

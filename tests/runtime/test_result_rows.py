@@ -28,7 +28,7 @@ from streamq.runtime.hosts.result_rows import changelog_rows, folding, split_cti
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.expectation import promises
-from streamq.testing.history import fold_physical
+from streamq.testing.folding import fold_physical
 from streamq.testing.oracle import oracle
 from streamq.testing.python_values import comparable
 from streamq.testing.validator import StreamViolation, check_stream

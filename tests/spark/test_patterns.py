@@ -20,8 +20,7 @@ from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, LITERAL, SPARK, Execution
 from streamq.testing.in_process import execute
 from streamq.testing.on_spark import execute_on_spark
-from streamq.testing.patterns.rules import brute_force
-from tests.patterns.pattern_cases import CASES, STREAMS, bag, histories
+from tests.patterns.pattern_cases import CASES, STREAMS, bag, brute_force, histories
 
 pytestmark = pytest.mark.usefixtures("one_task")
 

@@ -7,8 +7,7 @@ import pytest
 
 from streamq.testing.deltas import WrongOutput, check_ends
 from streamq.testing.difference import assert_same_history, same_history
-from streamq.testing.history import history
-from streamq.testing.timeline import Axis
+from streamq.testing.history import Axis, history
 from streamq.time import INFINITY
 from tests.testing.by_oracle import INF, NAN
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,20 +13,17 @@ from hypothesis import HealthCheck, Phase, assume, find, given, reject, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-import streamq as sq
 from streamq.errors import QueryFailed
-from streamq.operators import Union, WindowAggregate
 from streamq.plan.expr import Lit
-from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.edges import Edges
 from streamq.sources.physical import Physical
-from streamq.testing.arrival import Item, bounds, comparable_payload, delay_for, late
+from streamq.testing.arrival import Item, bounds, comparable_payload, delay_for
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
+from streamq.testing.folding import fold_physical
 from streamq.testing.generate import cuts
-from streamq.testing.history import fold_physical
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.payloads import rows as payloads
@@ -36,17 +33,26 @@ from streamq.testing.sources.edges import edge_items
 from streamq.testing.sources.insert_only import interval_items, point_items
 from streamq.testing.sources.physical import physical_items
 from streamq.testing.sources.room import ArrivalPlan, repeated
-from streamq.testing.windows.grids import CalendarBounds
-from streamq.time import Grid
-from streamq.windows import Calendar, Hopping
-from tests.drawn.operators import looked_up
+from streamq.testing.windows.kinds import CalendarBounds
+from streamq.time import INFINITY, Grid
+from streamq.windows import Calendar
 from tests.drawn.queries import TYPES, DrawnSource, cases, sources
-from tests.drawn.windows import hoppings
 
 few = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 brief = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 # what can be drawn at all: the first that is found will do
 any_of_many = settings(max_examples=3_000, phases=[Phase.generate], database=None, derandomize=True)
+
+
+def late(items: Sequence[Item]) -> list[Item]:
+    """Return the items of an arrival sequence, other than CTIs, that violate a CTI before them, by :func:`bounds`."""
+    late_items, progress = [], -INFINITY
+    for item, bound in zip(items, bounds(items), strict=True):
+        if item.kind == CTI and item.start is not None:
+            progress = max(progress, item.start)
+        elif bound < progress:
+            late_items.append(item)
+    return late_items
 
 
 def payload(value: str = "int") -> st.SearchStrategy[dict[str, Any]]:
@@ -240,43 +246,6 @@ def test_physical_streams_have_every_shape(shape: str) -> None:
         lambda items: shape in shapes(items),
         settings=any_of_many,
     )
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        lambda w: w.hop > w.size,
-        lambda w: w.hop < w.size and w.size % w.hop != 0,
-        lambda w: w.offset < 0,
-        lambda w: w.hop == w.size,
-    ],
-)
-def test_windows_of_every_kind(wanted: Callable[[Hopping], bool]) -> None:
-    find(hoppings(), wanted, settings=any_of_many)
-
-
-@pytest.mark.slow
-def test_queries_of_every_kind() -> None:
-    wanted: dict[str, Callable[[Node], bool]] = {
-        "a union on top": lambda plan: isinstance(plan, Union),
-        "two windows": lambda plan: sum(isinstance(n, WindowAggregate) for n in nodes(plan)) == 2,
-        "two keys": lambda plan: any(isinstance(n, WindowAggregate) and len(n.keys) == 2 for n in nodes(plan)),
-    }
-    seen: set[str] = set()
-
-    def complete(case: Case) -> bool:
-        seen.update(name for name, holds in wanted.items() if holds(case.plan))
-        return seen == set(wanted)
-
-    find(cases(), complete, settings=any_of_many)
-
-
-PLAN = sq.events([(1, 3, {"k": "a", "name": "x"})]).plan
-
-
-@given(looked_up(PLAN))
-def test_a_column_that_is_there_is_not_looked_up_again(plan: Node) -> None:
-    assert plan is PLAN
 
 
 # bounds of windows

@@ -19,7 +19,7 @@ from streamq.sources.edges import Edges
 from streamq.sources.intervals import Intervals
 from streamq.sources.physical import Physical
 from streamq.sources.points import Points
-from streamq.testing.history import fold_physical
+from streamq.testing.folding import fold_physical
 from streamq.testing.oracle import oracle
 from tests.testing.by_oracle import DOUBLE, LONG, NAN, STRING, answer, fields, intervals, shown
 

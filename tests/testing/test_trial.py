@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,13 +9,11 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
-from streamq.operators.operator import BatchForm
 from streamq.testing.arrival import Item
 from streamq.testing.case import Case
-from streamq.testing.execution import BATCH, LITERAL, STREAM, Execution
+from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.profiles import FAILS, REFUSED
-from streamq.testing.so_far import fails_in_another_order, fails_on_the_way
-from streamq.testing.trial import Answers, check_answers, with_possible_forms
+from streamq.testing.trial import Answers, check_answers, fails_in_another_order, fails_on_the_way
 
 HUGE = 2**62
 GREATEST = 2**63 - 1
@@ -109,26 +106,3 @@ def test_an_empty_micro_batch_releases_nothing_at_another_level(cut: tuple[int, 
 
 
 EVENTS = sq.intervals(t.table("start bigint, end bigint, v bigint", []), start="start", end="end", name="s")
-
-
-@pytest.mark.parametrize(
-    ("query", "forms"),
-    [
-        (
-            lambda s: s.hopping_window(12, 3).select(n=sq.count(), x=sq.sum("v")),
-            {BatchForm.DIRECT, BatchForm.EXPLODE, BatchForm.DIFFERENCE, BatchForm.DYADIC, BatchForm.EVALUATED},
-        ),
-        (lambda s: s.session_window(3).select(x=sq.max("v")), {BatchForm.DIRECT, BatchForm.EVALUATED}),
-        (lambda s: s.where(sq.col("v") > 3), {None}),
-    ],
-)
-def test_a_batch_form_is_one_of_those_that_are_not_refused(
-    query: Callable[[sq.Stream], sq.Stream], forms: set[BatchForm | None]
-) -> None:
-    case = Case(query(EVENTS).plan, (), ())
-    every = tuple(Execution(BATCH, batch_form=form) for form in BatchForm)
-    _, ways = with_possible_forms((case, (Execution(BATCH), *every)))
-    assert ways[0].batch_form is None and {how.batch_form for how in ways[1:]} == forms
-    assert [str(how) for how in ways[1:]] == [
-        "batch" if how.batch_form is None else f"batch, windows {how.batch_form}" for how in ways[1:]
-    ]

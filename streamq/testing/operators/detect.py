@@ -15,7 +15,6 @@ from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.testing.meetings import Meeting, meeting_of
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, listed, payload, to_duckdb
@@ -23,7 +22,7 @@ from streamq.testing.patterns.conditions import UnjudgedPattern
 from streamq.testing.patterns.matches import EventType
 from streamq.testing.patterns.room import event_types, parts_below
 from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of
-from streamq.testing.query_scale import lengths
+from streamq.testing.query_scale import Meeting, lengths, meeting_of
 from streamq.time import ticks
 
 IN_TEXTS: Mapping[str, str] = {

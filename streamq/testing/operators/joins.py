@@ -10,11 +10,11 @@ from streamq.testing.drawn_expressions import (
     exact_columns,
     exact_of_pairs,
 )
-from streamq.testing.meetings import Meeting, Visit, meeting_of
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import keys, listed, own_keys, payload
-from streamq.testing.windows.grids import hopping_windows
+from streamq.testing.query_scale import Meeting, Visit, meeting_of
+from streamq.testing.windows.kinds import hopping_windows
 
 
 def agreement(left: Schema, right: Schema, on: Sequence[tuple[str, str]]) -> str:

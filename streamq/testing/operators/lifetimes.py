@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from streamq.choices import LengthKind
 from streamq.errors import QueryFailed
 from streamq.operators import AlterLifetime, Chop, Clip, Explode, ToSignal
-from streamq.testing.meetings import Meeting, Visit, meeting_of
 from streamq.testing.operators.joins import agreement
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.reach import moved
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import keys, listed, payload, quoted, same
-from streamq.testing.query_scale import bounds, lengths, recurrences
+from streamq.testing.query_scale import Meeting, Visit, bounds, lengths, meeting_of, recurrences
 from streamq.testing.scale import Bounds, GridBounds
-from streamq.testing.windows.grids import bound, hopping_windows
+from streamq.testing.windows.kinds import bound, hopping_windows
 from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 

@@ -27,8 +27,7 @@ O = TypeVar("O", bound=PatternOperator)
 @cache
 def rooms() -> dict[type[Any], OperatorRoom[Any]]:
     """Return the rooms by the kinds of their operators."""
-    for module in ("positive_operators", "negations"):
-        import_module(f"streamq.testing.patterns.{module}")
+    import_module("streamq.testing.patterns.operators")
     return {room.kind: room() for room in OperatorRoom.__subclasses__()}
 
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from streamq.choices import Consumption
 from streamq.patterns import syntax as s
-from streamq.patterns.parser import parse
 from streamq.patterns.pattern_tree import Type
 from streamq.testing.patterns.conditions import (
     EVERY_HAS,
@@ -302,11 +301,3 @@ def rows_of(matches: EventType) -> list[dict[str, Any]]:
     return [
         {"start": e.vs, "end": e.till, **{n: (e.bound[""] or {})[n] for n in matches.fields}} for e in matches.events
     ]
-
-
-def brute_force(
-    text: str, histories: Mapping[str, pa.Table], functions: Mapping[str, Any] | None = None
-) -> list[dict[str, Any]]:
-    """Return :func:`matches_by_rules` of a text over histories on an integer axis, as rows of a history."""
-    types = {name: primitives(name, history) for name, history in histories.items()}
-    return rows_of(matches_by_rules(parse(text), types, functions=functions))

@@ -15,11 +15,9 @@ from streamq.plan.schema import Field
 from streamq.sources.changes import DELETES, PREIMAGES, VERSIONS, Changes
 from streamq.sources.edges import Edges, EdgeSource
 from streamq.testing.arrival import CLOSE, OPEN, Item
-from streamq.testing.drawn_arrival import arranged, copies
-from streamq.testing.drawn_lifetimes import lifetimes, long_lists
+from streamq.testing.drawn_lifetimes import arranged, copies, lifetimes, long_lists
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.run import Run
-from streamq.testing.oracle.sources import column, events_of, keyed, no_start, payload_of, representatives
+from streamq.testing.oracle.run import Run, column, events_of, keyed, no_start, payload_of, representatives
 from streamq.testing.oracle.values import has_own_key, key, keys, listed, payload, same
 from streamq.testing.payload_values import growing_value, grows
 from streamq.testing.program_text import argument, column_lists, free_name, one_or_more, string

@@ -9,10 +9,11 @@ from typing import Any
 
 from streamq.choices import CountReason
 from streamq.runtime.event import INSERT
+from streamq.runtime.kernel import ADJUST
 from streamq.sources.edges import EdgeSource
 from streamq.testing.arrival import OPEN, Item, comparable_payload, start_of
 from streamq.testing.python_values import comparable
-from streamq.testing.sources.model import Admission, Reach, SourceModel, late_room_of
+from streamq.testing.sources.model import Admission, Reach, SourceModel
 from streamq.time import INFINITY
 
 
@@ -133,7 +134,7 @@ class EdgesModel(SourceModel[EdgeSource]):
                     level = edge.time >= at.promised
                     self.admitted.late += level
                     self._count(CountReason.DROPPED if level else CountReason.INVALID, edge.item)
-                    edge.is_none = not level and not late_room_of(self.source).adjusts
+                    edge.is_none = not level and self.source.policy.late is not ADJUST
             is_open = any(end >= at.c for _, end, *_ in self._lifetimes(chain))
             for edge in chain:
                 edge.is_none |= edge.gone and not edge.opens and not is_open

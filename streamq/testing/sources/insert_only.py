@@ -16,11 +16,9 @@ from streamq.runtime.event import INSERT
 from streamq.sources.intervals import Intervals
 from streamq.sources.points import Points
 from streamq.testing.arrival import Item, comparable_payload, end_or_none, end_ticks, start_of
-from streamq.testing.drawn_arrival import DuplicateFilter, arranged, copies
-from streamq.testing.drawn_lifetimes import lifetimes
+from streamq.testing.drawn_lifetimes import DuplicateFilter, arranged, copies, lifetimes
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.run import Run
-from streamq.testing.oracle.sources import column, events_of, no_start, once, payload_of
+from streamq.testing.oracle.run import Run, column, events_of, no_start, once, payload_of
 from streamq.testing.oracle.values import listed, payload
 from streamq.testing.program_text import column_lists, string
 from streamq.testing.python_values import comparable

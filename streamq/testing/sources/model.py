@@ -4,50 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from streamq.choices import CountReason
 from streamq.operators import Source
-from streamq.runtime.kernel import ADJUST, DROP, FAIL, LatePolicy
+from streamq.runtime.kernel import ADJUST, DROP, FAIL
 from streamq.testing.arrival import Item, count_contradictions, count_distinct, is_event
 from streamq.time import INFINITY, MINUS_INFINITY
 
+WEIGHTS = {DROP: 2, ADJUST: 3, FAIL: 1}
+"""How often each late policy is drawn for a source with late items."""
 
-@dataclass(frozen=True)
-class LateRoom:
-    """The answers that the model of a source needs from its late policy.
-
-    ``adjusts``: an item before the promised CTI takes effect from the CTI on. ``fails``: the first late item fails the query.
-    ``weight``: how often the policy is drawn for a source with late items, ``weight_on_time`` for one without.
-    """
-
-    adjusts: bool = False
-    fails: bool = False
-    weight: int = 1
-    weight_on_time: int = 1
-
-
-ROOMS: Mapping[LatePolicy, LateRoom] = {
-    DROP: LateRoom(weight=2, weight_on_time=3),
-    ADJUST: LateRoom(adjusts=True, weight=3),
-    FAIL: LateRoom(fails=True),
-}
-"""The rooms of all policies."""
-
-WEIGHTS = {policy.name: room.weight for policy, room in ROOMS.items()}
-"""The weight of each policy for sources with late items."""
-
-
-def late_room_of(source: Source) -> LateRoom:
-    """Return the room of a source's late policy."""
-    return ROOMS[source.policy.late]
-
-
-def fails(word: str) -> bool:
-    """Return True if a word names a policy under which late items end the query."""
-    return any(room.fails for policy, room in ROOMS.items() if policy.name == word)
+WEIGHTS_ON_TIME = {DROP: 3, ADJUST: 1, FAIL: 1}
+"""How often each late policy is drawn for a source without late items."""
 
 
 S = TypeVar("S", bound=Source)
@@ -170,8 +141,7 @@ class SourceModel(ABC, Generic[S]):
 
         ``sync``: the earliest instant that the item changes. An item late under ``late="fail"`` marks the case as refused.
         """
-        room = late_room_of(self.source)
         if sync < at.promised:
-            self.admitted.refused |= room.fails
-            return room.adjusts
+            self.admitted.refused |= self.source.policy.late is FAIL
+            return self.source.policy.late is ADJUST
         return True

@@ -16,11 +16,9 @@ from streamq.progress.promises import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import Item, end_or_none
-from streamq.testing.drawn_arrival import DuplicateFilter, arranged, copies, with_ctis
-from streamq.testing.drawn_lifetimes import forbids_overlap, lifetimes
+from streamq.testing.drawn_lifetimes import DuplicateFilter, arranged, copies, forbids_overlap, lifetimes, with_ctis
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.run import Run
-from streamq.testing.oracle.sources import column, events_of, keyed, no_start, payload_of, representatives
+from streamq.testing.oracle.run import Run, column, events_of, keyed, no_start, payload_of, representatives
 from streamq.testing.oracle.values import keys, listed, payload, same
 from streamq.testing.program_text import column_lists, string
 from streamq.testing.scale import Scale
