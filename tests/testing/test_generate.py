@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, find, given, reject, settings
 from hypothesis import strategies as st
-from pyspark.sql import types as t
+from pyspark.sql import types
 
+import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.errors import QueryFailed
+from streamq.operators import Source, TopK, Union
 from streamq.plan.expr import Lit
+from streamq.plan.node import nodes
 from streamq.plan.schema import Field
-from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.runtime.event import CTI, INSERT, RETRACT, WEIGHT
 from streamq.sources.edges import Edges
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import Item, bounds, comparable_payload, delay_for
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
+from streamq.testing.execution import Execution
 from streamq.testing.folding import fold_physical
 from streamq.testing.generate import cuts
+from streamq.testing.in_process import play
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.payloads import rows as payloads
@@ -37,6 +44,7 @@ from streamq.testing.windows.kinds import CalendarBounds
 from streamq.time import INFINITY, Grid
 from streamq.windows import Calendar
 from tests.drawn.queries import TYPES, DrawnSource, cases, sources
+from tests.judged import answer
 
 few = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 brief = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -56,7 +64,7 @@ def late(items: Sequence[Item]) -> list[Item]:
 
 
 def payload(value: str = "int") -> st.SearchStrategy[dict[str, Any]]:
-    return payloads([Field("k", t.StringType()), Field("v", TYPES[value])], ANYTHING)
+    return payloads([Field("k", types.StringType()), Field("v", TYPES[value])], ANYTHING)
 
 
 def again(kind: str) -> st.SearchStrategy[DrawnSource]:
@@ -128,7 +136,7 @@ def test_the_oracle_folds_as_fold_physical_does(arriving: DrawnSource) -> None:
         assert case.answer().num_rows == 0
 
 
-_COLUMNS = tuple(Field(n, t.LongType()) for n in ("t", "edge", "k", "v", "lsn"))
+_COLUMNS = tuple(Field(n, types.LongType()) for n in ("t", "edge", "k", "v", "lsn"))
 KEYED = Edges("s", _COLUMNS[:-1], "t", "edge", ("k",), Lit(1), Lit(0))
 ORDERED = replace(KEYED, columns=_COLUMNS, order_by=("lsn",), beside=("lsn",))
 
@@ -265,3 +273,46 @@ def test_bounds_of_a_calendar_are_the_midnights_of_its_zone() -> None:
         "2024-01-01 05:00:00",
     ]
     assert list(CalendarBounds(Calendar(1, "day", "UTC")).edges_near(1 << 62, 3)) == []
+
+
+# retractions and duplicates above a source
+
+
+def test_the_greatest_of_each_group_at_each_instant() -> None:
+    """
+    a: 3 [1,9)   a: 5 [4,6)   b: 1 [2,3)
+    """
+    s = sq.events([(1, 9, {"k": "a", "v": 3}), (4, 6, {"k": "a", "v": 5}), (2, 3, {"k": "b", "v": 1})])
+    assert answer(t.make_speculative(s)) == [(1, 4, "a", 3), (2, 3, "b", 1), (4, 6, "a", 5), (6, 9, "a", 3)]
+
+
+def test_columns_stay_as_they_are_whatever_they_are() -> None:
+    for row in ({"rank": 1}, {"xs": [1, 2]}, {"rank": 1, "xs": [3], "v": 2.5}):
+        s = t.make_speculative(sq.events([(1, 9, row), (4, 6, row)]))
+        assert s.columns == list(row)
+        assert len(answer(s)) == 4
+
+
+def test_duplicates() -> None:
+    s = sq.events([sq.insert(1, 9, v=3), sq.retract(1, 9, 5, v=3)])
+    assert answer(t.inject_duplicates(s)) == [(1, 5, 3), (1, 5, 3)]
+
+
+def retracts(case: t.Case) -> bool:
+    """Whether what arrives out of order makes the operators above the source take rows back."""
+    made = play(case, Execution(output=OutputForm.CHANGELOG))
+    return any(w < 0 for tables in made for table in tables for w in table.column(WEIGHT).to_pylist())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("intent", "wanted"),
+    [
+        (t.Intent(speculation=True, disorder="high", late="none"), retracts),
+        (t.Intent(speculation=True), lambda case: any(isinstance(n, TopK) for n in nodes(case.plan))),
+        (t.Intent(duplicates=True), lambda case: isinstance(case.plan, Union)),
+        (t.Intent(speculation=False, duplicates=False), lambda case: isinstance(case.plan, Source)),
+    ],
+)
+def test_intents_transform_the_plan(intent: t.Intent, wanted: Callable[[t.Case], bool]) -> None:
+    find(t.concrete(t.stream(shape="intervals"), intent), wanted, settings=any_of_many)
