@@ -18,7 +18,7 @@ from streamq.plan.node import Node, nodes, number_sources, rename_tables
 from streamq.plan.passes import expression_nodes
 from streamq.reading import table_readers
 from streamq.stream import Stream
-from streamq.testing.program_tables import RESERVED, source_text, table_text, variable, variables_of
+from streamq.testing.program_tables import RESERVED, module_names, source_text, table_text, variable, variables_of
 from streamq.testing.program_text import (
     UnwritableCode,
     call,
@@ -95,12 +95,13 @@ def whole_program(
     ``plans`` have numbered sources and are given by the names of the queries; without ``calls`` these are read from JSON.
     """
     variables: dict[str, str] = {}
+    own = module_names(plans.values())
     for plan in plans.values():
         for name, readers in table_readers(plan).items():
             if name not in tables:
                 there = ", ".join(tables) or "none"
                 raise PlanError(sentence("program", f"no table {name!r}", f"there are: {there}"))
-            variables.setdefault(name, variable(readers[0], name, set(variables.values())))
+            variables.setdefault(name, variable(readers[0], name, {*variables.values(), *own}))
     nodes_of = {
         name: [node for plan in plans.values() for node in table_readers(plan).get(name, [])] for name in variables
     }

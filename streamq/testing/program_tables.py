@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamq.operators import JoinTable, Source
@@ -14,11 +14,12 @@ from streamq.plan.schema import Field
 from streamq.reading import table_readers
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.kernel import DROP
-from streamq.testing.program_text import WIDTH, call, free_name, is_name, listed, string, value
+from streamq.testing.program_text import WIDTH, call, free_name, is_name, listed, module_name, string, value
 from streamq.testing.progress_policies import leader_of
 from streamq.testing.progress_policies import room_of as room_of_progress
 from streamq.testing.python_values import plain_values
 from streamq.testing.sources.room import room_of as room_of_source
+from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,13 +33,19 @@ RESERVED = frozenset(
 def variables_of(plans: Sequence[Node]) -> dict[str, str]:
     """Return the names of the variables of a program for tables and sources, by the names that these have in plans."""
     variables: dict[str, str] = {}
+    modules = module_names(plans)
     for plan in plans:
         numbered, names = number_sources(plan)
         readers = table_readers(numbered)
         for name, number in names.items():
             if name not in variables:
-                variables[name] = variable(readers[number][0], number, set(variables.values()))
+                variables[name] = variable(readers[number][0], number, {*variables.values(), *modules})
     return variables
+
+
+def module_names(plans: Iterable[Node]) -> set[str]:
+    """Return the names under which a program has the modules that plans call."""
+    return {module_name(module) for plan in plans for module in called_modules(plan)}
 
 
 def variable(reader: Source | JoinTable, table: str, used_names: set[str]) -> str:

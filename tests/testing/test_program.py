@@ -326,3 +326,14 @@ def test_calls_are_not_pickled_and_change_no_plan() -> None:
     again = copy.copy(query)
     assert again.made_by is None and again.plan == query.plan
     assert NAMED.where(col("v") > 1).plan.digest == query.plan.digest
+
+
+def test_a_module_and_a_source_of_one_name_are_two_variables() -> None:
+    @sq.udf("bigint", name="trips")
+    def trips(v: int) -> int:
+        return v * 2
+
+    query = sq.events([(1, 2, {"v": 3})], name="trips").select(x=trips("v"))
+    made: dict[str, sq.Stream] = {}
+    exec(t.program(query), made)
+    assert made["q"].to_arrow().to_pylist() == query.to_arrow().to_pylist() == [{"x": 6, "start": 1, "end": 2}]
