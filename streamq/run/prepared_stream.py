@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from streamq.operators import Source
 
 
-def compile_to_fit(plan: Results, options: Options, stored: Identity) -> tuple[StagedPlan, Identity]:
-    """Compile queries so that they go on from a stored state; return the program and its identity.
+def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> tuple[StagedPlan, Identity]:
+    """Compile queries so that they go on from a stored state, if there is one; return the program and its identity.
 
     ``plan`` holds them as they were written, with their sources numbered. Operators stay in the stages that have their state. If
     they do not fit, they are compiled once more: windows then share only what they share in the state, so that others may begin
@@ -52,6 +52,9 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity) -> tuple[S
     from streamq.compiler.rules import RULES
     from streamq.compiler.stages import compile_stages
 
+    if stored is None:
+        program = compile_stages(plan, options)
+        return program, identity_of(program)
     by_name = {operator.name: operator.stage for operator in stored.operators}
     partials = {operator.name: frozenset(dict(operator.partials)) for operator in stored.operators if operator.partials}
     placement = Placement(by_name=by_name, stages=stored.stages, sources=stored.sources, partials=partials)
@@ -188,7 +191,6 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
     The session gets the settings that streams need. Warns of many more tasks than run at once, and of modules whose failures
     are to be set aside where there is no late sink. Without ``buckets``, the number is that of the checkpoint, or a default.
     """
-    from streamq.compiler.stages import compile_stages
     from streamq.plan.node import number_sources
 
     verb, buckets = options.verb, options.buckets
@@ -207,15 +209,8 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
         buckets=buckets or _default_buckets(spark),
         ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
     )
-    program = compile_stages(plan, compiled_with)
-    identity = identity_of(program)
-    if (
-        checkpoint is not None
-        and isinstance(stored, Identity)
-        and stored.mark != identity.mark
-        and checkpoint.has_begun()
-    ):
-        program, identity = compile_to_fit(plan, compiled_with, stored)
+    begun = stored if checkpoint is not None and isinstance(stored, Identity) and checkpoint.has_begun() else None
+    program, identity = compile_to_fit(plan, compiled_with, begun)
     _warn_of_quarantine(program, verb)
     tables = {names[name]: table for name, table in bound.items() if name in names}
     return PreparedStream(
