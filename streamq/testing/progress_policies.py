@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from hypothesis import strategies as st
 
@@ -24,9 +24,6 @@ from streamq.testing.program_text import duration
 from streamq.testing.python_values import comparable
 from streamq.testing.sources.model import Reach
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
-
-if TYPE_CHECKING:
-    from streamq.testing.case import Case
 
 P = TypeVar("P", bound=ProgressPolicy)
 
@@ -265,14 +262,14 @@ Promises = Sequence[Sequence[tuple[str | None, int]]]
 """The CTIs that no row brings, after each micro-batch: pairs of a source (None: all sources) and the CTI."""
 
 
-def micro_batches(case: Case) -> Iterator[list[tuple[str, Item]]]:
+def micro_batches(case: Any) -> Iterator[list[tuple[str, Item]]]:
     """Yield the items of each micro-batch of a case, with the names of their sources."""
     items = iter(case.arrival)
     for n in case.cut:
         yield list(itertools.islice(items, n))
 
 
-def clock_ctis(case: Case) -> list[list[tuple[str | None, int]]]:
+def clock_ctis(case: Any) -> list[list[tuple[str | None, int]]]:
     """Return, for each micro-batch, the CTIs that sources make of the time of day, with the sources' names."""
     policies = [(name, room_of(source), source.policy.progress) for name, source in case.sources.items()]
     return [
@@ -282,7 +279,7 @@ def clock_ctis(case: Case) -> list[list[tuple[str | None, int]]]:
 
 
 def source_reaches(
-    case: Case,
+    case: Any,
     batches: Sequence[Sequence[tuple[str, Item]]],
     promises: Sequence[Sequence[tuple[str | None, int]]],
     remember: Sequence[int | None],
@@ -321,7 +318,7 @@ def source_reaches(
     return reaches
 
 
-def timeless(case: Case) -> Case:
+def timeless(case: Any) -> Any:
     """Return a case whose sources make progress as they do while no time passes by the clock."""
 
     def visit(node: Node, inputs: list[Node]) -> Node:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamq.compiler.local import LocalRun
-    from streamq.testing.case import Case
-    from streamq.testing.execution import Execution
-    from streamq.testing.expectation import Expectation
     from streamq.testing.oracle.python_functions import PythonFunctions
     from streamq.testing.oracle.run import Run
 
@@ -46,7 +43,10 @@ def defines(kind: type[Node]) -> Callable[[D], D]:
 
 
 class Judge(ABC):
-    """A judge of streamq itself, which sees what every verification tries; a user's verifications need none."""
+    """A judge of streamq itself, which sees what every verification tries; a user's verifications need none.
+
+    ``case``, ``how`` and ``expected`` are a Case, its Execution and the Expectation of this.
+    """
 
     @abstractmethod
     def begin(self) -> None:
@@ -61,14 +61,14 @@ class Judge(ABC):
         """Return the SQL of an expression over a history by a definition of its own; None if there is none."""
 
     @abstractmethod
-    def watch(self, programs: list[StagedPlan], how: Execution) -> tuple[list[StagedPlan], TimeBinSizes]:
+    def watch(self, programs: list[StagedPlan], how: Any) -> tuple[list[StagedPlan], TimeBinSizes]:
         """Return the programs, of an execution, with kernels that are watched, and the sizes of bins with which to run them."""
 
     @abstractmethod
     def after_step(
         self,
-        case: Case,
-        how: Execution,
+        case: Any,
+        how: Any,
         run: LocalRun,
         ctis: Sequence[tuple[str | None, int]],
         until: int | None,
@@ -78,14 +78,12 @@ class Judge(ABC):
 
     @abstractmethod
     def after_run(
-        self, case: Case, how: Execution, program: StagedPlan, out: Sequence[Sequence[pa.Table]], expected: Expectation
+        self, case: Any, how: Any, program: StagedPlan, out: Sequence[Sequence[pa.Table]], expected: Any
     ) -> None:
         """Judge the deltas of each query in each micro-batch of a run in-process, and at its end."""
 
     @abstractmethod
-    def set_aside(
-        self, case: Case, counted: Mapping[str, int], late: Sequence[pa.Table] | None, expected: Expectation
-    ) -> None:
+    def set_aside(self, case: Any, counted: Mapping[str, int], late: Sequence[pa.Table] | None, expected: Any) -> None:
         """Judge the counts of a run, and the rows of its late output (None: it has none)."""
 
 
