@@ -112,7 +112,7 @@ def build_frame(
         # a stage that a changed query has emptied only passes envelopes on
         if stage.number + 1 < len(program.stages) and relations:
             df = _opened(relations, df)
-            _tell_results(lowering, relations, df)
+            _tell_results(lowering, relations, df, plain=len(relations) == 1)
             df, layout = apply_paths(lowering, relations, df)
             df = map_in_arrow(df, stage_packer(program.packer(relations), layout), ENVELOPE_DDL)
     return _result(lowering, df)
@@ -121,13 +121,12 @@ def build_frame(
 # map sides
 
 
-def _tell_results(lowering: StreamLowering, relations: list[Relation], df: DataFrame) -> None:
-    """Send the rows that kernels have made to the observer; rows of several relations are in a struct each."""
+def _tell_results(lowering: StreamLowering, relations: list[Relation], df: DataFrame, *, plain: bool) -> None:
+    """Send the rows that kernels have made to the observer; unless they are ``plain``, those of a relation are in a struct."""
     for relation in relations if lowering.observer is not NOBODY else ():
         node = lowering.program.nodes.get(relation.number)
         if node is not None:
-            struct = None if len(relations) == 1 else struct_column(relation)
-            lowering.observer.rows_out(node, df if struct is None else df.select(f"{struct}.*"))
+            lowering.observer.rows_out(node, df if plain else df.select(f"{struct_column(relation)}.*"))
 
 
 def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
@@ -164,12 +163,12 @@ def _arrow_columns(relation: Relation) -> Any:
 
 
 def _wide_schema(
-    first: list[tuple[str, Any]], relations: list[Relation]
+    first: list[tuple[str, Any]], relations: list[Relation], *, plain: bool
 ) -> tuple[Any, dict[int, tuple[str | None, Any]]]:
     """Return an Arrow schema that holds rows of all relations after the columns ``first``, and each relation's place in it.
 
-    A single relation's columns are plain; several relations have a struct each. A place is the struct's name, None if plain, and
-    the columns, by the relation's number.
+    ``plain``: the columns of the only relation stand by themselves, which costs less; else each relation has a struct. A place is
+    the struct's name, None if plain, and the columns, by the relation's number.
     """
     import pyarrow as pa
 
@@ -177,7 +176,7 @@ def _wide_schema(
     places: dict[int, tuple[str | None, Any]] = {}
     for relation in relations:
         wanted = _arrow_columns(relation)
-        struct = None if len(relations) == 1 else struct_column(relation)
+        struct = None if plain else struct_column(relation)
         fields += list(wanted) if struct is None else [pa.field(struct, pa.struct(list(wanted)))]
         places[relation.number] = (struct, wanted)
     return pa.schema(fields), places
@@ -197,7 +196,7 @@ def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
     from streamq.runtime.hosts.processor import opener
 
     envelope = [("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())]
-    schema, places = _wide_schema(envelope, relations)
+    schema, places = _wide_schema(envelope, relations, plain=len(relations) == 1)
     return df.mapInArrow(opener(places, schema), _spark_schema(schema))
 
 
@@ -222,21 +221,18 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         ("__report", pa.string()),
     ]
     unique = list({r.name: r for r in relations}.values())
-    schema, places = _wide_schema(first, unique)
+    # the steps of one path would replace columns that another one reads
+    plain = len(feeds) == len(unique) == 1
+    schema, places = _wide_schema(first, unique, plain=plain)
     opened = df.mapInArrow(result_opener(places, {f.channel.number for f in earlier}, schema), _spark_schema(schema))
-    _tell_results(lowering, unique, opened)
+    _tell_results(lowering, unique, opened, plain=plain)
     meta = ["__channel", "__late", "__report"]
-    if len(feeds) == 1 and len(unique) == 1:
+    if plain:
         ((relation, feed),) = feeds
         rows = opened.withColumn(KEEP, F.col("__channel") == raw_channel(relation))
         rows = apply_steps_on_spark(lowering, feed, rows, relation.schema)
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(*BESIDE_RESULTS))
         return rows.select(*meta, *(F.col(quote(n)) for n in _result_names(program, feed)))
-    if len(unique) == 1:
-        # the steps of one path would replace columns that the next path reads
-        (only,) = unique
-        columns = F.struct(*(F.col(quote(n)) for n in relation_columns(only)))
-        opened = opened.select(*meta, columns.alias(struct_column(only)))
     paths = [*feeds, *passing]
     side, selections = copy_for_paths(opened, paths, {r.number: F.col("__channel") == raw_channel(r) for r, _ in paths})
     beside = [*side.columns]
