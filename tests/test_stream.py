@@ -74,7 +74,7 @@ def test_a_stream_is_no_list() -> None:
         (sq.col("toll") > 5, f"s.where(sq.col({TOLLS.columns[0]!r}) > 0)"),
         (lambda e: e.toll > 5, f"s.where(sq.col({TOLLS.columns[0]!r}) > 0)"),
     ],
-    ids=str,
+    ids=["place", "slice", "names", "condition", "function"],
 )
 def test_in_brackets_is_a_column_s_name(key: Any, code: str) -> None:
     with pytest.raises(PlanError, match=f"in brackets is a column's name; .*Write {re.escape(code)}"):
