@@ -152,7 +152,7 @@ class AlterLifetime(Step):
         return LifetimeChange(
             self._progress_map(),
             moves_as_progress=is_moved_by and (length.kind != LengthKind.SAME or length.by >= 0),
-            moves_start=start != Start(),
+            moves_start=not is_moved_by or start.by != 0,
             keeps_end=length.kind != LengthKind.FIXED or start.anchor == Anchor.RE,
         )
 

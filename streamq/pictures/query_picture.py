@@ -214,7 +214,7 @@ class _QueryDrawing:
 def _recorded(plan: Node, tables: Mapping[str, pa.Table], until: int | None) -> Recording:
     """Return what the operators of a plan do in-process while the rows of its tables arrive one by one."""
     passed = passed_batches(plan, tables, None, verb="plot")
-    return record_run(plan, passed.static, passed.batches, until, verb="plot")
+    return record_run(plan, passed.static, passed.batches, until, verb="plot", streaming=False)
 
 
 def _changed(recording: Recording, one: TracedOperator, title: str, keys: _KeyChoice, note: str = "") -> PanelHistory:

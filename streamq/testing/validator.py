@@ -79,6 +79,7 @@ class StreamViolation(StreamqError, AssertionError):
         return type(self), (self.checked,)
 
 
+@check_keywords
 def check_stream(rows: Any, **arguments: Any) -> StreamCheck:
     """Raise StreamViolation, an AssertionError, if :func:`find_breaches` with the same arguments finds a breach.
 

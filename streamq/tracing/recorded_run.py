@@ -160,17 +160,20 @@ def record_run(
     until: int | None,
     filtered: frozenset[str] = frozenset(),
     verb: str = "trace",
+    *,
+    streaming: bool = True,
 ) -> Recording:
     """Run a plan in-process over micro-batches and to the end of its input, and record what every operator does.
 
     All operators are results of one program, which is not rewritten, so that each of them exists in it. ``static``: the
     static tables by name. ``until``, in ticks, bounds windows over endless lifetimes. ``filtered`` is that of the
-    recording, ``verb`` the user's. Raises the query's own errors.
+    recording, ``verb`` the user's. ``streaming``: False for tables whose rows are all there, so that a source needs none that
+    it follows, and a row that is no event is an error. Raises the query's own errors.
     """
     parts = nodes(plan)
     written = Results(tuple(parts))
     egress = Egress(OutputForm.CHANGELOG, ctis=True)
-    options = Options(egresses=(egress,) * len(parts), buckets=1, late_output=True)
+    options = Options(egresses=(egress,) * len(parts), buckets=1, late_output=True, streaming=streaming)
     run = LocalRun(compile_stages(written, options, ()), static=static)
     owners = _owners(run.program)
     recorder = _Recorder(run, owners, len(parts))

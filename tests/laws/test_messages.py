@@ -196,7 +196,7 @@ def test_explain_shows_no_column_by_streamqs_own_name(name: str) -> None:
 def test_a_condition_shows_columns_of_the_right_side_that_the_result_lacks_by_their_own_names() -> None:
     a, b = (sq.events([(1, 3, {"v": 1})], name=name) for name in "ab")
     assert "where v < right.v\n" in a.left_anti_join(b, where=lambda l, r: l.v < r.v).explanation("logical")
-    with pytest.raises(sq.errors.TypeMismatch, match=r"found bigint: v \+ right\.v"):
+    with pytest.raises(sq.errors.TypeMismatch, match=r"found bigint in v \+ right\.v"):
         a.join(b, how="semi", where=lambda l, r: l.v + r.v)
 
 
