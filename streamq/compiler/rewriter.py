@@ -117,7 +117,7 @@ def read_more_than_once(plan: Node) -> set[str]:
     return {digest for digest, times in read.items() if times > 1}
 
 
-SHARED = "the window is read elsewhere too, and would be computed twice"
+SHARED = "what is below is read elsewhere too, and would be computed twice"
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,14 @@ class AlterLifetime(Step):
         moves_ends = traits.moves_ends and (kind != LengthKind.FIXED or at_end)
         # with another length, or starting at its end, a row lives where the user puts it, no longer on its window
         is_moved = not at_end and kind == LengthKind.SAME
-        return Traits(traits.retracts, moves_ends, infinite, longest, is_moved and traits.mixes_windows)
+        return Traits(
+            traits.retracts,
+            moves_ends,
+            infinite,
+            longest,
+            is_moved and traits.mixes_windows,
+            endless=self.length.is_endless or (kind == LengthKind.SAME and traits.endless),
+        )
 
     def detail(self) -> str:
         """Return ``start=..., duration=...``: expressions as written, constants as durations, an old length as "unchanged"."""

@@ -74,8 +74,33 @@ def bounded_join(
     return ours.join(theirs, on, how).drop("__c1", "__c2")
 
 
-def common_lifetime(points: tuple[bool, bool]) -> tuple[Column, Column]:
-    """Return the start and end of a joined row's common lifetime; ``points`` as in :func:`bounded_join`."""
+def endless_join(
+    left: DataFrame,
+    right: DataFrame,
+    keys: list[tuple[str, str]],
+    *,
+    endless: tuple[bool, bool],
+    condition: Column | None = None,
+) -> DataFrame:
+    """Join as :func:`overlap_join` does, if no event of a side ends, by its keys and the other side's ends.
+
+    ``endless``: for each side, True if none of its events ends; at least one is.
+    """
+    on = [F.col(a) == F.col(b) for a, b in keys]
+    if not all(endless):
+        on.append(F.col(LE) < F.col(OTHER_RE) if endless[0] else F.col(OTHER_LE) < F.col(RE))
+    if condition is not None:
+        on.append(condition)
+    return left.join(right, on) if on else left.crossJoin(right)
+
+
+def common_lifetime(points: tuple[bool, bool], endless: tuple[bool, bool] = (False, False)) -> tuple[Column, Column]:
+    """Return the start and end of a joined row's common lifetime.
+
+    ``points`` as in :func:`bounded_join`, ``endless`` as in :func:`endless_join`.
+    """
+    if all(endless):
+        return F.greatest(F.col(LE), F.col(OTHER_LE)), F.lit(INFINITY)
     if any(points):
         start = F.col(LE) if points[0] else F.col(OTHER_LE)
         return start, start + 1

@@ -23,6 +23,7 @@ from streamq.operators.interval_join import (
     bounded_join,
     common_lifetime,
     covered_parts,
+    endless_join,
     overlap_join,
     uncovered_parts,
 )
@@ -97,8 +98,10 @@ class Join(Pairing):
         """
         left, right = self.left.traits, self.right.traits
         implied = left.implied_windows is right.implied_windows is ImpliedWindows.SNAPSHOTS
+        both = left | right
         return replace(
-            left | right,
+            both,
+            endless=both.endless and self.how == JoinKind.INNER,
             mixes_windows=left.mixes_windows or (self._has_right_columns and right.mixes_windows),
             implied_windows=ImpliedWindows.SNAPSHOTS if implied else None,
         )
@@ -177,16 +180,30 @@ class Join(Pairing):
         )
 
     def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
-        """Return the evaluator, if an outer join's condition calls Python, which Spark does not allow; else None: one form."""
+        """Return the evaluator where it alone can compute the join, or reads its inputs less often; else None: one form."""
         is_outer = self.how in (JoinKind.LEFT, JoinKind.ANTI)
         if is_outer and self.where is not None and calls_python(self.where):
             return only_evaluated("the condition of an outer join calls Python")
+        if self.on and not (self._has_endless_side or self._is_bounded):
+            return only_evaluated("lifetimes of any length, which need not be measured before")
         return None
+
+    @property
+    def _has_endless_side(self) -> bool:
+        """True if the join is inner and no event of one side ends, so that keys alone tell pairs, but for one comparison."""
+        return self.how == JoinKind.INNER and (self.left.traits.endless or self.right.traits.endless)
+
+    @property
+    def _is_bounded(self) -> bool:
+        """True if the plan bounds all lifetimes, and the join is inner or its left events are points, which need no sweep."""
+        return self._longest is not None and (self.how == JoinKind.INNER or self.left.schema.shape == POINT)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Compute an equi-join over cells of time, and parts with and without a partner by a sweep over a left event's pairs.
 
-        If the plan bounds the length of all lifetimes, cells have that width; and left points need no sweep.
+        If the plan bounds the length of all lifetimes, cells have that width; and left points need no sweep. Of a side that is
+        endless an inner join has no cells: its events meet whatever lives after their start. Where lengths are not known, and
+        there are keys, the evaluator reads both sides once, where cells of the right width would have to be found first.
         """
         if self.batch_forms(run.rates) is not None:
             return super().in_batch(inputs, run)
@@ -197,13 +214,16 @@ class Join(Pairing):
         condition = None if self.where is None else spark_expression(self.where, self.both)
         points = (self.left.schema.shape == POINT, self.right.schema.shape == POINT)
         longest = self._longest
-        if longest is not None and points[0] and self.how in (JoinKind.SEMI, JoinKind.ANTI):
-            there = bounded_join(
-                left, right, self.key_pairs, longest, points=points, condition=condition, how=f"left_{self.how}"
-            )
-            return in_left_names(there.select(LE, RE, *map(quote, names[0])), self)
-        if longest is not None and self.how == JoinKind.INNER:
-            pairs = bounded_join(left, right, self.key_pairs, longest, points=points, condition=condition)
+        if self._has_endless_side:
+            endless = (self.left.traits.endless, self.right.traits.endless)
+            pairs = endless_join(left, right, self.key_pairs, endless=endless, condition=condition)
+            start, end = common_lifetime(points, endless)
+            return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
+        if longest is not None and self._is_bounded:
+            how = "inner" if self.how == JoinKind.INNER else f"left_{self.how}" if self.how != JoinKind.LEFT else "left"
+            pairs = bounded_join(left, right, self.key_pairs, longest, points=points, condition=condition, how=how)
+            if self.how in (JoinKind.SEMI, JoinKind.ANTI):
+                return in_left_names(pairs.select(LE, RE, *map(quote, names[0])), self)
             start, end = common_lifetime(points)
             return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
         start, end = F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))

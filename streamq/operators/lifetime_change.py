@@ -78,6 +78,12 @@ class Length:
     by: int = 0
     expr: Expr | None = None
 
+    @property
+    def is_endless(self) -> bool:
+        """True if it is the constant NULL."""
+        value = self.expr.arg if isinstance(self.expr, Cast) else self.expr
+        return isinstance(value, Lit) and value.value is None
+
 
 def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
     """Return the start that a user's arguments ask for; None is the old start.

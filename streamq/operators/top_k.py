@@ -14,7 +14,7 @@ from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
-from streamq.operators.operator import BatchChoice, BatchForm, BatchForms, BatchRun, shown_costs
+from streamq.operators.operator import BatchChoice, BatchForm, BatchForms, BatchRun, only_evaluated, shown_costs
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import Expected, ExpectedRates, Footprint
 from streamq.plan.lowering import spark_expression
@@ -207,6 +207,8 @@ class TopK(MemberOperator):
         grid = self.window.grid
         refused = dict.fromkeys(UNRANKED, "only the best of each range of windows can be merged, as copies")
         cheapest = BatchChoice(form=BatchForm.DIRECT, reason="Spark ranks copies of the members")
+        if not self.window.is_copied:
+            return only_evaluated(f"to copy members of {self.window.name} windows, events are read several times")
         if grid is None:
             refused = dict.fromkeys((*UNRANKED, BatchForm.EXPLODE), "its windows are not on a grid")
         else:

@@ -57,7 +57,9 @@ class Union(PassThrough):
         return first.with_shape(shape).with_consumed(*(i.schema for i in self.inputs[1:]))
 
     def _traits(self) -> Traits:
-        return replace(super()._traits(), on_windows=all(node.traits.on_windows for node in self.inputs))
+        every = [node.traits for node in self.inputs]
+        on_windows, endless = all(traits.on_windows for traits in every), all(traits.endless for traits in every)
+        return replace(super()._traits(), on_windows=on_windows, endless=endless)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Compute the union by Spark's UNION ALL."""

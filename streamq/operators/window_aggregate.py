@@ -318,8 +318,8 @@ class WindowAggregate(MemberOperator):
         match self.batch_forms(run.rates).choose(run.hint).form:
             case BatchForm.EVALUATED:
                 return super().in_batch(inputs, run)
-            case BatchForm.DIFFERENCE | BatchForm.DYADIC as form:
-                rows = snapshots(source, self.keys, expand(self.aggregates, source), form, inputs[0])
+            case BatchForm.DIFFERENCE:
+                rows = snapshots(source, self.keys, expand(self.aggregates, source), inputs[0])
                 return stamped(rows, self.stamp, self.schema)
         values = [spark_aggregate(a, source, self.clip).alias(name) for name, a in self.aggregates]
         reads_bounds = any(a.function.reads_window for _, a in self.aggregates)

@@ -48,7 +48,7 @@ class Traits:
     lifetime lasts at most, None if the plan does not bound them. The others are for verbs, and not compared, as rules need not
     keep them. mixes_windows: results of several overlapping windows live at one instant, so that a window over them has several
     as members; on_windows: every lifetime is the interval of a window; implied_windows: the windows of an aggregate over the
-    rows without a window verb before it, None if it needs one.
+    rows without a window verb before it, None if it needs one; endless: no lifetime ends.
     """
 
     retracts: bool = False
@@ -58,6 +58,7 @@ class Traits:
     mixes_windows: bool = field(default=False, compare=False)
     on_windows: bool = field(default=False, compare=False)
     implied_windows: ImpliedWindows | None = field(default=None, compare=False)
+    endless: bool = field(default=False, compare=False)
 
     def __or__(self, other: Traits) -> Traits:
         """Return the traits of rows of either; ``longest`` is the greater length, None if one is None.
@@ -71,10 +72,11 @@ class Traits:
             self.infinite or other.infinite,
             longest,
             self.mixes_windows or other.mixes_windows,
+            endless=self.endless and other.endless,
         )
 
 
-NO_ROWS = Traits(longest=0)
+NO_ROWS = Traits(longest=0, endless=True)
 """The traits of no rows at all."""
 
 
@@ -122,7 +124,9 @@ class Node(ABC):
         """Return the schema of its rows; raise PlanError where its parameters do not fit its inputs."""
 
     def _traits(self) -> Traits:
-        return reduce(or_, (child.traits for child in self.children), NO_ROWS)
+        traits = reduce(or_, (child.traits for child in self.children), NO_ROWS)
+        # rows of several inputs may meet in lifetimes that end
+        return replace(traits, endless=traits.endless and len(self.children) == 1)
 
     @property
     def title(self) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-NUMBER, STARTS, ENDS = "__window", "__wle", "__wre"
+STARTS, ENDS = "__wle", "__wre"
 """The columns with a window's number in its group, its start and its end."""
 
 UNTIL = "__until"
@@ -63,30 +63,6 @@ def stamped(df: DataFrame, stamp: str, schema: Schema, start: str = STARTS, end:
     return df.selectExpr(f"{start} AS {LE}", f"{end} AS {RE}", *columns)
 
 
-def same_keys(right: DataFrame, keys: list[str], names: list[str]) -> tuple[DataFrame, Column]:
-    """Return ``right`` with its keys renamed, and the condition that both sides' keys are equal, NULL equal to NULL.
-
-    Of its other columns it keeps ``names``. ``keys`` are quoted.
-    """
-    renamed = right.select(*(F.col(k).alias(f"__key{i}") for i, k in enumerate(keys)), *names)
-    on = F.lit(True)
-    for i, k in enumerate(keys):
-        on = on & F.col(k).eqNullSafe(F.col(f"__key{i}"))
-    return renamed, on
-
-
-def ranged(keys: list[str], events: DataFrame, windows: DataFrame) -> DataFrame:
-    """Copy events into their windows ``__lo .. __hi``, and add the windows' intervals.
-
-    ``windows`` has the keys, the number and the interval of each window; a number without a window gives no row.
-    ``keys`` are quoted.
-    """
-    copies = events.withColumn("__number", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
-    intervals, on = same_keys(windows, keys, [NUMBER, STARTS, ENDS])
-    members = copies.join(intervals, on & (F.col("__number") == F.col(NUMBER)))
-    return members.drop("__number", *(f"__key{i}" for i in range(len(keys))))
-
-
 @dataclass(frozen=True, eq=False)
 class TickSql:
     """A bigint or a condition as SQL text that can stand as an operand: a column, a call, CASE, or brackets."""
@@ -95,7 +71,6 @@ class TickSql:
 
     @property
     def column(self) -> Column:
-        from pyspark.sql import functions as F
 
         return F.expr(self.text)
 
@@ -193,7 +168,6 @@ def window_bounds(grid: Grid) -> tuple[str, str]:
 
 def window_lifetime(grid: Grid) -> tuple[Column, Column]:
     """Return LE and RE of window ``__i``, kept on the axis."""
-    from pyspark.sql import functions as F
 
     start, end = window_bounds(grid)
     return F.expr(start).alias(LE), F.expr(end).alias(RE)
@@ -211,7 +185,6 @@ def grid_members(events: BatchEvents, grid: Grid, *, whole: bool = False) -> Dat
     If there is a bound, windows start before it. ``whole``: ranges are not cut there, only dropped if no window is left, and the
     windows are left out later, by :func:`starting_before`. So the range of a point still follows from its last window.
     """
-    from pyspark.sql import functions as F
 
     df = events.df
     low, high = window_range_columns(grid, events.schema.shape)
@@ -226,7 +199,6 @@ def grid_members(events: BatchEvents, grid: Grid, *, whole: bool = False) -> Dat
 
 def starting_before(windows: DataFrame, grid: Grid, until: int | None) -> DataFrame:
     """Return the rows of windows, which have their numbers, that start before an instant; all for None."""
-    from pyspark.sql import functions as F
 
     return windows if until is None else windows.where(F.col(INDEX) <= _last(grid, sql_of(until)))
 
@@ -236,7 +208,6 @@ def windows_of(df: DataFrame, grid: Grid) -> DataFrame:
 
     The number of the window is added as ``__i``.
     """
-    from pyspark.sql import functions as F
 
     low, high = window_range_columns(grid, INTERVAL)
     df = df.withColumns({LO: low, HI: F.least(high, _last(grid))}).where(F.col(LO) <= F.col(HI))
@@ -248,7 +219,6 @@ def in_windows(events: BatchEvents, grid: Grid) -> DataFrame:
 
     If there is a bound, windows start before it.
     """
-    from pyspark.sql import functions as F
 
     one = events.schema.shape == POINT and grid.n == 1
     if one and not events.is_bounded and grid.hop <= grid.size:

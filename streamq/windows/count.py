@@ -12,7 +12,6 @@ import pyarrow as pa
 from streamq.choices import ClipInput, check_word
 from streamq.errors import PlanError, check_whole_number, sentence
 from streamq.plan.footprint import Footprint, Retention
-from streamq.plan.schema import quote
 from streamq.runtime.arrow.columnar import codes, ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -21,12 +20,9 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY
-from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
 from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from streamq.runtime.time.progress_rule import Cti, MissingRows
 
 
@@ -85,28 +81,6 @@ class Count(Window):
 
     def assigner(self, names: Sequence[str]) -> Assigner:
         return CountAssigner(self.n, self.by)
-
-    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
-        """Return the events copied into the windows that contain their instant, and the columns of the interval.
-
-        A window that is not yet complete is left out, and so is an event whose instant is an open end.
-        """
-        from pyspark.sql import Window as Over
-        from pyspark.sql import functions as F
-
-        keys, at = [quote(k) for k in events.keys], LE if self.by == "start" else RE
-        df = events.with_lifetimes().where(F.col(at) < INFINITY).withColumn("__at", F.col(at))
-        order = Over.partitionBy(*keys).orderBy("__at")
-        instants = df.select(*keys, "__at").distinct()
-        last = F.lead("__at", self.n - 1).over(order) + 1
-        windows = instants.withColumns(
-            {NUMBER: F.row_number().over(order).cast("bigint"), STARTS: F.col("__at"), ENDS: last}
-        )
-        windows = windows.where(F.col(ENDS).isNotNull())
-        rows = df.withColumn("__place", F.dense_rank().over(order).cast("bigint")).drop("__at")
-        first = F.greatest(F.lit(1), F.col("__place") - (self.n - 1))
-        rows = rows.withColumns({"__lo": first, "__hi": F.col("__place")}).drop("__place")
-        return ranged(keys, rows, windows), [STARTS, ENDS]
 
 
 class CountVerbs(WindowKindVerbs[W]):

@@ -11,22 +11,16 @@ import pyarrow as pa
 
 from streamq.errors import check_whole_number, column_names
 from streamq.plan.footprint import Footprint, Retention
-from streamq.plan.lowering import payload_order
-from streamq.plan.schema import quote
 from streamq.runtime.arrow.columnar import first_places
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import OrderedRows, event_order, is_new_pair, run_bounds
-from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY
-from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
 from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from streamq.runtime.time.progress_rule import Cti, MissingRows
 
 
@@ -89,29 +83,6 @@ class Rows(Window):
 
     def assigner(self, names: Sequence[str]) -> Assigner:
         return RowsAssigner(self.n, self.step, self.order(names))
-
-    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
-        """Return the events copied into their windows, and the columns of number and interval.
-
-        Windows are distinguished by their numbers, because two may have one interval. Windows of fewer than ``n`` events are left
-        out.
-        """
-        from pyspark.sql import Window as Over
-        from pyspark.sql import functions as F
-
-        keys, n, step = [quote(k) for k in events.keys], self.n, self.step
-        order = Over.partitionBy(*keys).orderBy(LE, *payload_order(events.schema, self.order(events.schema.names)), RE)
-        last = F.lead(LE, n - 1).over(order) + 1
-        place = F.row_number().over(order).cast("bigint") - 1
-        rows = events.with_lifetimes().withColumns({"__place": place, ENDS: last})
-        windows = rows.where((F.col("__place") % step == 0) & F.col(ENDS).isNotNull())
-        windows = windows.select(
-            *keys, (F.col("__place") / step).cast("bigint").alias(NUMBER), F.col(LE).alias(STARTS), ENDS
-        )
-        low = F.greatest(F.lit(0), F.ceil((F.col("__place") - (n - 1)) / step)).cast("bigint")
-        high = F.floor(F.col("__place") / step).cast("bigint")
-        rows = rows.withColumns({"__lo": low, "__hi": high}).drop("__place", ENDS).where("__lo <= __hi")
-        return ranged(keys, rows, windows), [NUMBER, STARTS, ENDS]
 
 
 class RowsVerbs(WindowKindVerbs[W]):

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.footprint import Footprint, Retention
-from streamq.plan.schema import quote
 from streamq.runtime.arrow.columnar import codes, ints
 from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -19,11 +18,10 @@ from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged, same_keys
 from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,6 @@ class Snapshot(Window):
 
     def assigner(self, names: Sequence[str]) -> Assigner:
         return SnapshotAssigner()
-
-    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
-        """Return the events copied into the windows in which they live, and the columns of the interval."""
-        df, keys = events.with_lifetimes(), [quote(k) for k in events.keys]
-        windows = snapshot_windows(df, keys)
-        return ranged(keys, snapshot_members(df, windows, keys), windows), [STARTS, ENDS]
 
 
 class SnapshotVerbs(WindowKindVerbs[W]):
@@ -164,32 +156,3 @@ class SnapshotAssigner(Assigner):
         """Return the starts of the windows that end at or after c, each until a tick past its end."""
         opened = rows.filter(pa.array(ints(rows, RE) >= c))
         return Holds(ints(opened, GROUP_NUMBER), ints(opened, LE), saturating(ints(opened, RE), 1))
-
-
-def snapshot_windows(df: DataFrame, keys: list[str]) -> DataFrame:
-    """Return the windows between consecutive endpoints of each group: keys, ``__window``, ``__wle``, ``__wre``.
-
-    Intervals in which no event is alive have rows, too, and so has the last endpoint, with NULL as ``__wre``.
-    ``keys`` are quoted.
-    """
-    from pyspark.sql import Window as Over
-    from pyspark.sql import functions as F
-
-    ends = df.select(*keys, F.explode(F.array(LE, RE)).alias(STARTS)).distinct()
-    order = Over.partitionBy(*keys).orderBy(STARTS)
-    return ends.withColumns({NUMBER: F.row_number().over(order).cast("bigint"), ENDS: F.lead(STARTS).over(order)})
-
-
-def snapshot_members(df: DataFrame, windows: DataFrame, keys: list[str]) -> DataFrame:
-    """Add ``__lo`` and ``__hi`` to events: the window that starts at LE, and the one before the window that starts at RE.
-
-    ``windows`` are those of :func:`snapshot_windows`; ``keys`` are quoted.
-    """
-    from pyspark.sql import functions as F
-
-    for at, name, back in ((LE, "__lo", 0), (RE, "__hi", 1)):
-        starts, on = same_keys(windows, keys, [STARTS, NUMBER])
-        starts = starts.withColumnsRenamed({STARTS: "__at", NUMBER: "__number"})
-        df = df.join(starts, on & (F.col(at) == F.col("__at"))).withColumn(name, F.col("__number") - back)
-        df = df.drop("__at", "__number", *(f"__key{i}" for i in range(len(keys))))
-    return df

@@ -149,13 +149,18 @@ class Window(ABC):
     def assigner(self, names: Sequence[str]) -> Assigner:
         """Return the assigner of events with the columns ``names`` to the windows, for streams and in-process."""
 
-    @abstractmethod
+    @property
+    def is_copied(self) -> bool:
+        """True if a batch may copy events into their windows, which takes one reading of them: see :meth:`copies`."""
+        return not (self.by_numbers or self.is_piecewise)
+
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return, for a batch, one row for each member of each window, and the columns that identify a window of a group.
 
-        These are ``__wle`` and ``__wre``, a window's start and end, and its number where two may have one interval; on a grid
-        ``__i`` alone identifies a window where nothing reads the interval.
+        These are ``__wle`` and ``__wre``, a window's start and end; on a grid ``__i`` alone identifies a window where nothing
+        reads the interval. Windows that are not copied have none: raises NotImplementedError.
         """
+        raise NotImplementedError(f"{self.name} windows are evaluated")
 
     def check(self, schema: Schema, verb: str) -> None:
         """Raise UnknownColumn or TypeMismatch for a column of the user's order that ``schema`` lacks or that has no order.

@@ -184,7 +184,7 @@ def test_what_depends_on_values_is_not_estimated() -> None:
     s = sq.intervals(t.table("start bigint, end bigint, k bigint", []), start="start", end="end", name="s")
     text = s.join(s.rename(k="k2"), on=[("k", "k2")]).explanation(expected=sq.Expected(rows=10, every=5))
     assert "expected: to Python at most 20 rows in 5; state not estimated: an event without an end stays" in text
-    assert "batch" not in text
+    assert "micro-batch" not in text
     ended = s.set_duration(3)
     bounded = ended.join(ended.rename(k="k2"), on=[("k", "k2")]).explanation(expected=sq.Expected(rows=10, every=5))
     assert "without an end" not in bounded

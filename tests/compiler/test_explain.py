@@ -292,7 +292,7 @@ def test_json_is_the_same_as_data() -> None:
     assert last["schema"] == {"zone": "string", "fare": "double", "tip": "double", "note": "string"}
     assert (last["inputs"], last["shape"], last["axis"]) == ([], "point", "timestamp")
     assert {f["rule"] for f in found["rules"]["fired"]} >= {
-        "push_where_below_window",
+        "push_where_below_state",
         "restate_aggregates",
         "split_basic_windows",
     }

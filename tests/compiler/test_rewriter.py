@@ -77,7 +77,7 @@ def test_a_firing_shows_what_it_did() -> None:
 def test_what_did_not_fire_says_why() -> None:
     plan = Where(window(STAYS), K == "a")
     (skipped,) = rewrite(plan).skipped
-    assert (skipped.rule.name, drawn(skipped.node)[:6]) == ("push_where_below_window", "where[")
+    assert (skipped.rule.name, drawn(skipped.node)[:6]) == ("push_where_below_state", "where[")
     assert "may never end" in skipped.reason
 
 
@@ -86,14 +86,14 @@ def test_a_window_that_is_read_twice_is_computed_once() -> None:
     plan = Union((Select(Where(below, K == "a"), (("k", K),)), Select(Where(below, K == "b"), (("k", K),))))
     done = rewrite(plan)
     assert len([n for n in nodes(done.plan) if isinstance(n, MergePartials)]) == 1
-    reasons = [s.reason for s in done.skipped if s.rule.name == "push_where_below_window"]
-    assert reasons == ["the window is read elsewhere too, and would be computed twice"] * 2
+    reasons = [s.reason for s in done.skipped if s.rule.name == "push_where_below_state"]
+    assert reasons == ["what is below is read elsewhere too, and would be computed twice"] * 2
 
 
 def test_a_shared_filter_goes_below_its_window_all_the_same() -> None:
     shared = Where(window(TRIPS), K == "a")
     plan = Union((Select(shared, (("x", Col("n")),)), Select(shared, (("x", Col("n") + 1),))))
-    assert "push_where_below_window" in fired(plan)
+    assert "push_where_below_state" in fired(plan)
 
 
 # what breaks its promise is named

@@ -27,7 +27,7 @@ def push_where_below_udo(node: Node) -> Node | None:
     members, so filtering must not change the windows: it does not for hopping windows over events that all end. If the windows
     depend on all events, the events stay, and only f's members are filtered: ``explode(window(a, f where p[f]))``. A module whose
     failures are quarantined forbids both, because a failing window loses all its rows. The other side conditions are those of
-    ``push_where_below_window``. Of a conjunction, the parts that satisfy the conditions are pushed.
+    ``push_where_below_state``. Of a conjunction, the parts that satisfy the conditions are pushed.
     """
     match node:
         case Where(Explode(input=WindowAggregate() as window) as explode, p) if (f := _operator(explode)) is not None:
