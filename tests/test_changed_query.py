@@ -66,7 +66,8 @@ STATEFUL: dict[str, Query] = {
     "union": lambda s: counted(s).select("n").union(sessions(s).select("n")),
 }
 ABOVE: dict[str, Query] = {
-    "a filter": lambda q: q.where(sq.col(q.columns[-1]) > 1),
+    # one that may fail, so that it stays above: compare test_a_filter_that_went_below_a_join_stays
+    "a filter": lambda q: q.where(sq.col(q.columns[-1]) * 2 > 2),
     "a select": lambda q: q.with_columns(x=sq.functions.sqrt(sq.col(q.columns[-1]) * 2), more=sq.lit(1)),
     "a change of lifetimes": lambda q: q.shift(5),
 }
@@ -112,6 +113,14 @@ def test_a_filter_on_keys_stays_above_windows_that_have_seen_all() -> None:
         assert same_history(after[0], steady[0]) is None and after[0].num_rows
         with pytest.raises(CheckpointError, match="has no state there: behind where k == 'x', now nothing more"):
             ChangingRun(filtered).changed(query(points))
+
+
+def test_a_filter_that_went_below_a_join_stays() -> None:
+    filtered = join(S).where(sq.col("v") > 1)
+    after, steady = deltas_after_change([join(S)], [filtered])
+    assert same_history(after[0], steady[0]) is None and after[0].num_rows
+    with pytest.raises(CheckpointError, match="inner join on k has no state there: input 1 behind where v > 1"):
+        ChangingRun(filtered).changed(join(S))
 
 
 def test_an_aggregate_less_stays_in_the_state() -> None:

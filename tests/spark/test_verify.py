@@ -51,7 +51,8 @@ def test_what_a_run_sets_aside_is_compared(spark: SparkSession, plain: None) -> 
     expected = expectation(case, how)
     assert how.late_output and execute_on_spark(case, how, spark, expected).num_rows == 2
     earlier = SetAsideItem(CountReason.ADJUSTED, late, late_by=7)
-    wrong = replace(expected, set_aside={"s": [earlier, *expected.set_aside["s"][1:]]})
+    seen = expected.seen["s"]
+    wrong = replace(expected, seen={"s": replace(seen, set_aside=[earlier, *seen.set_aside[1:]])})
     with pytest.raises(
         WrongOutput, match=r"the late output has the row \[2, 15\) of s, counted as adjusted, 8 ticks late"
     ):

@@ -50,7 +50,7 @@ def test_functions_without_an_arrow_form_are_left_to_spark() -> None:
 
 @pytest.mark.slow
 def test_cases_without_an_answer_are_set_aside_and_others_drawn_in_their_place() -> None:
-    report = t.verify(TRIPS.select(x=sq.lit(1) / (sq.col("fare") - 7)), profile=FAST, may_fail=True)
+    report = t.verify(TRIPS.select(x=sq.lit(1) / sq.col("fare")), profile=FAST, may_fail=True)
     assert report.cases == 5 and report.missing == 0
     assert report.set_aside[FAILS] > 0
     assert f"set aside, not counted: {report.set_aside[FAILS]} where the query fails over it (" in str(report)
@@ -231,9 +231,9 @@ def test_the_same_seed_tries_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
             importlib.import_module("constants_of_mine")
         cases: list[str] = []
 
-        def answer(case: t.Case, *args: Any, cases: list[str] = cases, right: Any = t.Case.answer) -> Any:
+        def answer(case: t.Case, *args: Any, cases: list[str] = cases, right: Any = t.Case.answer, **how: Any) -> Any:
             cases.append(repr(case))
-            return right(case, *args)
+            return right(case, *args, **how)
 
         with mock.patch.object(t.Case, "answer", answer):
             t.verify(WINDOWS, anything, profile=FAST, seed=seed, examples=3)
