@@ -182,7 +182,7 @@ class DistinctReduction(RangeReduction):
 class CountDistinct(AggregateFunction):
     """The number of an argument's different values, or of the different combinations of several arguments' values."""
 
-    name = "count_distinct"
+    name = spark_name = "count_distinct"
     of_values = True
     drawing = Drawing(
         any_type=True,
@@ -200,11 +200,6 @@ class CountDistinct(AggregateFunction):
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
         return DistinctReduction(column)
-
-    def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
-
-        return F.count_distinct(*members.values)
 
 
 COUNT_DISTINCT = CountDistinct()

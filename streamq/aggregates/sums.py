@@ -130,7 +130,7 @@ def count(column: Any = None, *, where: Any = None) -> Aggregate:
 class Sum(AggregateFunction):
     """The sum of an argument's values."""
 
-    name = "sum"
+    name = spark_name = "sum"
     lends_counts = True
     drawing = Drawing(weight=3, lifetimes=("duration",), rounding=Rounding.OF_ARGUMENTS, computes=Computation.A_SUM)
 
@@ -145,11 +145,6 @@ class Sum(AggregateFunction):
         total = partials.partial(PartialSum, arg if kind == wide else Cast(arg, wide), wide)
         partials.lend_count(arg, total.many)
         return Col(total.name)
-
-    def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
-
-        return F.sum(members.values[0])
 
 
 SUM = Sum()
@@ -205,7 +200,7 @@ class MeanReduction(RangeReduction):
 class Avg(AggregateFunction):
     """The mean of an argument's values: their sum divided by their number, if that quotient has all digits of the mean."""
 
-    name = "avg"
+    name = spark_name = "avg"
     of_values = True
     drawing = Drawing(weight=3, lifetimes=("duration",))
 
@@ -229,11 +224,6 @@ class Avg(AggregateFunction):
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
         return MeanReduction(column)
-
-    def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
-
-        return F.avg(members.values[0])
 
 
 AVG = Avg()

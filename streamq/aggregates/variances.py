@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql.types import DataType, DoubleType
 
 from streamq.aggregates.sums import apply_aggregate, as_doubles, check_numbers
 from streamq.functions.numbers import SQRT
 from streamq.keywords import check_keywords
-from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Partials, SparkMembers
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Partials
 from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
 from streamq.runtime.partials.deviation_partials import PartialComoments, PartialMoments
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
+
+def _mean_product(parts: PartialMoments | PartialComoments, product: str, *, is_sample: bool) -> Expr:
+    """Return a sum of products of deviations over their number n, of a sample over n - 1; NULL if that is 0, or n is."""
+    n = Col(parts.part("n"))
+    mean = Col(parts.part(product)) / Cast(n - 1 if is_sample else n, DoubleType())
+    return Case((n > (1 if is_sample else 0), mean, Lit(None)))
 
 
 @dataclass(frozen=True)
@@ -24,22 +28,15 @@ class Variance(AggregateFunction):
 
     name: str
     is_sample: bool
+    spark_name: str
 
     def result(self, of: Application) -> DataType:
         check_numbers(of)
         return DoubleType()
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
-        """Return the variance over partial moments; NULL over no value, and of a sample over one."""
         moments = partials.partial(PartialMoments, as_doubles(of)[0], DoubleType())
-        n, deviations = Col(moments.part("n")), Col(moments.part("m2"))
-        variance = deviations / Cast(n - 1 if self.is_sample else n, DoubleType())
-        return Case((n > (1 if self.is_sample else 0), variance, Lit(None)))
-
-    def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
-
-        return (F.var_samp if self.is_sample else F.var_pop)(members.values[0])
+        return _mean_product(moments, "m2", is_sample=self.is_sample)
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,7 @@ class Deviation(AggregateFunction):
 
     name: str
     variance: Variance
+    spark_name: str
 
     def result(self, of: Application) -> DataType:
         return self.variance.result(of)
@@ -55,16 +53,9 @@ class Deviation(AggregateFunction):
     def restated(self, of: Application) -> Expr | None:
         return Call(SQRT, (Aggregate(self.variance, of.args),))
 
-    def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
 
-        return (F.stddev_samp if self.variance.is_sample else F.stddev_pop)(members.values[0])
-
-
-VAR = Variance("var", True)
-VAR_POP = Variance("var_pop", False)
-STDDEV = Deviation("stddev", VAR)
-STDDEV_POP = Deviation("stddev_pop", VAR_POP)
+VAR, VAR_POP = Variance("var", True, "var_samp"), Variance("var_pop", False, "var_pop")
+STDDEV, STDDEV_POP = Deviation("stddev", VAR, "stddev_samp"), Deviation("stddev_pop", VAR_POP, "stddev_pop")
 
 
 @check_keywords
@@ -140,24 +131,16 @@ class Covariance(PairAggregate):
 
     name: str
     is_sample: bool
+    spark_name: str
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
-        """Return the covariance over partial co-moments; NULL over no pair, and of a sample over one."""
-        parts = self.comoments(of, partials)
-        n, products = Col(parts.part("n")), Col(parts.part("xy"))
-        value = products / Cast(n - 1 if self.is_sample else n, DoubleType())
-        return Case((n > (1 if self.is_sample else 0), value, Lit(None)))
-
-    def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
-
-        return (F.covar_samp if self.is_sample else F.covar_pop)(*members.values)
+        return _mean_product(self.comoments(of, partials), "xy", is_sample=self.is_sample)
 
 
 class Correlation(PairAggregate):
     """Pearson's correlation: the products of deviations over the root of the squares on both sides; NULL if either is 0."""
 
-    name = "corr"
+    name = spark_name = "corr"
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
         """Return the correlation over partial co-moments; NULL over fewer than two pairs, and where a side has no deviation."""
@@ -169,14 +152,8 @@ class Correlation(PairAggregate):
         is_spread = (n > 1) & (xx != 0.0) & (yy != 0.0) & (squares != 0.0)
         return Case((is_spread, products / Call(SQRT, (squares,)), Lit(None)))
 
-    def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
 
-        return F.corr(*members.values)
-
-
-COVAR = Covariance("covar", True)
-COVAR_POP = Covariance("covar_pop", False)
+COVAR, COVAR_POP = Covariance("covar", True, "covar_samp"), Covariance("covar_pop", False, "covar_pop")
 CORR = Correlation()
 
 

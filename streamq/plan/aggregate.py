@@ -184,6 +184,9 @@ class AggregateFunction(NamedObject, ABC):
     of_nothing: str = ""
     """The text that explain writes between the brackets of a call without arguments."""
 
+    spark_name: str = ""
+    """The name of Spark's own aggregate of the arguments; empty if ``on_spark`` says how it is made, or Spark has none."""
+
     drawing: Drawing = Drawing()
     """The instructions by which tests draw it."""
 
@@ -199,7 +202,7 @@ class AggregateFunction(NamedObject, ABC):
     @property
     def has_spark_form(self) -> bool:
         """True if Spark has an aggregate of its own for it, which ``on_spark`` returns."""
-        return type(self).on_spark is not AggregateFunction.on_spark
+        return bool(self.spark_name) or type(self).on_spark is not AggregateFunction.on_spark
 
     @abstractmethod
     def result(self, of: Application) -> DataType:
@@ -223,7 +226,9 @@ class AggregateFunction(NamedObject, ABC):
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         """Return Spark's own aggregate over the members of a window; None if Spark has none."""
-        return None
+        from pyspark.sql import functions as F
+
+        return getattr(F, self.spark_name)(*members.values) if self.spark_name else None
 
     def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
         """Return the lines that explain shows for it below its window."""
