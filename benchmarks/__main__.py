@@ -18,6 +18,7 @@ MODULES = {
     "other_engines": "benchmarks.other_engines",
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",
+    "nexmark": "benchmarks.nexmark",
     "modules": "benchmarks.modules",
     "first_events": "benchmarks.first_events",
     "patterns": "benchmarks.patterns",
