@@ -258,9 +258,9 @@ def q8(h: House) -> sq.Stream:
 def q9(h: House) -> sq.Stream:
     """The winning bid of each auction."""
     sold = h.open_auctions.select("id", "seller")
-    made = h.bid.select("auction", "bidder", "price", at=sq.start())
+    bids_made = h.bid.select("auction", "bidder", "price", at=sq.start())
     # ties go by the payload, in the order of its columns
-    both = sold.join(made, on=[("id", "auction")]).select("at", "bidder", "id", "seller", "price")
+    both = sold.join(bids_made, on=[("id", "auction")]).select("at", "bidder", "id", "seller", "price")
     best = both.set_duration(None).group_by("id").snapshot_window().top_k(1, by="price", ties="break")
     return best.select("id", "seller", "bidder", "price")
 
@@ -384,8 +384,8 @@ def q20(h: House) -> sq.Stream:
 def q21(h: House) -> sq.Stream:
     """Bids with the channel's number."""
     number = sq.functions.regexp_extract(sq.col("url"), "channel_id=([0-9]+)", 1)
-    found = h.bid.where(sq.col("url").like("%channel_id=%"))
-    return found.select("auction", "bidder", "price", "channel", number=number)
+    with_number = h.bid.where(sq.col("url").like("%channel_id=%"))
+    return with_number.select("auction", "bidder", "price", "channel", number=number)
 
 
 @query("SELECT auction, bidder, price, split_part(url, '/', 4) AS one, split_part(url, '/', 5) AS two FROM bid")
@@ -469,7 +469,7 @@ def main() -> None:
     options = parser.parse_args()
     config = {"spark.driver.memory": "5g", "spark.sql.shuffle.partitions": 2}
     spark = sq.session("nexmark", master="local[2]", config=config)
-    found = []
+    results = []
     with tempfile.TemporaryDirectory() as folder:
         generate(Path(folder), options.events)
         house = streams(spark, Path(folder))
@@ -477,18 +477,18 @@ def main() -> None:
             ways = (lambda name=name: by_streamq(house, name), lambda name=name: by_spark(spark, name))
             if options.plans:
                 ours, theirs = (Plan.of(way) for way in ways)
-                found.append({"query": name, "streamq": asdict(ours), "spark": asdict(theirs)})
+                results.append({"query": name, "streamq": asdict(ours), "spark": asdict(theirs)})
                 print(f"{name:4} {ours} {theirs}", flush=True)
                 continue
             rows = check(*(way() for way in ways))
             times = [[seconds(way) for way in ways] for _ in range(options.repeat)]
             ours, theirs = (statistics.median(column) for column in zip(*times, strict=True))
-            found.append({"query": name, "rows": rows, "streamq": ours, "spark": theirs, "ratio": ours / theirs})
+            results.append({"query": name, "rows": rows, "streamq": ours, "spark": theirs, "ratio": ours / theirs})
             print(f"{name:4} {rows:9,} rows  {ours:6.2f} s  {theirs:6.2f} s  {ours / theirs:5.2f}", flush=True)
     if not options.plans:
-        print(f"median {statistics.median(one['ratio'] for one in found):.2f}")
+        print(f"median {statistics.median(one['ratio'] for one in results):.2f}")
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        options.json.write_text(json.dumps(results, indent=1))
     spark.stop()
 
 

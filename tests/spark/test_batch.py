@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -215,3 +217,37 @@ def test_a_bound_leaves_out_windows_and_no_events_of_the_others(spark: SparkSess
 def aggregations(answer: DataFrame) -> int:
     """The number of aggregations in Spark's plan of a DataFrame."""
     return answer._jdf.queryExecution().optimizedPlan().toString().count("Aggregate [")
+
+
+def test_what_keeps_events_reads_each_input_once_and_answers_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
+    """Joins by what the plan knows of lifetimes, and windows that go by events; a table is scanned once for each use."""
+    rows = pa.table({"start": [1, 2, 4, 9], "end": [5, 9, None, 12], "k": ["x", "y", "x", None], "v": [1, 2, 3, 4]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    backends: list[dict[str, sq.Stream]] = []
+    for table in (rows, spark.read.parquet(str(tmp_path / "rows.parquet"))):
+        lasting = sq.intervals(table.select(["start", "end", "k", "v"]), "start", "end", name="a")
+        points = sq.points(table.select(["start", "k", "v"]), "start", name="b")
+        other = points.select("k", w=sq.col("v"))
+        endless = other.set_duration(None)
+        queries = {
+            "endless": points.set_duration(None).join(endless, on="k"),
+            "endless and points": points.join(endless, on="k"),
+            "endless and lasting": endless.join(lasting, on="k"),
+            "points on the left": points.join(other, on="k", how="left"),
+            "of any length": lasting.join(other.set_duration(3), on="k", how="anti"),
+            "snapshots": lasting.group_by("k").snapshot_window().select(most=sq.max("v")),
+            "count": points.group_by("k").count_window(2).select(most=sq.max("v")),
+            "rows": points.group_by("k").rows_window(2).top_k(1, by="v"),
+        }
+        backends.append(queries)
+    for name, query in backends[1].items():
+        plan = query.to_df()._jdf.queryExecution().executedPlan().toString().partition("== Initial Plan ==")[0]
+        assert plan.count("Scan parquet") == sum(not node.children for node in tree(query.plan)), name
+        assert_same_history(t.history(query.to_arrow()), t.history(backends[0][name].to_arrow()))
+
+
+def tree(plan: Node) -> Iterator[Node]:
+    """The nodes of a plan, one that is read twice twice."""
+    yield plan
+    for child in plan.children:
+        yield from tree(child)

@@ -38,7 +38,7 @@ FLOATING = t.FloatType | t.DoubleType
 
 @dataclass(frozen=True)
 class _JudgedInput:
-    """What a condition on an operator's rows may read to become one on the events of an input.
+    """The columns of an operator's rows that a condition may read to become one on the events of an input.
 
     ``columns``: columns of the result, each with that of the input that has its value. ``keys``: those of them by which the
     operator tells events apart, so that it may take values for equal that differ, as -0.0 and 0.0. ``decides``: a row whose
@@ -63,11 +63,12 @@ def push_where_below_state(node: Node) -> Node | None:
     """
     match node:
         case Where(Operator() as below, p) if sides := _sides(below):
-            parts = conjuncts(p)
-            pushed = [part for part in parts if _obstacle(below, sides, part) is None]
+            pushed: list[Expr] = []
+            rest: list[Expr] = []
+            for part in conjuncts(p):
+                (pushed if _obstacle(below, sides, part) is None else rest).append(part)
             if pushed:
                 inputs = [_filtered(source, side, pushed) for source, side in zip(below.children, sides, strict=True)]
-                rest = [part for part in parts if _obstacle(below, sides, part) is not None]
                 filtered = below.with_children(inputs)
                 return Where(filtered, conjunction(rest)) if rest else filtered
     return None
@@ -77,8 +78,8 @@ def why_not(node: Node) -> str | None:
     """Return, for ``explain()``, the reason that forbids the rule at a filter that reads columns of an input; None without."""
     match node:
         case Where(Operator() as below, p) if sides := _sides(below):
+            of_inputs = frozenset().union(*(side.columns for side in sides))
             for part in conjuncts(p):
-                of_inputs = frozenset().union(*(side.columns for side in sides))
                 if columns(part) and columns(part) <= of_inputs and (reason := _obstacle(below, sides, part)):
                     return reason
             if isinstance(below, Join) and below.how == JoinKind.LEFT:
