@@ -21,7 +21,7 @@ from streamq.compiler.estimates import cost_line, expected_rates, rows_line
 from streamq.compiler.explain_graphs import NO_MEASUREMENTS, Measurements, plan_graph, rule_marks, stage_graph
 from streamq.compiler.kernel_sites import HOLDING
 from streamq.compiler.options import Options
-from streamq.compiler.plan_graph import Section, sections_html
+from streamq.compiler.plan_graph import PlanGraph, Section, sections_html
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, read_more_than_once
 from streamq.compiler.rules import Rule
 from streamq.compiler.shared_windows import SHARING_LAW, SIZES_LAW, SharedPlan, share_windows
@@ -77,7 +77,7 @@ def stages_section(program: StagedPlan, expected: Expected | None, measured: Mea
             if expected is not None and node is not None:
                 lines.append(f"    {cost_line(node, rates, expected, lags, forms[hosted.name])}")
     graph = partial(stage_graph, "stages", program, frames, measured)
-    return Section("physical", "stages", lines, lines, graph=graph, guide=STAGES_GUIDE)
+    return Section("physical", "stages", lines, lambda: lines, graph=graph, guide=STAGES_GUIDE)
 
 
 def _indented(measurements: tuple[str, ...]) -> list[str]:
@@ -188,7 +188,7 @@ def explain(
     own = explain_sections(program, asked, expected, form, measured)
     parts = [*(part for part in before if part.mode in asked), *own]
     if format == "json":
-        return json.dumps({part.mode: part.data for part in parts}, indent=2)
+        return json.dumps({part.mode: part.data() for part in parts}, indent=2)
     if format == "html":
         return html.whole_page(f"streamq explain: {_sources(program)}", sections_html(parts))
     if format == "fragment":
@@ -216,7 +216,7 @@ def print_explanation(written: Callable[[str], str], format: str) -> None:
 def state_section(state: str, reason: str) -> Section:
     """Return the part that shows the state of a run, with the error or the reason why it is over, if there is one."""
     first, *rest = f"{state}: {reason}".split("\n") if reason else [state]
-    return Section("state", "state of the run", [first, *rest], {"state": state, "reason": reason or None})
+    return Section("state", "state of the run", [first, *rest], lambda: {"state": state, "reason": reason or None})
 
 
 def explain_sections(
@@ -231,7 +231,9 @@ def explain_sections(
     rates = expected_rates(shared.plan, expected)
     check_form(done.plan, form, "explain")
     makers: dict[str, Callable[[], Section]] = {
-        "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing, rule_marks(done, before=True)),
+        "logical": lambda: _plan_part(
+            "logical", "logical plan", plan, _nothing, partial(rule_marks, done, before=True)
+        ),
         "rules": lambda: _rules_part(done, shared),
         "incremental": lambda: replace(
             _plan_part(
@@ -239,7 +241,7 @@ def explain_sections(
                 "incremental plan (CTI: c, unless said otherwise)",
                 shared.plan,
                 partial(_notes, rates, expected, form),
-                rule_marks(done, before=False),
+                partial(rule_marks, done, before=False),
             ),
             guide=CTI_GUIDE,
         ),
@@ -252,17 +254,21 @@ def explain_sections(
 
 
 def _plan_part(
-    mode: str, heading: str, root: Node, notes: Callable[[Node], Notes], marks: Mapping[str, str]
+    mode: str, heading: str, root: Node, notes: Callable[[Node], Notes], marks: Callable[[], Mapping[str, str]]
 ) -> Section:
     """Return the part that shows a plan as a tree, with the notes that ``notes`` returns below each node, and as a graph.
 
-    ``marks``: why operators of the graph are highlighted, by their lines.
+    ``marks`` returns why operators of the graph are highlighted, by their lines.
     """
     # the root over a single plan is not shown
     plan = root.children[0] if len(root.children) == 1 else root
     tree = list(_tree(plan, notes))
-    graph = partial(plan_graph, heading, plan, lambda node: _note_lines(notes(node)), marks)
-    return Section(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(tree), graph=graph)
+
+    def graph() -> PlanGraph:
+        return plan_graph(heading, plan, lambda node: _note_lines(notes(node)), marks())
+
+    lines = [text for line in tree for text in _lines(line)]
+    return Section(mode, heading, lines, partial(_tree_data, tree), graph=graph)
 
 
 def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[PlanLine]:
@@ -397,15 +403,15 @@ def _rules_part(done: RewriteResult, shared: SharedPlan) -> Section:
     for s in done.skipped:
         lines += [f"  {s.rule.name} at {clip_text(describe_node(s.node))}", f"      {s.reason}"]
     lines += [f"  {share_windows.__name__}"] * bool(shared.apart) + [f"      {reason}" for reason in shared.apart]
-    data = {
-        "fired": [
+
+    def data() -> dict[str, Any]:
+        at = [{"rule": s.rule.name, "at": describe_node(s.node), "reason": s.reason} for s in done.skipped]
+        fired = [
             {"rule": f.rule.name, "law": f.rule.law, "before": f.left_sketch, "after": f.right_sketch}
             for f in done.firings
-        ],
-        "did not fire": [{"rule": s.rule.name, "at": describe_node(s.node), "reason": s.reason} for s in done.skipped],
-        "shared": sharing,
-        "not shared": list(shared.apart),
-    }
+        ]
+        return {"fired": fired, "did not fire": at, "shared": sharing, "not shared": list(shared.apart)}
+
     return Section("rules", "rules", lines, data)
 
 

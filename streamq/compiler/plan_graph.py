@@ -264,7 +264,7 @@ BESIDE = ("logical", "incremental")
 
 @dataclass(frozen=True)
 class Section:
-    """One section of an explanation: a heading, its lines, and the same as data.
+    """One section of an explanation: a heading, its lines, and a function that returns the same as JSON.
 
     ``picture``: HTML that a page shows instead of the lines. ``graph``: a function that returns the graph that a page shows
     above the lines, ``guide`` a sentence on terms of the graph's boxes.
@@ -273,7 +273,7 @@ class Section:
     mode: str
     heading: str
     lines: list[str]
-    data: Any
+    data: Callable[[], Any]
     picture: str = ""
     graph: Callable[[], PlanGraph] | None = None
     guide: str = ""

@@ -1,8 +1,9 @@
 """The rewriter: applies the laws until none fires, and checks after every firing that schema and traits did not change.
 
 It goes bottom-up, with an explicit stack, and visits each distinct node once a phase. The result of a law is rewritten before
-the nodes above it, so a law sees only inputs to which no law applies any more. It knows the readers in a plan: the nodes that
-are read more than once, and the ways from sources to the first operators with state.
+the nodes above it, so a law sees only inputs to which no law applies any more. A filter goes down before that: so it is merged
+with the filters on its way, and they pass an operator together. It knows the readers in a plan: the nodes that are read more
+than once, and the ways from sources to the first operators with state.
 """
 
 from __future__ import annotations
@@ -218,8 +219,13 @@ class _Phase:
             elif node.digest in self.normal:
                 continue
             elif step == "enter":
-                todo.append(("leave", node, None))
-                todo.extend(("enter", c, None) for c in reversed(node.children))
+                # a filter goes down before its input is rewritten, and takes those on its way with it
+                replacement = self._fire(node) if isinstance(node, Where) else None
+                if replacement is None:
+                    todo.append(("leave", node, None))
+                    todo.extend(("enter", c, None) for c in reversed(node.children))
+                else:
+                    todo += [("become", node, replacement), ("enter", replacement, None)]
             else:
                 over_normal = self._over_normal_inputs(node)
                 replacement = None if over_normal.digest in self.normal else self._fire(over_normal)

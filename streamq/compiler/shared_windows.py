@@ -216,6 +216,8 @@ def _windows(plan: Results, egresses: Sequence[Egress]) -> list[_Windows]:
     for result, egress in zip(plan.inputs, egresses, strict=True):
         below |= {node.digest for node in _stateless(result) if egress.ctis}
     windows = []
+    streams, unfiltered = _stream_texts(plan), _stream_texts(plan, filters=False)
+    corrected = _corrected(plan, unsettled)
     for node in nodes(plan):
         if isinstance(node, MergePartials):
             is_final = node.digest not in unsettled
@@ -223,11 +225,11 @@ def _windows(plan: Results, egresses: Sequence[Egress]) -> list[_Windows]:
                 "rows of windows of several sizes are final": not is_final,
                 "their events are no points, or may be taken back": node.input.schema.shape != POINT
                 or node.input.traits.retracts
-                or any(_corrects(below, unsettled) for below in nodes(node.input)),
+                or node.input.digest in corrected,
                 "what reads the shorter ones needs their CTI": node.digest in below,
             }
             facts = {
-                "their events pass other filters": _stream_text(node),
+                "their events pass other filters": streams[node.input.digest],
                 "their groups are others": node.keys,
                 "rows of one live on the windows, of the other at their ends": node.stamp,
                 # a run could not go on with the others once the code has changed
@@ -240,7 +242,7 @@ def _windows(plan: Results, egresses: Sequence[Egress]) -> list[_Windows]:
                 _Windows(
                     node=node,
                     facts=facts,
-                    stream=_stream_text(node, filters=False),
+                    stream=unfiltered[node.input.digest],
                     is_final=is_final,
                     own_basic_windows=next((reason for reason, holds in reasons.items() if holds), ""),
                 )
@@ -248,12 +250,24 @@ def _windows(plan: Results, egresses: Sequence[Egress]) -> list[_Windows]:
     return windows
 
 
-def _corrects(node: Node, unsettled: frozenset[str]) -> bool:
-    """Return True if the kernel of a node may take back rows that it has sent; ``unsettled`` are nodes that send early rows."""
-    if not isinstance(node, EvaluatedOperator):
-        return False
-    factory = node.evaluation.factory
-    return factory.corrects and (not factory.always_holds or node.digest in unsettled)
+def _corrected(plan: Node, unsettled: frozenset[str]) -> set[str]:
+    """Return the nodes, by digest, below or at which a kernel may take back rows that it has sent.
+
+    ``unsettled`` are the nodes that send early rows.
+    """
+    corrected: set[str] = set()
+
+    def visit(node: Node, inputs: list[bool]) -> bool:
+        corrects = any(inputs)
+        if isinstance(node, EvaluatedOperator) and not corrects:
+            factory = node.evaluation.factory
+            corrects = factory.corrects and (not factory.always_holds or node.digest in unsettled)
+        if corrects:
+            corrected.add(node.digest)
+        return corrects
+
+    fold(plan, visit)
+    return corrected
 
 
 def _stateless(top: Node) -> list[Node]:
@@ -275,15 +289,20 @@ def stream_of(windows: MergePartials) -> Node:
     return below
 
 
-def _stream_text(windows: MergePartials, *, filters: bool = True) -> str:
-    """Return a hash of the events of windows; ``filters``: False for the stream as it would be without filters."""
+def _stream_texts(plan: Node, *, filters: bool = True) -> dict[str, str]:
+    """Return a hash of the rows of each node, by digest; ``filters``: False for the rows as they would be without filters."""
+    texts: dict[str, str] = {}
 
     def visit(node: Node, inputs: list[str]) -> str:
         if leaves_out_columns(node) or (isinstance(node, Where) and not filters):
-            return inputs[0]
-        return short_hash([text_of_source(node) if isinstance(node, Source) else state_text(node), inputs])
+            text = inputs[0]
+        else:
+            text = short_hash([text_of_source(node) if isinstance(node, Source) else state_text(node), inputs])
+        texts[node.digest] = text
+        return text
 
-    return fold(windows.input, visit)
+    fold(plan, visit)
+    return texts
 
 
 def consists_of_basic(window: Window, longest: Window) -> bool:

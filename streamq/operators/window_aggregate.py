@@ -26,7 +26,7 @@ from streamq.plan.own_names import show_keys, shown_name
 from streamq.plan.partial import COUNT
 from streamq.plan.passes import columns, reads_end
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
-from streamq.plan.tree import show
+from streamq.plan.tree import lazy, show
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
@@ -142,7 +142,7 @@ class WindowAggregate(MemberOperator):
         """True if it reads all columns of its events, to order them or to set them aside."""
         return self.ordered or bool(self.set_aside)
 
-    @property
+    @lazy
     def merges(self) -> bool:
         """True if all aggregates can be merged from partial results."""
         return all(is_mergeable(a, self.input.schema) for _, a in self.aggregates)

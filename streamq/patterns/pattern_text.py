@@ -255,8 +255,8 @@ def picture_section(program: Program, text: str) -> Section:
         lines += [name, *_lines(box, "  ", "  "), *(f"  {line}" for line in rest)]
         below = f'<div class="keeps">{"<br>".join(map(markup_text, rest))}</div>' if rest else ""
         pictures.append(f"<div>{markup_text(name)}</div>{_boxes(box)}{below}")
-    data = {"text": text, "tree": lines}
-    return Section("pattern", "pattern", lines, data, f"<style>{STYLE}</style>\n" + "\n".join(pictures))
+    html = f"<style>{STYLE}</style>\n" + "\n".join(pictures)
+    return Section("pattern", "pattern", lines, lambda: {"text": text, "tree": lines}, html)
 
 
 # lines

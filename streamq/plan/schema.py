@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
 from streamq.html import has_half_a_pair, with_escapes
 from streamq.plan.spark_types import wider
+from streamq.plan.tree import lazy
 from streamq.time import TIMESTAMP
 
 POINT, INTERVAL, EDGE, SIGNAL = "point", "interval", "edge", "signal"
@@ -44,20 +45,29 @@ class Schema:
     shape: str = INTERVAL
     consumed: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @lazy
     def names(self) -> tuple[str, ...]:
         """The payload columns' names, in order."""
         return tuple(f.name for f in self.fields)
 
+    @lazy
+    def _types(self) -> dict[str, DataType]:
+        return {f.name: f.type for f in self.fields}
+
+    @lazy
+    def digest(self) -> str:
+        """A text that schemas have in common if their columns, with their types, and their axes are equal."""
+        return f"{self.axis} {self.shape} {[(f.name, f.type.json()) for f in self.fields]}"
+
     def type_of(self, name: str) -> DataType:
         """Return the type of a column that exists."""
-        return {f.name: f.type for f in self.fields}[name]
+        return self._types[name]
 
     def require(self, name: str, verb: str, side: str = "") -> DataType:
         """Return the type of a column; raise UnknownColumn if there is no such column, of a join's ``side``."""
-        if name not in self.names:
+        if name not in self._types:
             self.unknown(name, verb, side)
-        return self.type_of(name)
+        return self._types[name]
 
     def unknown(self, name: str, verb: str, side: str = "") -> NoReturn:
         """Raise UnknownColumn for a name that no payload column has."""

@@ -17,6 +17,7 @@ from streamq.compiler.rules import RULES, Rule
 from streamq.errors import RewriteError
 from streamq.functions.catalogue import function_of
 from streamq.operators import (
+    AlterLifetime,
     MergePartials,
     Select,
     Source,
@@ -24,6 +25,7 @@ from streamq.operators import (
     Where,
     WindowAggregate,
 )
+from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
@@ -68,7 +70,7 @@ def test_it_is_deterministic() -> None:
 
 
 def test_a_firing_shows_what_it_did() -> None:
-    first = rewrite(Where(Select(Union((TRIPS, MORE)), (("k", K),)), K == "a")).firings[0]
+    first = rewrite(Select(Union((TRIPS, MORE)), (("k", K),))).firings[0]
     assert first.rule.name == "push_select_below_union"
     assert first.left_sketch == "union(trips; more) | select k"
     assert first.right_sketch == "union(trips | select k; more | select k)"
@@ -181,6 +183,16 @@ def test_the_work_grows_with_the_depth_and_no_faster(kind: str, levels: int) -> 
     made = rewrite(deep(kind, levels), rules).plan
     assert levels < len(tries) < 1.2 * len(RULES) * levels
     assert len(nodes(made)) < 250
+
+
+def test_an_operator_is_passed_once_by_all_filters_above_it() -> None:
+    plan: Node = TRIPS
+    for level in range(30):
+        plan = AlterLifetime(Where(plan, level < V), Start(by=3), Length(by=2))
+    names = [firing.rule.name for firing in rewrite(Where(plan, K == "a")).firings]
+    assert names.count("push_where_below_alter_lifetime") == 30
+    assert names.count("merge_wheres") == 30
+    assert len(names) < 70
 
 
 def test_forty_levels_of_sharing() -> None:

@@ -20,11 +20,12 @@ def push_where_below_alter_lifetime(node: Node) -> Node | None:
     """
     match node:
         case Where(AlterLifetime(input=source, start=start, length=length) as changed, p):
-            parts = conjuncts(p)
-            pushed = [part for part in parts if _obstacle(changed, part) is None]
+            pushed: list[Expr] = []
+            rest: list[Expr] = []
+            for part in conjuncts(p):
+                (pushed if _obstacle(changed, part) is None else rest).append(part)
             if pushed:
                 below = AlterLifetime(Where(source, conjunction(pushed)), start, length)
-                rest = [part for part in parts if _obstacle(changed, part) is not None]
                 return Where(below, conjunction(rest)) if rest else below
     return None
 

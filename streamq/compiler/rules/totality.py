@@ -15,10 +15,24 @@ from streamq.plan.schema import Schema
 _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType]
 
 
+REMEMBERED = 50_000
+"""The number of answers that are cached; beyond that the cache is cleared."""
+
+_remembered: dict[tuple[str, str], bool] = {}
+
+
 def can_fail(expr: Expr, schema: Schema) -> bool:
-    """Return True if, by Spark's ANSI rules, an expression may raise an error on some row of a schema, or it is not known."""
-    kinds = types(expr, schema, "rewrite")
-    return not all(_is_total(n, kinds) for n in expression_nodes(expr))
+    """Return True if, by Spark's ANSI rules, an expression may raise an error on some row of a schema, or it is not known.
+
+    The answer is cached across calls: a filter that goes down asks it again at each operator.
+    """
+    asked = expr.digest, schema.digest
+    if asked not in _remembered:
+        if len(_remembered) >= REMEMBERED:
+            _remembered.clear()
+        kinds = types(expr, schema, "rewrite")
+        _remembered[asked] = not all(_is_total(n, kinds) for n in expression_nodes(expr))
+    return _remembered[asked]
 
 
 def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:
