@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-
-import numpy as np
+from functools import cached_property, partial
+from itertools import groupby
 
 from streamq.errors import SourceError, sentence
-from streamq.runtime.event import CTI
-from streamq.testing.folding import NEVER, FoldedChanges, Items, fold_items, history_of, items_of, unmatched
-from streamq.testing.history import shown
-from streamq.testing.recorded import KINDS, NO_ITEM, Ints, RecordedStream, no_items
+from streamq.runtime.event import CTI, RETRACT
+from streamq.testing.folding import Change, Event, fold_items, history_of, in_order, unmatched
+from streamq.testing.history import interval, shown
+from streamq.testing.recorded import RecordedRow, RecordedStream
 from streamq.time import INFINITY, MINUS_INFINITY
 
 RULES = {
@@ -38,303 +39,254 @@ class BreachDisplay:
 
 
 @dataclass(frozen=True)
-class Breaches:
-    """The rows that break a rule, in order, and the function that describes the k-th of them."""
+class Finding:
+    """A row that breaks a rule, and the function that describes it."""
 
     rule: str
-    rows: Ints
-    show: Callable[[int], BreachDisplay]
+    row: RecordedRow
+    show: Callable[[], BreachDisplay]
 
 
 def breaches_in(
     stream: RecordedStream, shape: str | None, order: str | None, ctis: bool, keyed: bool, verb: str
-) -> list[Breaches]:
-    """Return the breaches of all rules; raise SourceError if rows without an order must be judged by order or by CTIs in them.
+) -> list[Finding]:
+    """Return the breaches of all rules, in the order of the stream.
 
-    ``shape``, ``order`` and ``ctis`` are the arguments of ``find_breaches``; ``keyed``: the stream has a key. ``verb`` is the
-    function that errors name. A rule may have several entries, or one without rows.
+    Raises SourceError if rows without an order must be judged by order or by CTIs in them. ``shape``, ``order`` and ``ctis`` are
+    the arguments of ``find_breaches``; ``keyed``: the stream has a key. ``verb`` is the function that errors name.
     """
-    bad = no_items(stream)
     if not stream.ordered:
-        promises = bool((stream.kind == KINDS.index(CTI)).any())
-        what = "order" if order else "CTIs" if ctis and promises else ""
+        what = "order" if order else "CTIs" if ctis and any(row.kind == CTI for row in stream.rows) else ""
         if what:
-            hint = "Give batch=..., a column whose numbers or times order them" + (
-                ", or ctis=False." if not order else "."
-            )
+            hint = f"Give batch=..., a column whose numbers or times order them{'' if order else ', or ctis=False'}."
             raise SourceError(sentence(verb, f"rows without an order cannot be judged for {what}", "", hint))
-    judge = _Judge.from_stream(stream, np.flatnonzero(bad < 0), ctis)
-    breaches = [Breaches("item", np.flatnonzero(bad >= 0), lambda k: BreachDisplay(NO_ITEM[bad[bad >= 0][k]]))]
-    breaches += judge.matched(order is not None)
-    if ctis:
-        breaches += judge.promised()
-    if order == "full":
-        breaches.append(judge.in_order())
+    judge = _Judge(stream, ctis)
+    searches: list[Iterator[Finding]] = [judge.items(), judge.matched(order is not None)]
+    searches += [judge.late(), judge.going_back()] * ctis
+    searches += [judge.in_order()] * (order == "full")
     match shape:
         case "point":
-            breaches += judge.points()
+            searches.append(judge.points())
         case "edge":
-            breaches += judge.edges()
-            if keyed:
-                breaches.append(judge.one_at_a_time())
+            searches.append(judge.edges())
+            searches += [judge.one_at_a_time()] * keyed
         case "signal":
-            breaches += judge.signals()
-    return breaches
+            searches.append(judge.signals())
+    return sorted((finding for search in searches for finding in search), key=lambda finding: in_order(finding.row))
 
 
-@dataclass(frozen=True)
 class _Judge:
-    """The items of a stream, prepared for the search: ``rows`` are the rows of inserts and retractions, ``items`` their fields.
+    """The rows of a stream, prepared for the search: ``rows`` are its inserts and retractions, ``ctis`` its CTIs.
 
-    ``ctis`` are the rows of the CTIs; ``c`` holds for each micro-batch the greatest CTI up to its end, ``by`` that CTI's row.
+    ``progress`` holds, for each micro-batch, the greatest CTI up to its end, and the row of that CTI, None if there is none.
     """
 
-    stream: RecordedStream
-    rows: Ints
-    items: Items
-    ctis: Ints
-    c: Ints
-    by: Ints
+    def __init__(self, stream: RecordedStream, ctis: bool):
+        """Prepare the rows that are items; without ``ctis``, CTIs are ignored."""
+        self.stream = stream
+        good = [row for row in stream.rows if not row.fault]
+        self.rows = [row for row in good if row.kind != CTI]
+        self.ctis = [row for row in good if row.kind == CTI] if ctis else []
+        self.progress: list[tuple[int, RecordedRow | None]] = []
+        c, last = MINUS_INFINITY, iter([*self.ctis, None])
+        by, cti = None, next(last)
+        for batch in range(1 + max((row.batch for row in stream.rows), default=-1)):
+            while cti is not None and cti.batch == batch:
+                if _start(cti) >= c:
+                    c, by = _start(cti), cti
+                cti = next(last)
+            self.progress.append((c, by))
 
-    @classmethod
-    def from_stream(cls, stream: RecordedStream, good: Ints, ctis: bool) -> _Judge:
-        """Prepare the rows ``good`` of a stream; without ``ctis``, its CTIs are ignored."""
-        cti = stream.kind[good] == KINDS.index(CTI)
-        rows, promises = good[~cti], good[cti] if ctis else good[:0]
-        items = items_of(stream, rows)
-        batches = int(stream.batch.max(initial=-1)) + 1
-        c = np.full(batches, MINUS_INFINITY)
-        np.maximum.at(c, stream.batch[promises], stream.start[promises])
-        c = np.maximum.accumulate(c)
-        by = np.full(batches, -1)
-        reaching = promises[stream.start[promises] == c[stream.batch[promises]]]
-        by[stream.batch[reaching]] = reaching
-        return cls(stream, rows, items, promises, c, np.maximum.accumulate(by))
+    def _cti_before(self, batch: int) -> tuple[int, RecordedRow | None]:
+        """Return the CTI that held when a micro-batch began, and its row."""
+        return self.progress[batch - 1] if batch else (MINUS_INFINITY, None)
 
     @cached_property
-    def changes(self) -> FoldedChanges:
+    def changes(self) -> list[Change]:
         """The changes that a consumer sees at the end of each micro-batch."""
-        return fold_items(self.items)
+        return fold_items(self.rows)
+
+    @cached_property
+    def history(self) -> list[list[Event]]:
+        """The events of the history, a list for each key, ordered by start and end; with ids, the inserts have the keys."""
+        events: dict[object, list[Event]] = {}
+        for event in history_of(self.rows):
+            events.setdefault(event.insert.key, []).append(event)
+        return [sorted(of_key, key=lambda event: (event.start, event.end)) for of_key in events.values()]
+
+    def items(self) -> Iterator[Finding]:
+        """Search rows that are no items."""
+        for row in self.stream.rows:
+            if row.fault:
+                yield Finding("item", row, partial(BreachDisplay, row.fault))
 
     # every retraction matches
 
-    def matched(self, causal: bool) -> list[Breaches]:
+    def matched(self, causal: bool) -> Iterator[Finding]:
         """Search retractions that match no event and, if ``causal``, those that come before their event.
 
         An event may come late, as long as no CTI of an earlier micro-batch is past its start.
         """
-        deadline = np.searchsorted(self.c, self.items.start, side="right")
-        deadline = np.where(deadline < len(self.c), deadline, NEVER)
-        unmatched_rows, early_rows = (np.array(searches, np.int64) for searches in unmatched(self.items, deadline))
+        greatest = [c for c, _ in self.progress]
 
-        def show(rows: Ints, says: str) -> Callable[[int], BreachDisplay]:
-            return lambda k: self._near_items(int(rows[k]), says)
+        def deadline(start: int) -> float:
+            batch = bisect_right(greatest, start)
+            return batch if batch < len(greatest) else math.inf
 
         whose = "id" if self.stream.names.id else "payload"
-        searches = [
-            Breaches(
-                "match", self.rows[unmatched_rows], show(unmatched_rows, f"no event {{}} of this {whose} is there")
-            )
-        ]
-        if causal:
-            searches.append(
-                Breaches(
-                    "order", self.rows[early_rows], show(early_rows, "comes before the event {} that it takes back")
-                )
-            )
-        return searches
+        unmatched_rows, early_rows = unmatched(self.rows, deadline)
+        for row in unmatched_rows:
+            yield Finding("match", row, partial(self._near_items, row, f"no event {{}} of this {whose} is there"))
+        for row in early_rows if causal else ():
+            yield Finding("order", row, partial(self._near_items, row, "comes before the event {} that it takes back"))
 
-    def _near_items(self, at: int, says: str) -> BreachDisplay:
+    def _near_items(self, row: RecordedRow, says: str) -> BreachDisplay:
         """Describe a retraction with at most BESIDE items of its id or payload: those of its start, then the nearest.
 
-        ``at`` is its position among the items, ``says`` the message, with ``{}`` for its lifetime.
+        ``says`` is the message, with ``{}`` for its lifetime.
         """
-        i = int(self.rows[at])
-        own_end = (int(self.items.start[at]), int(self.items.end[at]))
-        others = np.flatnonzero(self.stream.whose[self.rows] == self.stream.whose[i])
-        others = others[others != at]
-        near = np.sort(others[np.lexsort((np.abs(others - at), self.items.start[others] != own_end[0]))][:BESIDE])
-        lines = [(*own_end, "taken back")]
-        for n in near:
-            start, end, new_end = (int(t[n]) for t in (self.items.start, self.items.end, self.items.new_end))
-            kind, row = self.stream.kind_of(int(self.rows[n])), int(self.stream.at[self.rows[n]])
-            if self.items.is_retraction[n]:
-                lines.append((start, end, f"{kind} to {self._time(new_end)}, row {row}"))
-            else:
-                lines.append((start, end, f"{kind}, row {row}"))
-        return BreachDisplay(says.format(f"[{self._time(own_end[0])}, {self._time(own_end[1])})"), tuple(lines))
+        place = self.rows.index(row)
+        others = [(n, other) for n, other in enumerate(self.rows) if other.whose == row.whose and n != place]
+        others.sort(key=lambda numbered: (numbered[1].start != row.start, abs(numbered[0] - place)))
+        lines = [(_start(row), row.end, "taken back")]
+        for _, other in sorted(others[:BESIDE], key=lambda numbered: numbered[0]):
+            moved = f" to {self._time(other.new_end)}" if other.kind == RETRACT else ""
+            lines.append((_start(other), other.end, f"{other.kind}{moved}, row {other.at}"))
+        return BreachDisplay(says.format(interval(_start(row), row.end, self.stream.axis)), tuple(lines))
 
     # CTIs and order
 
-    def promised(self) -> list[Breaches]:
-        """Search changes before the CTI that held when their micro-batch began, and CTIs that go back: an entry for each."""
-        before, by = _shifted(self.c, MINUS_INFINITY), _shifted(self.by, -1)
-        back = self.ctis[self.stream.start[self.ctis] < before[self.stream.batch[self.ctis]]]
-        changes = self.changes
-        late = np.flatnonzero(changes.sync < before[changes.batch])
+    def late(self) -> Iterator[Finding]:
+        """Search changes before the CTI that held when their micro-batch began."""
+        for change in self.changes:
+            if change.sync < self._cti_before(change.row.batch)[0]:
+                yield Finding("cti", change.row, partial(self._show_late, change))
 
-        def cti(batch: int) -> tuple[int, str]:
-            return int(before[batch]), f"cti, row {self.stream.at[by[batch]]}"
+    def _show_late(self, change: Change) -> BreachDisplay:
+        """Describe a late change, with the CTI before it."""
+        c, by = self._cti_before(change.row.batch)
+        says = f"{self._together(change)}changes the history at {self._time(change.sync)}, after cti {self._time(c)}"
+        return BreachDisplay(says, self._change(change), ((c, _cti_label(by)),))
 
-        def show_late(k: int) -> BreachDisplay:
-            """Describe the k-th late change, with the CTI before it."""
-            at = int(late[k])
-            c, label = cti(int(changes.batch[at]))
-            says = (
-                f"{self._together(at)}changes the history at {self._time(int(changes.sync[at]))}, "
-                f"after cti {self._time(c)}"
-            )
-            return BreachDisplay(says, self._change(at), ((c, label),))
+    def going_back(self) -> Iterator[Finding]:
+        """Search CTIs that go back."""
+        for row in self.ctis:
+            c, by = self._cti_before(row.batch)
+            if _start(row) < c:
+                instants = ((_start(row), "this"), (c, _cti_label(by)))
+                yield Finding("cti", row, partial(BreachDisplay, f"goes back from {self._time(c)}", (), instants))
 
-        def show_back(k: int) -> BreachDisplay:
-            c, label = cti(int(self.stream.batch[back[k]]))
-            says = f"goes back from {self._time(c)}"
-            return BreachDisplay(says, (), ((int(self.stream.start[back[k]]), "this"), (c, label)))
-
-        return [Breaches("cti", self.rows[changes.row[late]], show_late), Breaches("cti", back, show_back)]
-
-    def in_order(self) -> Breaches:
+    def in_order(self) -> Iterator[Finding]:
         """Search changes with a sync time before one of an earlier micro-batch."""
-        changes = self.changes
-        greatest = np.full(len(self.c), MINUS_INFINITY)
-        np.maximum.at(greatest, changes.batch, changes.sync)
-        before = _shifted(np.maximum.accumulate(greatest), MINUS_INFINITY)
-        late = np.flatnonzero(changes.sync < before[changes.batch])
+        first: Change | None = None
+        for _, batch in groupby(self.changes, key=lambda change: change.row.batch):
+            changes = list(batch)
+            for change in changes:
+                if first is not None and change.sync < first.sync:
+                    yield Finding("order", change.row, partial(self._show_disorder, change, first))
+            greatest = max(changes, key=lambda change: change.sync)
+            first = greatest if first is None or greatest.sync > first.sync else first
 
-        def show(k: int) -> BreachDisplay:
-            """Describe the k-th late change, with the first change of the greatest sync time before it."""
-            at = int(late[k])
-            bound = int(before[changes.batch[at]])
-            first = int(np.flatnonzero(changes.sync == bound)[0])
-            row = self.stream.at[self.rows[changes.row[first]]]
-            says = f"has sync time {self._time(int(changes.sync[at]))}, before {self._time(bound)} of row {row}"
-            return BreachDisplay(self._together(at) + says, self._change(at), ((bound, f"sync time of row {row}"),))
-
-        return Breaches("order", self.rows[changes.row[late]], show)
+    def _show_disorder(self, change: Change, first: Change) -> BreachDisplay:
+        """Describe a change that comes too late, with the first change of the greatest sync time before it."""
+        bound, row = first.sync, first.row.at
+        says = f"has sync time {self._time(change.sync)}, before {self._time(bound)} of row {row}"
+        return BreachDisplay(self._together(change) + says, self._change(change), ((bound, f"sync time of row {row}"),))
 
     # shapes
 
-    def points(self) -> list[Breaches]:
+    def points(self) -> Iterator[Finding]:
         """Search inserts longer than a tick, and retractions that do not delete."""
-        changes = self.changes
-        long = np.flatnonzero(~changes.is_retraction & (changes.end != changes.start + 1))
-        moved = np.flatnonzero(changes.is_retraction & (changes.new_end != changes.start))
-        return [self._shape(long, "lasts longer than a tick"), self._shape(moved, "moves a point's end")]
+        for change in self.changes:
+            if change.new_end is None and change.end != change.start + 1:
+                yield self._shape(change, "lasts longer than a tick")
+            elif change.new_end is not None and change.new_end != change.start:
+                yield self._shape(change, "moves a point's end")
 
-    def edges(self) -> list[Breaches]:
+    def edges(self) -> Iterator[Finding]:
         """Search inserts with an end, and retractions other than the one that gives an open event its end.
 
-        Returns nothing for rows of a history and for rows without an order; inserts are searched only if there are no batches.
+        Yields nothing for rows of a history and for rows without an order; inserts are searched only if there are no batches.
         """
         # rows of a history, and rows without an order, may be events that have ended
         if self.stream.names.kind is None or not self.stream.ordered:
-            return []
-        changes = self.changes
-        closed = np.flatnonzero(~changes.is_retraction & (changes.end != INFINITY) & (self.stream.names.batch is None))
-        again = np.flatnonzero(changes.is_retraction & (changes.end != INFINITY))
-        gone = np.flatnonzero(changes.is_retraction & (changes.end == INFINITY) & (changes.new_end == changes.start))
-        open = np.flatnonzero(changes.is_retraction & (changes.end == INFINITY) & (changes.new_end == INFINITY))
-        return [
-            self._shape(closed, "an edge event is inserted without an end"),
-            self._shape(again, "the event has got its end before"),
-            self._shape(gone, "an edge event ends after its start"),
-            self._shape(open, "takes back an open event and leaves it open"),
-        ]
+            return
+        for change in self.changes:
+            if change.new_end is None:
+                if change.end != INFINITY and self.stream.names.batch is None:
+                    yield self._shape(change, "an edge event is inserted without an end")
+            elif change.end != INFINITY:
+                yield self._shape(change, "the event has got its end before")
+            elif change.new_end == change.start:
+                yield self._shape(change, "an edge event ends after its start")
+            elif change.new_end == INFINITY:
+                yield self._shape(change, "takes back an open event and leaves it open")
 
-    def one_at_a_time(self) -> Breaches:
+    def one_at_a_time(self) -> Iterator[Finding]:
         """Search events of the history that start while another of their key is alive."""
-        row, key, start, end = self._history()
-        rank = np.unique(end, return_inverse=True)[1]
-        wide = int(rank.max(initial=0)) + 1
-        latest = np.maximum.accumulate(key * wide + rank)
-        before = _shifted(latest, -1)
-        ends = np.unique(end)
-        inside = np.flatnonzero((before // wide == key) & (ends[before % wide] > start) if len(key) else key)
+        for events in self.history:
+            holder = events[0]
+            for event in events[1:]:
+                if event.start < holder.end:
+                    alive = (holder.start, holder.end, f"alive, row {holder.row.at}")
+                    says = "starts while another event of its key is alive"
+                    yield Finding("shape", event.row, partial(BreachDisplay, says, (alive, _this(event))))
+                holder = max(holder, event, key=lambda one: one.end)
 
-        def show(k: int) -> BreachDisplay:
-            """Describe the k-th such event, with the one that is alive when it starts."""
-            at = int(inside[k])
-            holder = int(np.flatnonzero(latest == before[at])[0])
-            other = (int(start[holder]), int(end[holder]), f"alive, row {self.stream.at[row[holder]]}")
-            this = (int(start[at]), int(end[at]), "this")
-            return BreachDisplay("starts while another event of its key is alive", (other, this))
-
-        return _sorted(Breaches("shape", row[inside], show))
-
-    def signals(self) -> list[Breaches]:
+    def signals(self) -> Iterator[Finding]:
         """Search events of the history that do not end where the next one of their key starts.
 
         The last one of a key must be endless, or end where no CTI has passed, as the sample that ends it may still come.
         """
-        row, key, start, end = self._history()
-        last = np.flatnonzero((np.diff(start, append=0) != 0) | (np.diff(key, append=-1) != 0))
-        follows = last[np.searchsorted(last, np.arange(len(row)))] + 1 if len(row) else row
-        there = np.append(key, -1)[follows] == key
-        expected = np.where(there, np.append(start, 0)[follows], INFINITY)
-        # the sample that ends the last one of a key may still come
-        still = ~there & (end >= (self.c[-1] if len(self.c) else MINUS_INFINITY))
-        wrong = np.flatnonzero((end != expected) & ~still)
+        c = self.progress[-1][0] if self.progress else MINUS_INFINITY
+        for events in self.history:
+            following: Event | None = None
+            for _, samples in groupby(reversed(events), key=lambda event: event.start):
+                for event in (of_instant := list(samples)):
+                    is_right = event.end == (INFINITY if following is None else following.start)
+                    if not is_right and (following is not None or event.end < c):
+                        yield Finding("shape", event.row, partial(self._show_sample, event, following))
+                following = of_instant[-1]
 
-        def show(k: int) -> BreachDisplay:
-            """Describe the k-th such event, with its key's next one, if there is one."""
-            at = int(wrong[k])
-            this = (int(start[at]), int(end[at]), "this")
-            if not there[at]:
-                return BreachDisplay(f"ends at {self._time(int(end[at]))}, where no sample of its key starts", (this,))
-            after = int(follows[at])
-            other = (int(start[after]), int(end[after]), f"the next sample, row {self.stream.at[row[after]]}")
-            says = f"its key's next sample starts at {self._time(other[0])}"
-            return BreachDisplay(says, (this, other))
-
-        return [_sorted(Breaches("shape", row[wrong], show))]
-
-    def _history(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return the events of the history, ordered by key and start: the row that set the end, the key, start, end."""
-        events = history_of(self.items)
-        # with ids, only inserts need to have the payload
-        key = self.stream.key[self.rows[events.insert]]
-        order = np.lexsort((events.end, events.start, key))
-        return self.rows[events.row][order], key[order], events.start[order], events.end[order]
+    def _show_sample(self, event: Event, following: Event | None) -> BreachDisplay:
+        """Describe a sample that ends wrongly, with its key's next one, if there is one."""
+        if following is None:
+            return BreachDisplay(f"ends at {self._time(event.end)}, where no sample of its key starts", (_this(event),))
+        other = (following.start, following.end, f"the next sample, row {following.row.at}")
+        return BreachDisplay(f"its key's next sample starts at {self._time(following.start)}", (_this(event), other))
 
     # messages
 
-    def _shape(self, at: Ints, says: str) -> Breaches:
-        """Return the changes at these positions as breaches of the rule "shape", with the same message."""
-        changes = self.changes
-        return Breaches(
-            "shape",
-            self.rows[changes.row[at]],
-            lambda k: BreachDisplay(self._together(int(at[k])) + says, self._change(int(at[k]))),
-        )
+    def _shape(self, change: Change, says: str) -> Finding:
+        """Return a change as a breach of the rule "shape"."""
+        return Finding("shape", change.row, lambda: BreachDisplay(self._together(change) + says, self._change(change)))
 
-    def _together(self, at: int) -> str:
+    def _together(self, change: Change) -> str:
         """Return the part of a message that names the other row of a retraction made of a delete and an insert; else ""."""
-        row, other = int(self.changes.row[at]), int(self.changes.other[at])
-        if other in (-1, row):
+        if change.other is None or change.other is change.row or change.new_end is None:
             return ""
-        return (
-            f"with row {self.stream.at[self.rows[other]]} a retraction to {self._time(int(self.changes.new_end[at]))}; "
-        )
+        return f"with row {change.other.at} a retraction to {self._time(change.new_end)}; "
 
-    def _change(self, at: int) -> tuple[tuple[int, int, str], ...]:
+    def _change(self, change: Change) -> tuple[tuple[int, int, str], ...]:
         """Return the lifetimes to draw for a change: the one inserted, or the one taken back and what is left of it."""
-        changes = self.changes
-        start, end, new_end = int(changes.start[at]), int(changes.end[at]), int(changes.new_end[at])
-        if not changes.is_retraction[at]:
-            return ((start, end, "inserted"),)
-        left = ((start, new_end, "left"),) if new_end > start else ()
-        return ((start, end, "taken back"), *left)
+        if change.new_end is None:
+            return ((change.start, change.end, "inserted"),)
+        left = ((change.start, change.new_end, "left"),) if change.new_end > change.start else ()
+        return ((change.start, change.end, "taken back"), *left)
 
     def _time(self, t: int) -> str:
         return shown(t, self.stream.axis)
 
 
-def _shifted(values: Ints, first: int) -> Ints:
-    """Return, for each value, the one before it; ``first`` for the first."""
-    return np.concatenate([np.array([first]), values])[: len(values)]
+def _start(row: RecordedRow) -> int:
+    """Return the start of a row that is an item."""
+    assert row.start is not None
+    return row.start
 
 
-def _sorted(breaches: Breaches) -> Breaches:
-    """Return the breaches in the order of the stream."""
-    order = np.argsort(breaches.rows, kind="stable")
-    return Breaches(breaches.rule, breaches.rows[order], lambda k: breaches.show(int(order[k])))
+def _cti_label(row: RecordedRow | None) -> str:
+    return "" if row is None else f"cti, row {row.at}"
+
+
+def _this(event: Event) -> tuple[int, int, str]:
+    return event.start, event.end, "this"

@@ -1,20 +1,21 @@
-"""Read a recorded physical stream into arrays, from a table, rows, literal items, a DataFrame or a sink's folder."""
+"""Read a recorded physical stream: from a table, rows, literal items, a DataFrame, or the folder of Parquet files of a sink."""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streamq.errors import SourceError, sentence
+from streamq.plan.schema import MICRO_BATCH
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.literal import Item
 from streamq.testing.python_values import comparable, plain_values
-from streamq.testing.sink_folder import read_folder
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 KINDS = (INSERT, RETRACT, CTI)
 """The kinds of rows of a physical stream."""
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Column = Any
 """An Arrow column, or a list of Python values."""
 
@@ -42,119 +41,98 @@ class Names:
     key: tuple[str, ...] = ()
 
 
+class RecordedRow(NamedTuple):
+    """A row of a stream: its position ``at`` in the input, its item, and the number of its micro-batch, from 0.
+
+    ``kind`` is one of KINDS, None for any other. Times are ticks; a ``start`` of None is NULL, a missing end is INFINITY.
+    ``whose`` is the id or, without ids, the payload, and ``key`` the key, as values that can be compared.
+    """
+
+    at: int
+    kind: str | None
+    start: int | None
+    end: int
+    new_end: int
+    whose: Any
+    key: Any
+    batch: int
+
+    @property
+    def fault(self) -> str:
+        """The first reason why the row is not an item; "" for items."""
+        if self.kind is None:
+            return "a kind that is not insert, retract or cti"
+        if self.start is None or (self.kind != CTI and self.start == INFINITY):
+            return "a start of NULL or infinity"
+        if self.kind != CTI and self.end <= self.start:
+            return "an end that is not after the start"
+        return "a new end before the start" if self.kind == RETRACT and self.new_end < self.start else ""
+
+
 @dataclass(frozen=True)
 class RecordedStream:
-    """The rows of a stream in order of their micro-batches, an array a field; ``at`` is a row's position in the input.
+    """The rows of a stream in order of their micro-batches.
 
-    ``kind`` is an index in KINDS, -1 for any other kind. Times are ticks, a missing end is INFINITY; ``missing`` marks starts
-    that are NULL. ``whose`` is a number for each id, or without ids for each payload. ``batch`` counts micro-batches from 0. If
-    the rows have no order, ``ordered`` is False and all of them are one micro-batch.
+    ``columns`` are the input's, ``values`` the same as Python's. If the rows have no order, ``ordered`` is False and all of them
+    are one micro-batch.
     """
 
     columns: Mapping[str, Column]
+    values: Mapping[str, Sequence[Any]]
     names: Names
     axis: str
     ordered: bool
-    at: Ints
-    kind: Ints
-    start: Ints
-    missing: Bools
-    end: Ints
-    new_end: Ints
-    whose: Ints
-    batch: Ints
-    key: Ints
+    rows: Sequence[RecordedRow]
 
-    def __len__(self) -> int:
-        return len(self.at)
+    def row(self, row: RecordedRow) -> dict[str, Any]:
+        """Return a row with its values in the input."""
+        return {name: column[row.at] for name, column in self.values.items()}
 
-    def row(self, i: int) -> dict[str, Any]:
-        """Return the i-th row with its values in the input."""
-        at = int(self.at[i])
-        return {name: _value(column, at) for name, column in self.columns.items()}
-
-    def kind_of(self, i: int) -> str:
-        """Return the kind of the i-th row, one of KINDS."""
-        return KINDS[self.kind[i]]
-
-    def batch_of(self, i: int) -> Any:
-        """Return the value in the i-th row's column of micro-batches."""
-        return _value(self.columns[str(self.names.batch)], int(self.at[i]))
-
-    def payload(self, i: int) -> dict[str, Any]:
-        """Return the i-th row without its kind, times and micro-batch."""
-        own = own_columns(self.names)
-        return {name: value for name, value in self.row(i).items() if name not in own}
+    @property
+    def payload(self) -> list[str]:
+        """The columns beside those of kinds, times and micro-batches."""
+        return payload_columns(self.columns, self.names)
 
 
-NO_ITEM = (
-    "a kind that is not insert, retract or cti",
-    "a start of NULL or infinity",
-    "an end that is not after the start",
-    "a new end before the start",
-)
-
-
-def no_items(stream: RecordedStream) -> Ints:
-    """Return, for each row, the index in NO_ITEM of the first reason why it is not an item; -1 for items."""
-    cti, retract = (stream.kind == KINDS.index(kind) for kind in (CTI, RETRACT))
-    why = np.full(len(stream), -1)
-    why[retract & (stream.new_end < stream.start)] = 3
-    why[~cti & (stream.end <= stream.start)] = 2
-    why[stream.missing | (~cti & (stream.start == INFINITY))] = 1
-    why[stream.kind < 0] = 0
-    return why
-
-
-def read_stream(rows: Any, names: Names, verb: str) -> RecordedStream:
+def read_stream(rows: Any, names: Names, verb: str, *, is_bag: bool = False) -> RecordedStream:
     """Read a physical stream; raise SourceError for a column that is missing or has values of the wrong type.
 
     It is raised, too, for timestamps beside integers, for NULLs among micro-batches, and for what is no stream. ``names`` are
     the columns' names as the user gives them; ``verb`` is the function that errors name. Rows with columns neither of
-    kinds nor of new ends are inserts; a NULL in a column of kinds is an unknown kind.
+    kinds nor of new ends are inserts; a NULL in a column of kinds is an unknown kind. ``is_bag``: the order of rows does not
+    matter.
     """
     columns, names, ordered = _columns(rows, names, verb)
-    count = len(next(iter(columns.values()), ()))
-    names = _checked(columns, names, count, verb)
-    order = batches = np.arange(count)
+    ordered = ordered and not is_bag
+    values = {name: column if isinstance(column, list) else plain_values(column) for name, column in columns.items()}
+    count = len(next(iter(values.values()), ()))
+    names = _checked(values, names, count, verb)
+    batches: Sequence[int] = range(count) if ordered else [0] * count
     if names.batch is not None:
-        ordered = True
-        order, batches = _in_batches(columns[names.batch], names.batch, verb)
-    elif not ordered:
-        batches = np.zeros(count, np.int64)
-    kind = np.zeros(count, np.int64) if names.kind is None else _kinds(columns[names.kind], count)
-    (start, missing, a), (end, _, b), (new_end, _, c) = (
-        _ticks(columns.get(n or "", [None] * count), n or "", verb) for n in (names.start, names.end, names.new_end)
-    )
-    axes = {axis for axis in (a, b, c) if axis}
+        ordered, batches = True, _batches(columns[names.batch], names.batch, verb)
+    missing: list[Any] = [None] * count
+    kinds = [INSERT] * count if names.kind is None else map(_kind, values[names.kind])
+    times, axes = [], set[str]()
+    for name in (names.start, names.end, names.new_end):
+        ticks, axis = _ticks(columns.get(name or "", missing), name or "", verb)
+        times.append(ticks)
+        axes |= {axis} if axis else set()
     if len(axes) > 1:
         raise SourceError(sentence(verb, "times must all be timestamps or all be integers", "found both"))
-    if names.id is None:
-        identities = [column for name, column in columns.items() if name not in own_columns(names)]
-    else:
-        identities = [columns[names.id]]
-    return RecordedStream(
-        columns=columns,
-        names=names,
-        axis=next(iter(axes), INTEGER),
-        ordered=ordered,
-        at=order,
-        kind=kind[order],
-        start=start[order],
-        missing=missing[order],
-        end=end[order],
-        new_end=new_end[order],
-        whose=codes(identities, count)[order],
-        batch=batches,
-        key=codes([columns[name] for name in names.key], count)[order],
-    )
+    identity = payload_columns(columns, names) if names.id is None else [names.id]
+    whose, keys = (_comparable([columns[name] for name in part], count) for part in (identity, names.key))
+    ends = ([INFINITY if end is None else end for end in column] for column in times[1:])
+    recorded = list(map(RecordedRow, range(count), kinds, times[0], *ends, whose, keys, batches))
+    recorded.sort(key=lambda row: row.batch)
+    return RecordedStream(columns, values, names, next(iter(axes), INTEGER), ordered, recorded)
 
 
-def own_columns(names: Names) -> set[str | None]:
-    return {names.kind, names.start, names.end, names.new_end, names.batch}
+def payload_columns(columns: Iterable[str], names: Names) -> list[str]:
+    """Return the columns beside those of kinds, times and micro-batches."""
+    return [n for n in columns if n not in (names.kind, names.start, names.end, names.new_end, names.batch)]
 
 
-def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str) -> Names:
+def _checked(columns: Mapping[str, Sequence[Any]], names: Names, count: int, verb: str) -> Names:
     """Return the names that apply to the columns; those of a plain history if the rows have neither kind nor new end.
 
     CTIs alone need neither id nor key. ``count`` is the number of rows. Raises SourceError for a needed column that is missing.
@@ -163,12 +141,12 @@ def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str)
         return Names(kind=None)
     if names.kind is None or (names.kind == Names.kind and not {names.kind, names.new_end} & set(columns)):
         names = replace(names, kind=None, new_end=None)
-    there = {int(kind) for kind in _kinds(columns.get(names.kind or "", [None] * count), count)}
-    if there == {KINDS.index(CTI)}:
+    there = set(map(_kind, columns.get(names.kind or "", ())))
+    if there == {CTI}:
         names = replace(names, id=None, key=())
     roles = {"kind": names.kind, "start": names.start, "end": names.end, "id": names.id, "batch": names.batch}
     wanted = {name: role for role, name in roles.items() if name is not None} | dict.fromkeys(names.key, "key")
-    if KINDS.index(RETRACT) in there:
+    if RETRACT in there:
         wanted[str(names.new_end)] = "new_end"
     for name, role in wanted.items():
         if name not in columns:
@@ -242,140 +220,72 @@ def _as_row(item: Any, kind: Mapping[str, Any], verb: str) -> Mapping[str, Any]:
 # columns
 
 
-def _value(column: Column, at: int) -> Any:
-    return column[at] if isinstance(column, list) else column[at].as_py()
+def _kind(value: Any) -> str | None:
+    """Return the kind that a value names, in upper or lower case; None for any other value."""
+    return value.lower() if isinstance(value, str) and value.lower() in KINDS else None
 
 
-def _in_batches(column: Column, name: str, verb: str) -> tuple[Ints, Ints]:
-    """Return the positions of rows in order of their micro-batches, and for each of these its micro-batch's number from 0.
-
-    The numbers have no gaps, whatever the column's values are.
-
-    Raises SourceError for NULLs.
-    """
-    numbers, missing, _ = _ticks(column, name, verb)
-    if missing.any():
-        raise SourceError(sentence(verb, f"column {name!r} of micro-batches has NULLs", f"found {missing.sum()}"))
-    order = np.argsort(numbers, kind="stable")
-    return order, np.asarray(np.unique(numbers[order], return_inverse=True)[1], np.int64)
-
-
-def _kinds(column: Column, count: int) -> Ints:
-    """Return the index in KINDS of each value, in upper or lower case; -1 for any other value."""
-    number = {name: i for i, name in enumerate(KINDS)}
-    dense, first = _dense(column)
-    distinct = [_value(column, int(at)) for at in first]
-    numbers = [number.get(value.lower(), -1) if isinstance(value, str) else -1 for value in distinct]
-    return np.array(numbers, np.int64)[dense] if count else np.zeros(0, np.int64)
-
-
-def _ticks(column: Column, name: str, verb: str) -> tuple[Ints, Bools, str | None]:
-    """Return a column in ticks, with infinity for NULL; the mask of NULLs; and the time axis, None if all are NULL.
-
-    Raises SourceError for a column that does not hold times.
-    """
-    import pyarrow as pa
-
-    if isinstance(column, list):
-        column = _instants(column, name, verb)
-    kind = column.type
-    missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
-    if pa.types.is_floating(kind):
-        # pandas has integers with NULLs as floats
-        column, missing = _whole(column, missing, name, verb)
-    elif pa.types.is_date(kind):
-        column = column.cast(pa.timestamp("us"))
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-    elif not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
-        raise SourceError(sentence(verb, f"column {name!r} does not hold times", f"found {kind}", TIMES))
-    axis = None if missing.all() else TIMESTAMP if pa.types.is_timestamp(column.type) else INTEGER
-    ticks = column.cast(pa.int64()).fill_null(INFINITY).to_numpy(zero_copy_only=False)
-    return np.asarray(ticks, np.int64), missing, axis
+def _batches(column: Column, name: str, verb: str) -> list[int]:
+    """Return the number of each row's micro-batch, from 0 and without gaps; raise SourceError for NULLs."""
+    numbers, _ = _ticks(column, name, verb)
+    if count := numbers.count(None):
+        raise SourceError(sentence(verb, f"column {name!r} of micro-batches has NULLs", f"found {count}"))
+    places = {number: place for place, number in enumerate(sorted(set(numbers)))}
+    return [places[number] for number in numbers]
 
 
 TIMES = "Times are timestamps, dates or integers."
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def _whole(column: pa.Array, missing: Bools, name: str, verb: str) -> tuple[pa.Array, Bools]:
-    """Convert floats to integers, NaN to NULL, and values from 2^63 on to infinity; return them and the mask of NULLs.
+def _ticks(column: Column, name: str, verb: str) -> tuple[list[Any], str | None]:
+    """Return a column in ticks, with None for NULL, NaN and infinity; and the time axis, None if all are NULL.
 
-    Raises SourceError for fractions and for values below -2^63.
+    Raises SourceError for a column that does not hold times, and for one with timestamps and integers.
     """
     import pyarrow as pa
 
-    values = column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
-    missing = missing | np.isnan(values)
-    endless = missing | (values >= 2.0**63)
-    whole = np.where(endless, 0.0, values)
-    broken = (whole != np.floor(whole)) | (whole < -(2.0**63))
-    if broken.any():
-        instead = f"found {float(whole[broken][0])}"
-        raise SourceError(sentence(verb, f"column {name!r} does not hold times", instead, TIMES))
-    return pa.array(np.where(endless, INFINITY, whole.astype(np.int64)), mask=missing), missing
-
-
-def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
-    """Return Python values as an Arrow column of timestamps or integers; raise SourceError for other values, and for both.
-
-    NaN, NaT and infinity become NULL, dates their first instant in UTC.
-    """
-    import pyarrow as pa
-
-    instants: list[Any] = []
-    for value in values:
+    if not isinstance(column, list) and (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
+        values = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).to_pylist()
+        return values, None if column.null_count == len(column) else TIMESTAMP
+    if not isinstance(column, list) and pa.types.is_integer(column.type):
+        return column.to_pylist(), None if column.null_count == len(column) else INTEGER
+    ticks: list[int | None] = []
+    axes = set[str]()
+    for value in column if isinstance(column, list) else column.to_pylist():
         # pandas has NaN and NaT for NULL
-        if value is None or value != value or value == float("inf"):
-            instants.append(None)
-        elif isinstance(value, dt.datetime):
-            value = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
-            instants.append(value if value.tzinfo else value.replace(tzinfo=dt.UTC))
+        if value is None or value != value or (isinstance(value, float) and value >= 2.0**63):
+            ticks.append(None)
         elif isinstance(value, dt.date):
-            instants.append(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
+            moment = value if isinstance(value, dt.datetime) else dt.datetime(value.year, value.month, value.day)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+            ticks.append((moment - EPOCH) // dt.timedelta(microseconds=1))
+            axes.add(TIMESTAMP)
         elif _is_whole(value) and abs(int(value)) <= INFINITY:
-            instants.append(int(value))
+            ticks.append(int(value))
+            axes.add(INTEGER)
         else:
             raise SourceError(sentence(verb, f"column {name!r} does not hold times", f"found {value!r}", TIMES))
-    stamps = sum(isinstance(value, dt.datetime) for value in instants)
-    if stamps and stamps + instants.count(None) < len(instants):
+    if len(axes) > 1:
         raise SourceError(sentence(verb, f"column {name!r} holds timestamps and integers", "", TIMES))
-    return pa.array(instants, pa.timestamp("us", tz="UTC") if stamps else pa.int64())
+    return ticks, next(iter(axes), None)
 
 
 def _is_whole(value: Any) -> bool:
     return type(plain_integer(value)) is int or (isinstance(value, float | np.floating) and bool(value.is_integer()))
 
 
-def codes(columns: Sequence[Column], count: int) -> Ints:
-    """Return a number for each row, equal for rows equal in all columns; NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
-
-    Without columns all rows are equal.
-    """
-    numbers = np.zeros(count, np.int64)
-    for column in columns:
-        dense, first = _dense(column)
-        _, numbers = np.unique(numbers * max(1, len(first)) + dense, return_inverse=True)
-    return np.asarray(numbers, np.int64)
-
-
-def _dense(column: Column) -> tuple[Ints, Ints]:
-    """Return a number for each value, equal for equal values, and the first row of each number."""
+def _comparable(columns: Sequence[Column], count: int) -> Iterable[Any]:
+    """Return the values of each row in some columns, equal if they are equal as keys; without columns all are equal."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    if not isinstance(column, list):
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if pa.types.is_floating(column.type):
-            column = pc.add(column, pa.scalar(0.0, column.type))
-    if isinstance(column, list) or pa.types.is_nested(column.type):
-        numbers: dict[Any, int] = {}
+    parts = []
+    for column in columns:
         values = column if isinstance(column, list) else plain_values(column)
-        dense = np.array([numbers.setdefault(_hashable(v), len(numbers)) for v in values], np.int64)
-    else:
-        indices = column.dictionary_encode(null_encoding="encode").indices
-        dense = np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
-    return dense, np.asarray(np.unique(dense, return_index=True)[1], np.int64)
+        is_plain = values is not column and not (pa.types.is_floating(column.type) or pa.types.is_nested(column.type))
+        parts.append(values if is_plain else [_hashable(value) for value in values])
+    return zip(*parts, strict=True) if parts else [()] * count
 
 
 def _hashable(value: Any) -> Any:
@@ -388,3 +298,73 @@ def _hashable(value: Any) -> Any:
     except TypeError:
         return repr(key)
     return key
+
+
+# folders
+
+
+def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | None]:
+    """Return the rows of a folder of Parquet files, and the name of their column of micro-batches or None.
+
+    Micro-batches are known from Spark's log (used only if ``batches``) or from folders ``streamq_batch=N``. If there is a log,
+    files that it does not list are ignored; one without files gives a table without columns. Raises SourceError if the folder
+    does not exist or is not that of one sink.
+    """
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    if not path.exists():
+        raise SourceError(sentence(verb, f"no folder {str(path)!r}"))
+    written = _committed(path)
+    if written is None:
+        # a folder of several sinks' folders is not one stream
+        inner = _folders_with(path, "_spark_metadata", f"{MICRO_BATCH}=*")
+        if inner:
+            raise _no_sink("a folder with the folder of a sink in it", path, inner, verb)
+        try:
+            dataset = ds.dataset(path, format="parquet", partitioning="hive")
+            table = dataset.to_table()
+        except pa.ArrowException as error:
+            inner = _folders_with(path, "*.parquet")
+            raise _no_sink("not all files in it are Parquet", path, inner, verb) from error
+        if not dataset.files:
+            raise _no_sink("a folder without Parquet files", path, [], verb)
+        return table, MICRO_BATCH if any(path.glob(f"{MICRO_BATCH}=*")) else None
+    files, numbers = written
+    tables = [ds.dataset(path / name, format="parquet").to_table() for name in files]
+    if not tables:
+        return pa.table({}), None
+    table = pa.concat_tables(tables)
+    if not batches or numbers is None or MICRO_BATCH in table.column_names:
+        return table, None
+    return table.append_column(MICRO_BATCH, pa.array(np.repeat(numbers, [t.num_rows for t in tables]))), MICRO_BATCH
+
+
+def _no_sink(wrong: str, path: Path, inner: Sequence[Path], verb: str) -> SourceError:
+    own = f": {' or '.join(repr(str(p)) for p in inner)}" if inner else ""
+    return SourceError(sentence(verb, wrong, f"found {str(path)!r}", f"Give the folder of one Parquet sink{own}."))
+
+
+def _folders_with(path: Path, *patterns: str) -> list[Path]:
+    """Return the subfolders, other than partitions, that contain something whose name matches a pattern."""
+    folders = [p for p in sorted(path.iterdir()) if p.is_dir() and "=" not in p.name] if path.is_dir() else []
+    return [p for p in folders if any(any(p.glob(pattern)) for pattern in patterns)]
+
+
+def _committed(path: Path) -> tuple[list[str], list[int] | None] | None:
+    """Return the files that Spark's file sink has committed, and the micro-batch of each; None if there is no log.
+
+    The second part is None if the log no longer has it. A log entry N lists the files of micro-batch N, an entry N.compact those
+    of all up to N; Spark deletes older entries after a while.
+    """
+    log = path / "_spark_metadata"
+    if not log.is_dir():
+        return None
+    entries = {int(e.stem): e for e in log.iterdir() if e.stem.isdigit() and e.suffix in ("", ".compact")}
+    batch_of: dict[str, int] = {}
+    for number, entry in sorted(entries.items()):
+        for line in entry.read_text(encoding="utf-8").splitlines()[1:]:
+            entry_line = json.loads(line)
+            if entry_line["action"] == "add" and not entry_line["isDir"]:
+                batch_of.setdefault(Path(entry_line["path"]).name, number)
+    return list(batch_of), list(batch_of.values()) if len(entries) == max(entries, default=-1) + 1 else None

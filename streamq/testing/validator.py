@@ -8,9 +8,10 @@ from typing import Any
 
 from streamq.errors import PlanError, StreamqError, counted, sentence
 from streamq.keywords import check_keywords
-from streamq.testing.history import Axis, shown
-from streamq.testing.properties import RULES, BreachDisplay, Breaches, breaches_in
-from streamq.testing.recorded import Names, RecordedStream, read_stream
+from streamq.runtime.event import CTI, RETRACT
+from streamq.testing.history import Axis, interval, shown
+from streamq.testing.properties import RULES, BreachDisplay, Finding, breaches_in
+from streamq.testing.recorded import Names, RecordedRow, RecordedStream, read_stream
 
 SHAPES = ("point", "interval", "edge", "signal")
 ORDERS = ("chain", "full")
@@ -176,46 +177,40 @@ def find_breaches(
     keys = (key,) if isinstance(key, str) else tuple(key or ())
     names = Names(kind=kind, start=start, end=end, new_end=new_end, id=id, batch=batch, key=keys)
     stream = read_stream(rows, names, verb)
-    no_kind = kind if len(stream) and stream.names.kind is None else None
+    no_kind = kind if stream.rows and stream.names.kind is None else None
     return _report(stream, breaches_in(stream, shape, order, ctis, key is not None, verb), most, no_kind)
 
 
-def _report(stream: RecordedStream, searches: Sequence[Breaches], most: int, no_kind: str | None) -> StreamCheck:
+def _report(stream: RecordedStream, findings: Sequence[Finding], most: int, no_kind: str | None) -> StreamCheck:
     """Count the breaches of each rule, and describe the first ``most`` of each."""
-    counts: dict[str, int] = {}
-    breaches: list[Breach] = []
-    for rule in RULES:
-        parts = [part for part in searches if part.rule == rule and len(part.rows)]
-        if parts:
-            counts[rule] = sum(len(part.rows) for part in parts)
-            first = sorted((int(i), n, k) for n, part in enumerate(parts) for k, i in enumerate(part.rows[:most]))[
-                :most
-            ]
-            breaches += [_breach(stream, rule, i, parts[n].show(k)) for i, n, k in first]
-    return StreamCheck(len(stream), counts, tuple(breaches), no_kind)
+    by_rule: dict[str, list[Finding]] = {rule: [] for rule in RULES}
+    for finding in findings:
+        by_rule[finding.rule].append(finding)
+    counts = {rule: len(of_rule) for rule, of_rule in by_rule.items() if of_rule}
+    breaches = tuple(_breach(stream, finding) for rule in counts for finding in by_rule[rule][:most])
+    return StreamCheck(len(stream.rows), counts, breaches, no_kind)
 
 
-def _breach(stream: RecordedStream, rule: str, i: int, display: BreachDisplay) -> Breach:
-    says = f"{_row_text(stream, i, rule)}: {display.says}"
-    return Breach(rule, int(stream.at[i]), stream.row(i), says, _timeline(display, stream.axis))
+def _breach(stream: RecordedStream, finding: Finding) -> Breach:
+    display = finding.show()
+    says = f"{_row_text(stream, finding.row)}: {display.says}"
+    return Breach(finding.rule, finding.row.at, stream.row(finding.row), says, _timeline(display, stream.axis))
 
 
-def _row_text(stream: RecordedStream, i: int, rule: str) -> str:
+def _row_text(stream: RecordedStream, row: RecordedRow) -> str:
     """Return a row as text: ``retract [1, 5) to 8, v=3``; a row that is not an item as a dict.
 
     The number of its micro-batch follows, if the stream has a column of them.
     """
-    micro_batch = f" of micro-batch {stream.batch_of(i)}" if stream.names.batch else ""
-    if rule == "item":
-        return f"{stream.row(i)}{micro_batch}"
-    start, end, new_end = (shown(int(t[i]), stream.axis) for t in (stream.start, stream.end, stream.new_end))
-    payload = "".join(f", {name}={value!r}" for name, value in stream.payload(i).items())
-    match stream.kind_of(i):
-        case "cti":
-            return f"cti {start}{micro_batch}"
-        case "insert":
-            return f"insert [{start}, {end}){payload}{micro_batch}"
-    return f"retract [{start}, {end}) to {new_end}{payload}{micro_batch}"
+    values = stream.row(row)
+    micro_batch = f" of micro-batch {values[stream.names.batch]}" if stream.names.batch else ""
+    if row.fault or row.start is None:
+        return f"{values}{micro_batch}"
+    if row.kind == CTI:
+        return f"cti {shown(row.start, stream.axis)}{micro_batch}"
+    moved = f" to {shown(row.new_end, stream.axis)}" if row.kind == RETRACT else ""
+    payload = "".join(f", {name}={values[name]!r}" for name in stream.payload)
+    return f"{row.kind} {interval(row.start, row.end, stream.axis)}{moved}{payload}{micro_batch}"
 
 
 def _timeline(display: BreachDisplay, axis: str) -> str:

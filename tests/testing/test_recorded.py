@@ -93,7 +93,7 @@ def test_zeros_are_equal() -> None:
         ([{"start": 1, "end": 2.5}], {}, "column 'end' does not hold times; found 2.5"),
         (pd.DataFrame({"start": [1.5], "end": [2]}), {}, "column 'start' does not hold times; found 1.5"),
         ([{"start": "1", "end": 2}], {}, "column 'start' does not hold times; found '1'"),
-        (pa.table({"start": ["1"], "end": [2]}), {}, "column 'start' does not hold times; found string"),
+        (pa.table({"start": ["1"], "end": [2]}), {}, "column 'start' does not hold times; found '1'"),
         ([{"start": True, "end": 2}], {}, "does not hold times"),
         ([{"start": 2**70, "end": None}], {}, "does not hold times"),
         ([{"start": 1, "end": dt.date(2024, 1, 1)}], {}, "must all be timestamps or all be integers"),
