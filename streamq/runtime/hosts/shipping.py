@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, ParamSpec, TypeVar
 
-from pyspark.cloudpickle import CloudPickler
+from pyspark.cloudpickle import CloudPickler, cloudpickle
 
 from streamq.plan.fingerprint import STREAMQ, is_own, module_of_code, own_packages, package_of
 from streamq.plan.function import CallableModule
@@ -129,13 +129,33 @@ class _BareCodePickler(CloudPickler):
             # a module that workers import is pickled as its name only
             return make, (name, *map(_without_streamq, held))
         reduced = super().reducer_override(obj)
-        if not isinstance(reduced, tuple) or str(getattr(obj, "__module__", "")).partition(".")[0] != PACKAGE:
+        if not isinstance(reduced, tuple) or isinstance(obj, FunctionType) or not _is_of_streamq(obj):
             return reduced
         make, arguments, (fields, more), *rest = reduced
-        if isinstance(obj, FunctionType):
-            code = _without_docstring(obj)
-            return make, (code, *arguments[1:]), (fields, _fields_of_its_own(more, code, obj.__globals__)), *rest
         return make, arguments, ({name: v for name, v in fields.items() if not _is_for_readers(name, v)}, more), *rest
+
+    def _dynamic_function_reduce(self, func: FunctionType) -> Any:
+        """Return the reduction of a function that is pickled by value; streamq's own have no parts for readers.
+
+        Nor are all loaded modules searched for submodules that the function may mean, which is two thirds of cloudpickle's time:
+        streamq's code reads no submodule that its package does not import.
+        """
+        if not _is_of_streamq(func):
+            return super()._dynamic_function_reduce(func)
+        _, bound, *arguments = self._function_getnewargs(func)
+        code, names = _without_docstring(func), cloudpickle._extract_code_globals(func.__code__)
+        more = _fields_of_its_own(func, code) | {
+            "__globals__": {name: func.__globals__[name] for name in names if name in func.__globals__},
+            "__closure__": func.__closure__,
+            "_cloudpickle_submodules": [],
+        }
+        setstate = cloudpickle._function_setstate
+        return cloudpickle._make_function, (code, bound, *arguments), (dict(vars(func)), more), None, None, setstate
+
+
+def _is_of_streamq(obj: Any) -> bool:
+    """Return True for streamq's own functions and classes."""
+    return str(getattr(obj, "__module__", "")).partition(".")[0] == PACKAGE
 
 
 def _without_streamq(names: dict[str, Any]) -> dict[str, Any]:
@@ -155,17 +175,16 @@ def _without_docstring(function: FunctionType) -> Any:
     return code.replace(co_consts=(None, *code.co_consts[1:]))
 
 
-def _fields_of_its_own(fields: dict[str, Any], code: Any, module_names: dict[str, Any]) -> dict[str, Any]:
-    """Return a function's fields without docstring, annotations and those that follow from its code."""
+def _fields_of_its_own(function: FunctionType, code: Any) -> dict[str, Any]:
+    """Return a function's fields that do not follow from its code, without docstring and annotations."""
     defaults = {
         "__name__": code.co_name,
         "__qualname__": code.co_qualname,
-        "__module__": module_names.get("__name__"),
+        "__module__": function.__globals__.get("__name__"),
         "__defaults__": None,
         "__kwdefaults__": None,
     }
-    for_readers = ("__doc__", "__annotations__")
-    return {k: v for k, v in fields.items() if k not in for_readers and (k not in defaults or defaults[k] != v)}
+    return {name: value for name, implied in defaults.items() if (value := getattr(function, name)) != implied}
 
 
 def _is_for_readers(name: str, value: Any) -> bool:
