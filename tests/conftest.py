@@ -1,4 +1,4 @@
-"""The one SparkSession of a run, the marks that follow from where a test lies, how hard Hypothesis searches."""
+"""The one SparkSession of a run, the marks that follow from where a test lies, whose turn it is, how hard Hypothesis searches."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hypothesis import settings
 import tests.judges  # noqa: F401 (it registers the judge of streamq itself)
 from streamq.run.session.spark_session import session
 from streamq.user_code.repository import modules
+from tests.turns import in_turn, turn_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,11 +50,21 @@ LONG = ["spark/test_long_runs.py", "mutation/test_survivors.py"]
 collect_ignore = [] if os.environ.get("STREAMQ_SOAK") else LONG
 
 
+def pytest_report_header(config: pytest.Config) -> str:
+    turn = turn_of(os.environ, config.args)
+    return "turn: all cases" if turn is None else f"turn: STREAMQ_TURN={turn}"
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if SPARK_TESTS in item.path.parents:
             item.add_marker("spark")
+    turn = turn_of(os.environ, config.args)
+    if turn is not None:
+        kept = in_turn(items, turn)
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
 
 
 def pytest_collection_finish() -> None:

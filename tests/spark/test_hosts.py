@@ -59,12 +59,12 @@ def test_a_batch(spark: SparkSession, tmp_path: Path, case: HostCase) -> None:
 
 
 def runs() -> list[Any]:
-    """The cases that are streams, in runs: of one axis, and not too many, as a micro-batch costs the square of their number."""
+    """The cases that are streams, in runs: of one axis, and few, as a micro-batch costs the square of their number."""
     streams = [case for case in CASES if "stream" in case.hosts]
     others = [case for case in streams if case.local[0].schema.axis == "timestamp"]
     longest = [case for case in streams if max(map(len, case.parts.values())) > 2]
     rest = [case for case in streams if case not in (*others, *longest)]
-    return [rest[::2], rest[1::2], longest, others]
+    return [*(rest[i::4] for i in range(4)), longest, others]
 
 
 @pytest.mark.parametrize("cases", runs(), ids=lambda cases: cases[0].name)

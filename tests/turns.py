@@ -1,0 +1,124 @@
+"""Tests that take turns: a whole run tries every second, third or fourth of their cases, and the next commit's run the others.
+
+The turn is the number of commits, so that a run of a commit is repeated exactly, and every case runs once in a few commits. A run
+that names a file or a test tries all of its cases; so does a soak, and any run with ``STREAMQ_TURN=all``. With the number that
+the header of a run shows, ``STREAMQ_TURN=n`` tries what that run tried.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+ROOT = Path(__file__).parent
+
+EVERY: Mapping[str, int] = {
+    # laws over tables of queries, each case a query
+    "compiler/test_consumers.py": 3,
+    "compiler/test_results.py": 2,
+    "laws/test_cost.py": 4,
+    "laws/test_cost_of_corrections.py": 4,
+    "laws/test_cost_of_sources.py": 3,
+    "laws/test_float_sums.py": 3,
+    "laws/test_growth.py": 3,
+    "laws/test_liveliness.py": 4,
+    "laws/test_messages.py": 4,
+    "laws/test_operators.py::test_composition": 2,
+    "laws/test_operators.py::test_operator": 3,
+    "laws/test_other_levels.py": 4,
+    "laws/test_patterns.py": 3,
+    "laws/test_scale.py": 2,
+    "laws/test_what_fails.py": 3,
+    "laws/test_window_modules.py": 3,
+    "operators/test_group_apply.py": 3,
+    "patterns/test_choosing_on_streams.py": 2,
+    "runtime/kernels/test_clip.py": 3,
+    "runtime/kernels/test_condensing.py": 3,
+    "runtime/kernels/test_windows.py": 3,
+    "runtime/state/test_blocks.py": 3,
+    "runtime/test_consistency.py": 2,
+    "runtime/test_endpoints.py": 3,
+    "runtime/test_equal_values.py": 3,
+    "test_changed_query.py": 3,
+    "test_releases.py": 3,
+    "testing/test_generate.py": 2,
+    "testing/test_modules.py": 2,
+    "testing/test_scenario.py": 2,
+    # laws of one case, of ten seconds or more
+    "compiler/test_estimates.py::test_rows_and_state_are_at_most_those_that_are_estimated": 2,
+    "compiler/test_estimates.py::test_state_is_at_most_what_is_expected_of_it": 2,
+    "compiler/rules/test_push_where_below_udo.py"
+    "::test_filters_over_an_operator_give_the_same_with_and_without_the_laws": 2,
+    "laws/test_names.py::test_every_query": 3,
+    "laws/test_types.py::test_every_type_in_every_verb": 3,
+    "mutation/test_mutants.py": 4,
+    "test_completeness.py::test_every_logical_operator_and_aggregate_is_drawn_by_the_generator_and_streams": 2,
+    "testing/test_plugin.py::test_a_failing_case_is_saved_and_can_be_run_again": 2,
+    "testing/test_side_by_side.py": 3,
+    # on Spark, what in-process tests hold, too; each file keeps a share in every run
+    "spark/test_algebra.py": 4,
+    "spark/test_changed_query.py": 3,
+    "spark/test_clock.py": 3,
+    "spark/test_coming_from.py": 2,
+    "spark/test_egress.py": 3,
+    "spark/test_elsewhere.py": 3,
+    "spark/test_expressions.py": 2,
+    "spark/test_finish.py": 2,
+    "spark/test_hosts.py": 3,
+    "spark/test_kill.py": 2,
+    "spark/test_late_rows.py": 3,
+    "spark/test_merging.py": 3,
+    "spark/test_monitoring.py": 2,
+    "spark/test_notebooks.py": 4,
+    "spark/test_partition_progress.py": 2,
+    "spark/test_patterns.py": 3,
+    "spark/test_quarantine.py": 2,
+    "spark/test_reading.py": 2,
+    "spark/test_run_all.py": 2,
+    "spark/test_session.py": 2,
+    "spark/test_sources.py": 2,
+    "spark/test_starts.py": 3,
+    "spark/test_stamped.py": 2,
+    "spark/test_streaming.py": 3,
+    "spark/test_tap.py": 2,
+    "spark/test_verify.py": 3,
+    "spark/test_window_modules.py": 2,
+}
+"""How many turns the cases of a file, or of a test, take: of those that take longest in a run."""
+
+
+def turn_of(environ: Mapping[str, str], arguments: Sequence[str]) -> int | None:
+    """Return the turn of a run with these arguments; None if it tries all cases."""
+    chosen = environ.get("STREAMQ_TURN", "all" if environ.get("STREAMQ_SOAK") else "")
+    if chosen == "all" or any(argument.partition("::")[0].endswith(".py") for argument in arguments):
+        return None
+    return int(chosen) if chosen else _commits()
+
+
+def _commits() -> int:
+    """Return the number of commits; 0 where there is no Git."""
+    try:
+        counted = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    return int(counted.stdout)
+
+
+def in_turn(items: Iterable[pytest.Item], turn: int, every: Mapping[str, int] = EVERY) -> list[pytest.Item]:
+    """Return the tests whose turn it is: every n-th of a group's, and a group's only test in every n-th turn."""
+    places: dict[str, int] = defaultdict(int)
+    kept = []
+    for item in items:
+        file = item.path.relative_to(ROOT).as_posix()
+        test = f"{file}::{item.name.partition('[')[0]}"
+        group = test if test in every else file
+        turns = every.get(group, 1)
+        if (crc32(group.encode()) + places[group] + turn) % turns == 0:
+            kept.append(item)
+        places[group] += 1
+    return kept
