@@ -140,17 +140,9 @@ FAULTS = {
     "a bin of reported rows goes with its first window": (
         "a reported window whose neighbours are final is corrected",
         Edit(
-            "streamq/runtime/state/window_bins.py",
-            """
-            if bin_starts(bin)[1] <= least:
-                bins.drop(bin)
-
-""",
-            """
-            if bin_starts(bin)[0] < least:
-                bins.drop(bin)
-
-""",
+            "streamq/runtime/state/bins.py",
+            "self.span(bin)[1] < before",
+            "self.span(bin)[0] < before",
         ),
     ),
     "the input ends a window too early": (
@@ -175,14 +167,18 @@ FAULTS = {
     ),
     "candidates go a tick too early": (
         "a candidate just a scope before",
-        Edit("streamq/runtime/state/held_candidates.py", "<= c - self.step.within:", "<= c - self.step.within + 1:"),
+        Edit(
+            "streamq/runtime/state/held_candidates.py",
+            "forget(c - self.step.within)",
+            "forget(c - self.step.within + 1)",
+        ),
     ),
     "candidates at the end of the scope are not read": (
         "a candidate just a scope before",
         Edit(
             "streamq/runtime/state/held_candidates.py",
-            "(starts := bin_starts(bin))[1] > since",
-            "bin_starts(bin)[1] > since + 1",
+            "bins.span(bin))[1] >= since",
+            "bins.span(bin))[1] > since",
         ),
     ),
     "the third event is within the scope of the second": (

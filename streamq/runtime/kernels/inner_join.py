@@ -22,7 +22,7 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import GroupHashes, distinct_hashes, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
-from streamq.runtime.state.bins import Bins, bin_reach
+from streamq.runtime.state.bins import Bins
 from streamq.runtime.time.lateness import weighted_events
 from streamq.time import INFINITY
 
@@ -54,7 +54,7 @@ class JoinedEvents:
     def pairs_beyond(self, instant: int) -> list[pa.Table]:
         """Return the pairs of the events held that end after an instant, in tables."""
         bins = self._bins(0)
-        tables = [t for bin in bins if bin_reach(bin)[1] > instant and (t := bins.read(bin)) is not None]
+        tables = [t for bin in bins if bins.span(bin)[1] > instant and (t := bins.read(bin)) is not None]
         left = [some for t in tables if (some := net_deltas(t.filter(pa.array(ints(t, RE) > instant)))).num_rows]
         if not left or (right := self._overlapping(1, concat(left))) is None:
             return []
@@ -109,7 +109,7 @@ class JoinedEvents:
         tables = []
         bins = self._bins(port)
         for bin in bins:
-            low, high = bin_reach(bin)
+            low, high = bins.span(bin)
             if first < high and last > low and (is_reached := (re > low) & (le < high)).any():
                 rows = bins.read_groups(bin, partial(reached_groups, is_reached))
                 tables.append(net_deltas(rows) if rows is not None and bins.is_split(bin) else rows)

@@ -44,8 +44,9 @@ from streamq.runtime.partials.range_partials import (
     row_windows,
 )
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
+from streamq.runtime.state.bins import ENDLESS
 from streamq.runtime.state.blocks import BlocksBasket, block_sizes
-from streamq.runtime.state.window_bins import BinSpans, PartialsBasket, ReportedBasket
+from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket
 from streamq.runtime.time.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.time.lateness import judgement
 from streamq.runtime.time.tick_arithmetic import ARRAYS
@@ -167,7 +168,7 @@ class WindowAggregateKernel:
         last_corrected = last_of_all if self.early else INFINITY
         if clock.form_changed and self.final:
             # windows that were reported before they were final are reported again once they are
-            self._reported.forget(state, INFINITY)
+            state.drop_basket(REPORTED)
         elif clock.form_changed:
             # an earlier run has reported more windows, or fewer, so all are corrected
             last_corrected = last_of_all if self.early else max(report_to, MINUS_INFINITY)
@@ -198,7 +199,7 @@ class WindowAggregateKernel:
         self._forget(state, least)
         next_due = None
         if not self.early:
-            next_due = BinSpans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
+            next_due = self._held.next_end(state, least if self.final else grid.first_ending_after(clock.m))
         return Output(self._deltas(out), self._cti(least, clock.c), totals, next_due)
 
     # partial results
@@ -431,7 +432,7 @@ class WindowAggregateKernel:
             return self._windows_of(partials, first, np.where(high == INFINITY, last, high))
 
         touched = [] if new is None else [windows_of(new, first)]
-        endless = self._held.read_endless(state) if least < last else None
+        endless = self._held.read_bins(state, [ENDLESS]) if least < last else None
         if endless is not None:
             touched.append(windows_of(endless, max(first, least + 1)))
         if last_of_all < INFINITY:
@@ -499,10 +500,9 @@ class WindowAggregateKernel:
         return [table.filter(pa.array(final))] if final.any() else []
 
     def _forget(self, state: KernelBaskets, least: int) -> None:
-        """Drop the state of windows before ``least``."""
-        self._held.forget(state, least)
-        self._blocks.forget(state, least)
-        self._reported.forget(state, least)
+        """Drop the state of windows before ``least``: partial results, blocks that no later window contains, and rows."""
+        for basket in (self._held, self._blocks, self._reported):
+            basket.bins(state).forget(least)
 
     # results
 

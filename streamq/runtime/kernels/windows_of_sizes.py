@@ -27,8 +27,8 @@ from streamq.runtime.grid_ranges import HI, LO, grid_index
 from streamq.runtime.kernel import Arrival, Clock, Output
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.partials.range_partials import INDEX, TouchedWindows
-from streamq.runtime.state.baskets import KernelBaskets
-from streamq.runtime.state.window_bins import BinSpans, PartialsBasket, ReportedBasket
+from streamq.runtime.state.baskets import KernelBaskets, Span
+from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket
 from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
 
@@ -64,7 +64,7 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
         """
         if clock.form_changed:
             # windows that were reported before they were final are reported again once they are
-            self._reported.forget(state, INFINITY)
+            state.drop_basket(REPORTED)
         new = self._arrived([arrival.table for arrival in arrivals if arrival.table.num_rows])
         places = [_GridPlace(kernel.window, self.window) for kernel in self.shown]
         out = []
@@ -77,7 +77,7 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
         self._blocks.merge_past(state, self.window.last_starting_before(clock.m))
         least = self.window.first_ending_after(clock.c)
         self._forget(state, least)
-        ends = [place.next_end(BinSpans(state.values), clock.c) for place in places]
+        ends = [place.next_end(self._held.spans(state), clock.c) for place in places]
         due = min((end for end in ends if end is not None), default=None)
         return Output(concat(out) if out else None, self._cti(least, clock.c), due=due)
 
@@ -155,10 +155,10 @@ class _GridPlace:
         low = grid_index(behind, self.size + self.offset - self.hop + 1, self.hop, ARRAYS)
         return with_column(with_column(partials, LO, low), HI, grid_index(first, self.offset, self.hop, ARRAYS))
 
-    def next_end(self, spans: BinSpans, c: int) -> int | None:
-        """Return the end of the next window after ``c`` that has members; None without one."""
+    def next_end(self, spans: Sequence[Span], c: int) -> int | None:
+        """Return the end of the next window after ``c`` that has members in the ``spans`` of bins; None without one."""
         ends, first = [], self.grid.first_ending_after(c)
-        for low, high in spans.all():
+        for low, high in spans:
             behind = low + self.basic.n if low > FIRST_INSTANT else low
             lowest = (behind - self.size - self.offset + self.hop - 1) // self.hop
             if (high - self.offset) // self.hop >= first:

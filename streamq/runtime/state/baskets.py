@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, decode_small, encode_small
 from streamq.runtime.deltas import live_rows
+from streamq.time import INFINITY, MINUS_INFINITY
 
 COMPACT_AT = 8
 """The number of chunks from which a bin is rewritten; bins of many rows may have more (``KernelBaskets.needs_rewrite``)."""
@@ -45,6 +46,12 @@ def grain(least: int, most: int, bins: int) -> int:
     """Return log2, rounded down, of the width of so many bins over a span; 0 for a span shorter than that."""
     return int(np.log2(max(1.0, (most - least) / bins)))
 
+
+Span = tuple[int, int]
+"""The first and the last instant, or number of a window, of some rows."""
+
+UNKNOWN: Span = (INFINITY, MINUS_INFINITY)
+"""The span of rows without instants."""
 
 Compact = Callable[[pa.Table], pa.Table]
 """A function that adds up the rows of a bin, so that these are fewer."""
@@ -84,15 +91,18 @@ class DictStore:
 
 @dataclass(eq=False, repr=False)
 class Bin:
-    """The counts of a bin, kept as its chunks are written: chunks, live rows, rows stored and bytes.
+    """What is known of a bin without reading it: its chunks, live rows, rows stored and bytes, and the instants that they span.
 
-    Where later chunks take back rows of earlier ones, live are those that are left.
+    Where later chunks take back rows of earlier ones, live are those that are left. ``first`` and ``last`` bound the instants, or
+    numbers of windows, of all rows that it has had.
     """
 
     chunks: int = 0
     rows: int = 0
     stored: int = 0
     bytes: int = 0
+    first: int = INFINITY
+    last: int = MINUS_INFINITY
 
 
 @dataclass(frozen=True)
@@ -158,7 +168,7 @@ class Baskets:
         self.values: dict[str, Any] = manifest["values"]
         self.scopes: dict[str, dict[str, Any]] = manifest["scopes"]
         self.counts: dict[str, dict[str, Bin]] = {
-            basket: {name: Bin(**fields) for name, fields in bins.items()} for basket, bins in manifest["bins"].items()
+            basket: {name: Bin(*counts) for name, counts in bins.items()} for basket, bins in manifest["bins"].items()
         }
 
     def scoped(self, prefix: str) -> KernelBaskets:
@@ -174,9 +184,8 @@ class Baskets:
 
     def flush(self) -> None:
         """Write the manifest, as the last step of a micro-batch."""
-        text = json.dumps(
-            {"values": self.values, "scopes": self.scopes, "bins": self.counts}, default=vars, separators=(",", ":")
-        )
+        manifest = {"values": self.values, "scopes": self.scopes, "bins": self.counts}
+        text = json.dumps(manifest, default=lambda bin: list(vars(bin).values()), separators=(",", ":"))
         self.store.put(self.MANIFEST, text.encode())
 
 
@@ -255,10 +264,11 @@ class KernelBaskets:
 
     # writing
 
-    def append(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
+    def append(self, basket: str, bin: str, table: pa.Table, live: int | None = None, span: Span = UNKNOWN) -> None:
         """Add rows to a bin, as one chunk, or as several if they are large; an empty table adds none.
 
-        ``live`` is the number of live rows that they add; None: their weight, or as many as they are if they have none.
+        ``live`` is the number of live rows that they add; None: their weight, or as many as they are if they have none. ``span``
+        bounds their instants, or numbers of windows.
         """
         if table.num_rows == 0:
             return
@@ -272,6 +282,7 @@ class KernelBaskets:
             filled.bytes += len(body)
         filled.stored += table.num_rows
         filled.rows += live_rows(table) if live is None else live
+        filled.first, filled.last = min(filled.first, span[0]), max(filled.last, span[1])
 
     def needs_rewrite(self, basket: str, bin: str, rows: int = 0, live: int = 0, *, is_read: bool = True) -> bool:
         """Return True if a bin is to be rewritten, with rows to add if there are any, as it has too many chunks or dead rows.
@@ -285,27 +296,35 @@ class KernelBaskets:
         has_dead_rows = filled.stored + rows > 2 * (filled.rows + live)
         return has_dead_rows or filled.chunks >= most + needed or (is_read and rows > 0 and filled.bytes <= SMALL)
 
-    def add(self, basket: str, bin: str, rows: pa.Table, compact: Compact) -> None:
-        """Add rows to a bin that has not been read, or rewrite it with them by ``compact`` if it needs that."""
-        if self.needs_rewrite(basket, bin, rows.num_rows, live_rows(rows), is_read=False):
+    def add(
+        self, basket: str, bin: str, rows: pa.Table, compact: Compact, live: int | None = None, span: Span = UNKNOWN
+    ) -> None:
+        """Add rows to a bin that has not been read, or rewrite it with them by ``compact`` if it needs that.
+
+        ``live`` and ``span`` as in :meth:`append`.
+        """
+        live = live_rows(rows) if live is None else live
+        if self.needs_rewrite(basket, bin, rows.num_rows, live, is_read=False):
             held = self.read(basket, bin)
-            self.replace(basket, bin, rows if held is None else compact(concat([held, rows])))
+            self.replace(basket, bin, rows if held is None else compact(concat([held, rows])), span=span)
         else:
-            self.append(basket, bin, rows)
+            self.append(basket, bin, rows, live, span)
 
-    def replace(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
-        """Replace the rows of a bin; ``live`` as in :meth:`append`."""
-        self.drop(basket, bin)
-        self.append(basket, bin, table, live)
+    def replace(self, basket: str, bin: str, table: pa.Table, live: int | None = None, span: Span = UNKNOWN) -> None:
+        """Replace the rows of a bin; ``live`` as in :meth:`append`, and ``span`` beside that of the bin so far."""
+        before = self.drop(basket, bin)
+        self.append(basket, bin, table, live, (min(before.first, span[0]), max(before.last, span[1])))
 
-    def drop(self, basket: str, bin: str) -> None:
-        """Remove a bin with its chunks, if it exists."""
+    def drop(self, basket: str, bin: str) -> Bin:
+        """Remove a bin with its chunks, if it exists; return what was known of it."""
         name = f"{self.prefix}.{basket}"
         bins = self.baskets.counts.get(name, {})
-        for seq in range(bins.pop(bin, Bin()).chunks):
+        dropped = bins.pop(bin, Bin())
+        for seq in range(dropped.chunks):
             self.baskets.store.remove(f"{name}/{bin}/{seq}")
         if not bins:
             self.baskets.counts.pop(name, None)
+        return dropped
 
     def drop_basket(self, basket: str) -> None:
         """Remove all bins of a basket, of time or not."""

@@ -20,7 +20,7 @@ from streamq.runtime.arrow.columnar import concat, decode_rows, ints, split_by
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import BITS, HASH, GroupHashes, is_among, with_hashes
-from streamq.runtime.state.baskets import SIZES, BinSizes, Compact, KernelBaskets, grain
+from streamq.runtime.state.baskets import SIZES, BinSizes, Compact, KernelBaskets, Span, grain
 from streamq.time import INFINITY, MINUS_INFINITY
 
 ENDLESS = "inf"
@@ -64,7 +64,7 @@ class Bins:
     # writing
 
     def hold(self, table: pa.Table) -> None:
-        """Add lifetimes to bins by length and start.
+        """Add lifetimes to bins by length and start; a bin spans the instants from the least start to the greatest end.
 
         As long as there are then more than MOST bins of the least width, the width is doubled and their rows, compacted, move to
         wider bins.
@@ -81,42 +81,63 @@ class Bins:
                 self.drop(bin)
             self._place_lifetimes(self.compact(concat(rows)), width)
 
-    def place(self, table: pa.Table, at: Ints, classes: Ints) -> None:
-        """Add rows to bins by their places ``at``, INFINITY for ENDLESS; ``classes`` are those of the bins."""
-        for bin, is_in_it in in_bins(at, classes):
-            self.append(bin, table.filter(pa.array(is_in_it)))
+    def place(
+        self,
+        table: pa.Table,
+        at: Ints,
+        classes: Ints,
+        span: tuple[Ints, Ints] | None = None,
+        packed: Compact | None = None,
+    ) -> None:
+        """Add rows to bins by their places ``at``, INFINITY for ENDLESS; ``classes`` are those of the bins.
 
-    def append(self, bin: str, rows: pa.Table) -> None:
-        """Add rows to a bin, as a chunk to each part that has some of them."""
+        ``span``: the first and the last instant of each row; None: its place. ``packed`` returns rows as they are stored.
+        """
+        first, last = (at, at) if span is None else span
+        for bin, is_in_it in in_bins(at, classes):
+            rows = table.filter(pa.array(is_in_it))
+            bounds = int(first[is_in_it].min()), int(last[is_in_it].max())
+            self.append(bin, rows if packed is None else packed(rows), bounds)
+
+    def append(self, bin: str, rows: pa.Table, span: Span) -> None:
+        """Add rows to a bin, as a chunk to each part that has some of them; ``span`` bounds their instants."""
         names = self.parts.get(bin, [])
         bits = _bits_and_part(names[0])[0] if names else 0
         stored = rows.num_rows + self.stored(bin)
         if not self.group_columns or (not bits and stored <= self.sizes.whole_upto):
-            self._add(bin, bin, rows)
+            self._add(bin, bin, rows, span)
             return
         further = max(1, bits, min(MOST_BITS, int(np.ceil(np.log2(max(1, stored) / self.sizes.split_above)))))
         rows = with_hashes(rows, self.group_columns)
         if further > bits:
             held = [with_hashes(t, self.group_columns) for name in names if (t := self._read(name)) is not None]
             rows = concat([*held, rows])
+            first, last = self.span(bin)
+            span = min(first, span[0]), max(last, span[1])
             self.drop(bin)
         rows = _sort_by_hash(rows)
         part_of = (rows.column(HASH).to_numpy() >> np.uint32(BITS - further)).astype(np.int64)
         for part, mine in split_by(rows, part_of):
-            self._add(bin, f"{bin}:{further}.{part}", mine)
+            self._add(bin, f"{bin}:{further}.{part}", mine, span)
 
     def drop(self, bin: str) -> None:
         """Remove a bin with all its parts, if it exists."""
         for name in self.parts.pop(bin, ()):
             self.state.drop(self.basket, name)
 
-    def forget(self, c: int) -> None:
-        """Drop the bins in which all lifetimes have ended before ``c``; all bins if it is INFINITY."""
+    def forget(self, before: int) -> None:
+        """Drop the bins all of whose rows are over before an instant; all bins if it is INFINITY."""
         for bin in self:
-            if c == INFINITY or bin_reach(bin)[1] < c:
+            if before == INFINITY or self.span(bin)[1] < before:
                 self.drop(bin)
 
     # reading
+
+    def span(self, bin: str) -> Span:
+        """Return the first and the last instant, or number of a window, of the rows that a bin has had."""
+        parts = [self.state.filled(self.basket, name) for name in self.parts.get(bin, ())]
+        first, last = (part.first for part in parts), (part.last for part in parts)
+        return min(first, default=INFINITY), max(last, default=MINUS_INFINITY)
 
     def stored(self, bin: str) -> int:
         """Return the number of rows that are stored in a bin."""
@@ -152,12 +173,12 @@ class Bins:
 
     # inside
 
-    def _add(self, bin: str, name: str, rows: pa.Table) -> None:
+    def _add(self, bin: str, name: str, rows: pa.Table, span: Span) -> None:
         """Add rows to a bin, or a part of one; it is rewritten if it has many chunks for its rows, or dead ones."""
         names = self.parts.setdefault(bin, [])
         if name not in names:
             names.append(name)
-        self.state.add(self.basket, name, rows, self._compacted)
+        self.state.add(self.basket, name, rows, self._compacted, span=span)
 
     def _read(self, name: str) -> pa.Table | None:
         """Return the rows of a bin or part as they are stored."""
@@ -184,7 +205,7 @@ class Bins:
         # modulo 2^64 a length beyond int64 is right; as a float it may be a little too long, which only widens the bin
         length = np.maximum((re.view(np.uint64) - le.view(np.uint64)).astype(np.float64), 1.0)
         classes = np.clip(np.floor(np.log2(length)).astype(np.int64), least_width, 63)
-        self.place(table, np.where(re == INFINITY, INFINITY, le), classes)
+        self.place(table, np.where(re == INFINITY, INFINITY, le), classes, (le, re))
 
 
 # names of bins
@@ -210,18 +231,9 @@ def class_of(bin: str) -> int:
     return int(bin.partition(".")[0])
 
 
-def bin_starts(bin: str) -> tuple[int, int]:
-    """Return the least and (exclusive) greatest place of the rows a bin can hold: the whole axis for endless events."""
-    if bin == ENDLESS:
-        return MINUS_INFINITY, INFINITY
-    start = int(bin.partition(".")[2]) << class_of(bin)
-    return start, min(INFINITY, start + (1 << class_of(bin)))
-
-
-def bin_reach(bin: str) -> tuple[int, int]:
-    """Return the least start and (exclusive) greatest end of the events a bin can hold: the whole axis for endless events."""
-    start, end = bin_starts(bin)
-    return start, end if end == INFINITY else min(INFINITY, start + 3 * (1 << class_of(bin)))
+def bin_start(bin: str) -> int:
+    """Return the least place of the rows that a bin of a cell can hold."""
+    return int(bin.partition(".")[2]) << class_of(bin)
 
 
 def whole_bin(name: str) -> str:

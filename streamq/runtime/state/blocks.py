@@ -24,7 +24,7 @@ from streamq.runtime.arrow.values import Ints
 from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.partials.range_partials import dyadic_nodes
 from streamq.runtime.state.baskets import KernelBaskets
-from streamq.runtime.state.bins import ENDLESS, Bins, bin_starts, class_of
+from streamq.runtime.state.bins import ENDLESS, Bins, bin_start, class_of
 from streamq.runtime.state.window_bins import PARTIALS, PartialsBasket
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
@@ -138,15 +138,9 @@ class BlocksBasket:
                 self._append(state, parts, size)
             merged[str(size)] = upto
 
-    def forget(self, state: KernelBaskets, least: int) -> None:
-        """Drop the blocks that no window from ``least`` on contains as a whole."""
-        for bin, start, _ in self._blocks(state):
-            if start < least:
-                state.drop(BLOCKS, bin)
-
     def drop(self, state: KernelBaskets) -> None:
         """Drop all blocks; they are merged again if state still holds many rows."""
-        self.forget(state, INFINITY)
+        state.drop_basket(BLOCKS)
         state.values.pop(BLOCKS, None)
 
     def _hold(self, state: KernelBaskets, rows: pa.Table) -> pa.Table:
@@ -201,7 +195,7 @@ class BlocksBasket:
     def _rearrange(self, state: KernelBaskets) -> None:
         """Move the rows of basic windows into bins as they are with blocks, or without."""
         rows = self.held.read(state, MINUS_INFINITY, INFINITY)
-        self.held.forget(state, INFINITY)
+        state.drop_basket(PARTIALS)
         if rows is not None and BLOCKS in state.values:
             self._hold(state, rows)
         elif rows is not None:
@@ -211,12 +205,12 @@ class BlocksBasket:
         """Yield the bins by starts while there are blocks, with the first basic window of each."""
         for bin in self.held.bins(state):
             if bin != ENDLESS and class_of(bin) == self.rank:
-                yield bin, bin_starts(bin)[0]
+                yield bin, bin_start(bin)
 
     def _blocks(self, state: KernelBaskets) -> Iterator[tuple[str, int, int]]:
         """Yield the bin of each block that has rows, its first basic window and its size."""
-        for bin in self._bins(state):
-            yield bin, bin_starts(bin)[0], class_of(bin)
+        for bin in self.bins(state):
+            yield bin, bin_start(bin), class_of(bin)
 
     def _parts(self, state: KernelBaskets, size: int, first: int, end: int) -> pa.Table | None:
         """Return the results that blocks of a size merge, of the basic windows ``first`` up to ``end``; None without any."""
@@ -231,17 +225,17 @@ class BlocksBasket:
         """Merge results into the blocks of a size that contain them."""
         rows = self._merged(with_column(parts, HI, self._starts(parts) >> size << size).drop_columns([LO]))
         first = ints(rows, HI)
-        self._bins(state).place(rows, first, np.full(len(first), size))
+        self.bins(state).place(rows, first, np.full(len(first), size))
 
     def _read(self, state: KernelBaskets, bin: str, size: int) -> pa.Table | None:
         """Return the rows of a block, with the first window that contains it as a whole; None if it has none."""
-        rows = self._bins(state).read(bin)
+        rows = self.bins(state).read(bin)
         return (
             None if rows is None else with_column(rows, LO, saturating(ints(rows, HI), (1 << size) - self.held.grid.n))
         )
 
-    def _bins(self, state: KernelBaskets) -> Bins:
-        """Return the bins of blocks, one each."""
+    def bins(self, state: KernelBaskets) -> Bins:
+        """Return the bins of blocks, one each; it spans the basic window with which it begins."""
         return Bins(state, BLOCKS, self._merged)
 
     def _merged(self, rows: pa.Table) -> pa.Table:

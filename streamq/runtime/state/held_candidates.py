@@ -20,8 +20,8 @@ from streamq.runtime.candidates import ReadOrder
 from streamq.runtime.deltas import history_of, weighted
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import HASH, distinct_hashes, with_hashes
-from streamq.runtime.state.baskets import COUNTS, KernelBaskets, grain
-from streamq.runtime.state.bins import Bins, bin_starts
+from streamq.runtime.state.baskets import COUNTS, KernelBaskets, Span, grain
+from streamq.runtime.state.bins import Bins
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -59,27 +59,26 @@ def candidates_basket(source: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ReachedBin:
-    """A bin of a basket, with the first and the last start that its candidates may have, and the number of its rows."""
+    """A bin of a basket, with the first and the last start of its candidates, and the number of its rows."""
 
     bins: Bins
     name: str
-    starts: tuple[int, int]
+    starts: Span
     rows: int
 
 
 class HeldCandidates:
     """The candidates of a scan in a kernel's state.
 
-    A candidate is stored with a lifetime as long as its bin is wide: the more candidates there are, the narrower are new bins.
-    ``sizes``: those above which bins are split by group.
+    The more candidates there are, the narrower are new bins. A candidate's bin is as wide as its lifetime, which says where it is
+    once it is consumed and is nothing else, as candidates count by their starts. ``sizes``: those above which bins are split by
+    group.
     """
 
     def __init__(self, state: KernelBaskets, evaluator: MatchScanEvaluator, sizes: BinSizes):
         self.state, self.evaluator, self.step = state, evaluator, evaluator.step
         self.few = sizes.split_above // PART
         self.sizes = replace(sizes, whole_upto=2 * self.few)
-        # else the first events would decide how narrow bins may be
-        state.values.setdefault("grain", grain(0, self.step.within, MOST_BINS))
 
     def read(self, events: pa.Table, most: int) -> tuple[pa.Table, bool]:
         """Return candidates that events may look at, and True if these are all of them.
@@ -108,14 +107,13 @@ class HeldCandidates:
         sources = self.evaluator.sources(deltas)
         for source in distinct(sources).tolist():
             mine = deltas.filter(pa.array(sources == source))
-            self._bins(source).hold(mine)
+            start = ints(mine, LE)
+            self._bins(source).place(mine, start, np.log2(ints(mine, RE) - start).astype(np.int64))
 
     def forget(self, c: int) -> None:
         """Drop the bins with candidates that no event from c on can have a match with."""
         for bins in map(self._bins, range(len(self.step.inputs))):
-            for bin in bins:
-                if bin_starts(bin)[1] <= c - self.step.within:
-                    bins.drop(bin)
+            bins.forget(c - self.step.within)
 
     def _number_of_few(self, bins: Sequence[ReachedBin]) -> int:
         """Return the number of the first bins that together have few rows."""
@@ -136,17 +134,17 @@ class HeldCandidates:
         since = int(ints(events, LE).min(initial=INFINITY)) - self.step.within
         for bins in map(self._bins, self.evaluator.looked_at(events)):
             for bin in bins:
-                if (starts := bin_starts(bin))[1] > since:
+                if (starts := bins.span(bin))[1] >= since:
                     yield ReachedBin(bins, bin, starts, bins.stored(bin))
 
 
-def _rows_before(rows: pa.Table, others: Sequence[tuple[int, int]], order: ReadOrder) -> pa.Table:
+def _rows_before(rows: pa.Table, others: Sequence[Span], order: ReadOrder) -> pa.Table:
     """Return the rows that are read before those of all bins with ``others`` as their first and last starts."""
     if not others:
         return rows
     le = ints(rows, LE)
     if order is ReadOrder.NEWEST_FIRST:
-        return rows.filter(pa.array(le >= max(end for _, end in others)))
+        return rows.filter(pa.array(le > max(last for _, last in others)))
     return rows.filter(pa.array(le < min(start for start, _ in others)))
 
 

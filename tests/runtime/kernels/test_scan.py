@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import ModuleFailed
 from streamq.plan.node import number_sources
 from streamq.runtime.event import LE
+from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.stream import Stream
 from tests.programs import compiled
 
@@ -67,8 +67,8 @@ def sums_by_key(s: Stream) -> Stream:
 def rows_kept(live: LocalRun, basket: str) -> int:
     """The rows of the baskets of that name, in the kernel's stage, which is the last."""
     (kernel,) = live.program.stages[-1].hosted
-    bins = [json.loads(held["manifest"])["bins"] for held in live.stores.values() if "manifest" in held]
-    return sum(b["rows"] for one in bins for b in one.get(f"{kernel.name}.{basket}", {}).values())
+    baskets = [Baskets(DictStore(held)) for held in live.stores.values()]
+    return sum(bin.rows for one in baskets for bin in one.counts.get(f"{kernel.name}.{basket}", {}).values())
 
 
 def test_what_comes_in_between_has_it_go_over_what_follows_again() -> None:

@@ -12,7 +12,7 @@ from streamq.runtime.arrow.columnar import concat, net_deltas
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.groups import HASH, with_hashes
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore, KernelBaskets
-from streamq.runtime.state.bins import ENDLESS, MOST, Bins, bin_reach, bin_starts, hashes_in, is_part
+from streamq.runtime.state.bins import ENDLESS, MOST, Bins, hashes_in, is_part
 from streamq.time import INFINITY, MINUS_INFINITY
 
 SMALL = BinSizes(split_above=64, whole_upto=100)
@@ -48,16 +48,14 @@ def test_bins_get_wider_where_there_would_be_too_many() -> None:
     for bin in state.bins("rows"):
         rows = state.read("rows", bin)
         assert rows is not None
-        (low, high), (least, greatest) = bin_starts(bin), bin_reach(bin)
-        lives_there = zip(*(column.to_pylist() for column in rows.columns), strict=True)
-        assert all(low <= le < high and least <= le and re <= greatest for le, re in lives_there)
+        lives_there = [*zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+        assert held(state).span(bin) == (min(le for le, _ in lives_there), max(re for _, re in lives_there))
 
 
 def test_what_never_ends_has_a_bin_of_its_own() -> None:
     state = scope()
     put(state, (0, INFINITY), (5, 9))
     assert ENDLESS in state.bins("rows") and len(state.bins("rows")) == 2
-    assert bin_starts(ENDLESS)[1] == INFINITY
 
 
 def test_a_lifetime_over_most_of_the_axis_lies_within_its_bin() -> None:
@@ -66,8 +64,7 @@ def test_a_lifetime_over_most_of_the_axis_lies_within_its_bin() -> None:
         state = scope()
         put(state, (le, re))
         (bin,) = state.bins("rows")
-        (low, high), (least, greatest) = bin_starts(bin), bin_reach(bin)
-        assert low <= le < high and least <= le and re <= greatest
+        assert held(state).span(bin) == (le, re)
         held(state).forget(re)
         assert state.bins("rows") == [bin]
 
@@ -82,7 +79,7 @@ def test_a_large_bin_is_split_by_group() -> None:
     names = state.bins("rows")
     bins = held(state, "k")
     (bin,) = bins
-    assert all(map(is_part, names)) and bin_reach(bin)[0] <= 0 and bin_reach(bin)[1] >= 5_000
+    assert all(map(is_part, names)) and bins.span(bin) == (0, 5_001)
     rows = {name: state.read("rows", name) for name in names}
     every = concat([t for t in rows.values() if t is not None])
     assert sorted(every.column("k").to_pylist()) == list(range(size))
@@ -109,6 +106,7 @@ def test_the_events_of_one_group_stay_in_few_bins() -> None:
 # bins split by group
 
 SMALLEST = BinSizes(split_above=16, whole_upto=16)
+SPAN = (0, 1)
 
 
 def deltas(*keys: int, weight: int = 1) -> pa.Table:
@@ -127,8 +125,8 @@ def keys_of(rows: pa.Table | None) -> list[int]:
 def test_a_bin_has_the_rows_of_each_group(size: int) -> None:
     state = scope()
     for start in range(0, size, 5):
-        parted(state, "k").append("a", deltas(*range(start, start + 5)))
-    parted(state, "k").append("b", deltas(1))
+        parted(state, "k").append("a", deltas(*range(start, start + 5)), SPAN)
+    parted(state, "k").append("b", deltas(1), SPAN)
     read = parted(state, "k")
     assert list(read) == ["a", "b"] and read.is_split("a") is (size > 16)
     assert keys_of(read.read("a")) == list(range(size)) and keys_of(read.read("b")) == [1]
@@ -143,16 +141,16 @@ def test_a_bin_has_the_rows_of_each_group(size: int) -> None:
 
 def test_bins_without_groups_stay_whole() -> None:
     state = scope()
-    parted(state).append("a", deltas(*range(100)))
+    parted(state).append("a", deltas(*range(100)), SPAN)
     assert state.bins("rows") == ["a"]
 
 
 def test_rows_that_others_take_back_are_dropped_once_they_are_the_majority() -> None:
     state = scope()
     for _ in range(10):
-        parted(state, "k").append("a", deltas(*range(40)))
-        parted(state, "k").append("a", deltas(*range(40), weight=-1))
-    parted(state, "k").append("a", deltas(*range(20)))
+        parted(state, "k").append("a", deltas(*range(40)), SPAN)
+        parted(state, "k").append("a", deltas(*range(40), weight=-1), SPAN)
+    parted(state, "k").append("a", deltas(*range(20)), SPAN)
     assert all(map(is_part, state.bins("rows")))
     filled = [state.filled("rows", name) for name in state.bins("rows")]
     assert sum(one.rows for one in filled) == 20 and sum(one.stored for one in filled) <= 40

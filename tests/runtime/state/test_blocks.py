@@ -182,7 +182,8 @@ FAULTS = (
         Edit("streamq/runtime/kernels/window_aggregate.py", "self._blocks.add(state, new)",
              "(self._blocks._hold if self.early else self._blocks.add)(state, new)"),)),
     Mutant("not forgotten", "blocks stay when no window contains them any longer", "", edits=(
-        Edit(FILE, "if start < least:", "if False:"),)),
+        Edit("streamq/runtime/kernels/window_aggregate.py", "(self._held, self._blocks, self._reported)",
+             "(self._held, self._reported)"),)),
     Mutant("cut off", "the windows of a long lifetime that begin after it are lost", "", edits=(
         Edit(FILE, "if later is not None:", "if False:"),)),
     Mutant("cut early", "a window in which a long lifetime starts is among those that begin after it", "", edits=(
@@ -190,10 +191,9 @@ FAULTS = (
     Mutant("in one bin", "windows cut off are in a bin that a block replaces", "", edits=(
         Edit(FILE, "return widths + (widths == self.rank)", "return np.full(len(widths), self.rank)"),)),
     Mutant("dropped with its start", "a bin is dropped with the windows that contain the starts of its events", "", edits=(
-        Edit("streamq/runtime/state/window_bins.py", "if spans.span(bin)[1] < least or least == INFINITY:",
-             "if bin_starts(bin)[1] <= least:"),)),
+        Edit("streamq/runtime/state/bins.py", "self.span(bin)[1] < before", "self.span(bin)[0] < before"),)),
     Mutant("twice in state", "rows stay where they were when they are moved", "", edits=(
-        Edit(FILE, "self.held.forget(state, INFINITY)", "pass"),)),
+        Edit(FILE, "state.drop_basket(PARTIALS)", "pass"),)),
     Mutant("never given up", "few rows keep their blocks", "", edits=(
         Edit(FILE, "if rows <= self.above // FEWER:", "if False:"),)),
 )  # fmt: skip
