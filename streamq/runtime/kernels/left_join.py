@@ -32,7 +32,7 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKer
 from streamq.runtime.kernels.recompute import input_basket, new_deltas
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
-from streamq.runtime.state.waiting import OpenStarts, WaitingRows
+from streamq.runtime.state.waiting import UnsettledRows, WaitingRows
 from streamq.runtime.time.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Evaluator)
 
-LEFT, RIGHT = input_basket(0), input_basket(1)
+LEFT, RIGHT, LIFETIMES = input_basket(0), input_basket(1), "lifetimes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +196,10 @@ class LeftJoinKernel(LeftRowsKernel[JoinEvaluator]):
 
     def _least_start(self, state: KernelBaskets, left: pa.Table, c: int) -> int:
         """Return the least start of a left event that lives beyond ``c``, INFINITY if none does."""
-        return OpenStarts(state, self.sizes.slack).advance(left, c)
+        living = left.select([LE, RE, WEIGHT]).filter(pa.array(ints(left, RE) > c))
+        lifetimes = UnsettledRows(state, LIFETIMES)
+        lifetimes.advance([net_deltas(living)], c if c == INFINITY else c + 1)
+        return lifetimes.least_start
 
 
 OWN_END = "__own_end"

@@ -19,7 +19,7 @@ from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.state.baskets import TIME_BINS, KernelBaskets, TimeBinSizes
 from streamq.time import INFINITY, MINUS_INFINITY
 
-PARTS = 8
+PARTS = 4
 """The number of parts into which many rows are cut: rows that go everywhere are then appended to a few bins, not to many."""
 
 

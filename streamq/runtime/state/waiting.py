@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, net_deltas
 from streamq.runtime.deltas import cancelling_deltas
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Clock
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.time_bins import TimeBins
 from streamq.runtime.time.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 
-STARTING, SETTLING, LIFETIMES = "starting", "settling", "lifetimes"
-"""The baskets of rows that wait until they have started, until they are settled, and of the lifetimes of open events."""
+STARTING, SETTLING = "starting", "settling"
+"""The baskets of rows that wait until they have started, and until they are settled."""
 
 
 class UnsettledRows:
@@ -115,60 +115,3 @@ class WaitingRows:
         if self.release is Release.PAST_END:
             return self.settling.due
         return min(INFINITY, self.starting.least + 1) if self.starting else None
-
-
-class OpenStarts:
-    """The lifetimes of events by their starts, so that the least start of those that live on is known without reading them.
-
-    Ended events stay while an earlier one lives on; once they are the majority, all events are read and the ended forgotten.
-    """
-
-    def __init__(self, state: KernelBaskets, slack: int):
-        """Open the lifetimes.
-
-        ``slack``: how many ended events may stay beyond the number of events that lived on when all were last read.
-        """
-        self._bins = TimeBins(state, LIFETIMES, LE)
-        self._values, self._slack = state.values, slack
-
-    def advance(self, events: pa.Table, c: int) -> int:
-        """Add deltas of events; return the least start of one that lives beyond ``c``, INFINITY if none does."""
-        if c == INFINITY:
-            self._bins.take(INFINITY)
-            self._values.pop(LIFETIMES, None)
-            return INFINITY
-        least, until, most = self._values.get(LIFETIMES, [INFINITY, INFINITY, 0])
-        fresh = events.select([LE, RE, WEIGHT]).filter(pa.array(ints(events, RE) > c))
-        if fresh.num_rows:
-            self._bins.append(net_deltas(fresh))
-        if until <= c or (fresh.num_rows and int(ints(fresh, LE).min()) <= least):
-            least, until = self._first(c)
-        if self._bins.live > 2 * most + self._slack:
-            most = self._forget_ended(c)
-        self._values[LIFETIMES] = [least, until, most]
-        return least
-
-    def _first(self, c: int) -> tuple[int, int]:
-        """Return the least start of an event that lives beyond ``c``, and the last end of those that start then.
-
-        Events before it are forgotten. INFINITY, twice, if there is none.
-        """
-        while self._bins:
-            rows = self._bins.first_rows
-            living = rows.filter(pa.array((ints(rows, RE) > c) & (ints(rows, WEIGHT) > 0)))
-            starts = ints(living if living.num_rows else rows, LE)
-            if living.num_rows:
-                least = int(starts.min())
-                self._bins.take(least)
-                return least, int(ints(living, RE)[starts == least].max())
-            self._bins.take(int(starts.max()) + 1)
-        return INFINITY, INFINITY
-
-    def _forget_ended(self, c: int) -> int:
-        """Forget the events that do not live beyond ``c``; return the number of the others."""
-        rows = self._bins.take(INFINITY)
-        if rows is None:
-            return 0
-        living = rows.filter(pa.array(ints(rows, RE) > c))
-        self._bins.append(living)
-        return living.num_rows
