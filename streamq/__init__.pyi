@@ -70,14 +70,14 @@ from .run.session.spark_session import session as session
 from .run.storage.migrate import migrate as migrate
 from .sources.changes import changes as changes
 from .sources.edges import edges as edges
-from .sources.intervals import intervals as intervals
+from .sources.insert_only import intervals as intervals
+from .sources.insert_only import points as points
+from .sources.insert_only import signal as signal
 from .sources.literal import cti as cti
 from .sources.literal import events as events
 from .sources.literal import insert as insert
 from .sources.literal import retract as retract
 from .sources.physical import physical as physical
-from .sources.points import points as points
-from .sources.points import signal as signal
 from .stream import Stream as Stream
 from .user_code.module import filters_on as filters_on
 from .user_code.module import mergeable as mergeable

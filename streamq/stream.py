@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from streamq import html
 from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
-from streamq.operators.chop import ChopVerbs
+from streamq.operators.bags import ExceptVerbs, UnionVerbs
 from streamq.operators.clip import ClipVerbs, ToSignalVerbs
-from streamq.operators.distinct_ids import DistinctIdsVerbs
-from streamq.operators.except_ import ExceptVerbs
 from streamq.operators.explode import ExplodeVerbs
 from streamq.operators.grouped_stream import GroupVerbs
 from streamq.operators.join import JoinVerbs
 from streamq.operators.join_table import JoinTableVerbs
-from streamq.operators.last_rows import LastRowsVerbs
 from streamq.operators.scan import ScanVerbs
-from streamq.operators.select import SelectVerbs
-from streamq.operators.union import UnionVerbs
-from streamq.operators.where import WhereVerbs
+from streamq.operators.select import SelectVerbs, WhereVerbs
+from streamq.operators.spans import ChopVerbs, DistinctIdsVerbs, LastRowsVerbs
 from streamq.operators.windowed_join import WindowedJoinVerbs
 from streamq.patterns.contributor import AliasVerbs
 from streamq.plan.expr import Expr
@@ -392,7 +388,6 @@ class Stream(
 
 def _stream_of_events(table: pa.Table) -> Stream:
     """Return the stream of a table of events; they have one tick if it has no column ``end``."""
-    from streamq.sources.intervals import intervals
-    from streamq.sources.points import points
+    from streamq.sources.insert_only import intervals, points
 
     return intervals(table, "start", "end") if "end" in table.column_names else points(table, "start")

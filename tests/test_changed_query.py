@@ -16,8 +16,8 @@ import streamq as sq
 from streamq.compiler.options import Placement
 from streamq.errors import CheckpointError, PlanError
 from streamq.policies import Level
-from streamq.testing.deltas import WrongOutput, net
 from streamq.testing.difference import same_history
+from streamq.testing.history import WrongOutput, net
 from tests.algebra import QUERIES, SCHEMA, SIZES, WINDOWS, intervals
 from tests.changed_query import ChangingRun
 from tests.mutation.mutant import Edit, Mutant, some_faults

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
+from streamq.testing.history import net
 from streamq.testing.oracle import oracle
 from tests.changed_query import ChangingRun
 from tests.host_cases import CASES, HostCase

@@ -13,7 +13,7 @@ import pyarrow as pa
 from streamq.compiler.results import Result
 from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.operators.operator import NOBODY, Observer
-from streamq.operators.table_steps import ArrowRows
+from streamq.operators.step import ArrowRows
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import concat, decode, with_column

@@ -19,7 +19,7 @@ from streamq.compiler.state_names import StateName, path_key
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import all_columns
-from streamq.operators.table_steps import columns_step
+from streamq.operators.step import columns_step
 from streamq.plan.node import Node, expressions
 from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Schema

@@ -1,24 +1,20 @@
-"""The operators, a module each: its node, its verb, and its forms in batch, as a stream and over groups."""
+"""The operators: nodes, verbs, and forms in batch, as a stream and over groups."""
 
 from __future__ import annotations
 
 from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.chop import Chop
+from streamq.operators.bags import Except, Union
 from streamq.operators.clip import Clip, ToSignal
-from streamq.operators.distinct_ids import DistinctIds
-from streamq.operators.except_ import Except
 from streamq.operators.explode import Explode
 from streamq.operators.join import Join
 from streamq.operators.join_table import JoinTable
-from streamq.operators.last_rows import LastRows
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator
 from streamq.operators.scan import Scan
-from streamq.operators.select import Attempt, Select
+from streamq.operators.select import Attempt, Select, Where
 from streamq.operators.source import Source
+from streamq.operators.spans import Chop, DistinctIds, LastRows
 from streamq.operators.top_k import TopK
-from streamq.operators.union import Union
-from streamq.operators.where import Where
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.operators.window_span import WindowSpan
 from streamq.operators.windowed_join import WindowedJoin

@@ -11,8 +11,7 @@ from streamq.choices import Anchor, LengthKind
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.lifetime_change import BREACH, ChangedLifetimes, Length, Start, length_of, start_of
 from streamq.operators.operator import RowKey
-from streamq.operators.step import LifetimeChange, SparkRows, Step
-from streamq.operators.table_steps import MovedRows
+from streamq.operators.step import LifetimeChange, MovedRows, SparkRows, Step
 from streamq.plan.expr import Lit
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import spark_expression
@@ -32,7 +31,7 @@ from streamq.windows.batch_events import SQL, TickSql, sql_of
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from streamq.operators.table_steps import ArrowRows
+    from streamq.operators.step import ArrowRows
 
 
 @node

@@ -19,7 +19,7 @@ from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.verbs import Verbs
 
 if TYPE_CHECKING:
-    from streamq.operators.table_steps import ArrowRows
+    from streamq.operators.step import ArrowRows
 
 
 @node

@@ -24,7 +24,7 @@ from streamq.runtime.arrow.overlap import matched_codes
 from streamq.runtime.arrow.values import Ints
 
 if TYPE_CHECKING:
-    from streamq.operators.table_steps import ArrowRows
+    from streamq.operators.step import ArrowRows
 
 
 @node

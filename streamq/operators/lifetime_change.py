@@ -28,7 +28,7 @@ from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
-    from streamq.operators.table_steps import ArrowRows
+    from streamq.operators.step import ArrowRows
 
 
 def instant_as_ticks(expr: Expr, kind: t.DataType) -> Expr:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
-from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator, batch_events
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns
 from streamq.operators.grid_factory import GridFactory, ShownWindows
-from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import due_parts
 from streamq.operators.merging import choose_form, merge_partials, not_subtracted
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, only_evaluated

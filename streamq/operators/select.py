@@ -1,10 +1,11 @@
-"""Select: computes a new payload for each event; lifetimes stay as they are.
+"""Select, Where and Attempt: new payloads, and the events that satisfy a predicate; lifetimes stay as they are.
 
 Attempt computes expressions for each event, and sets aside the events for which a user's function in one fails.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Self, cast
 
@@ -14,14 +15,13 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, OwnKernelFactory, PortColumns, all_columns
 from streamq.operators.operator import QuarantineEvents, RowKey
-from streamq.operators.step import ExpressionStep, StepRows, V
-from streamq.operators.table_steps import columns_step
+from streamq.operators.step import ExpressionStep, FilteredRows, StepRows, V, columns_step, is_exact
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.own_names import shown_name
-from streamq.plan.passes import aggregates, columns, infer, reads_end, set_aside_by
+from streamq.plan.passes import aggregates, check_boolean, columns, infer, reads_end, set_aside_by
 from streamq.plan.resolve import ExprArgument, name_columns, resolve
 from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.tree import show
@@ -280,3 +280,84 @@ class SelectVerbs(Verbs):
             self.plan.schema.require(name, "rename")
         check_names([change.get(n, n) for n in self.plan.schema.names], "rename")
         return self._derive(Select(self.plan, tuple((change.get(n, n), Col(n)) for n in self.plan.schema.names)))
+
+
+@node
+class Where(ExpressionStep):
+    """Keeps the events of ``input`` for which ``predicate`` is true (not false, not NULL)."""
+
+    input: Node
+    predicate: Expr
+
+    title = "where"
+    may_drop = True
+    attempts = True
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="c; where the predicate reads an end that may still move, the least start of an event whose end is "
+            "open",
+            keeps="none; where it reads such an end, events not settled",
+            cost="a filter",
+        )
+
+    def _schema(self) -> Schema:
+        """Return the input's schema; raise TypeMismatch for a predicate that is not boolean."""
+        check_attempts([self.predicate], self.input.schema, "where")
+        check_boolean(self.predicate, self.input.schema, "where", "the predicate", hint=_instead(self.predicate))
+        return self.input.schema
+
+    @property
+    def expansion(self) -> Node:
+        """The same filter over an Attempt that computes the predicate, if it sets events aside; else itself."""
+        source, (predicate,) = plan_attempt(self.input, [self.predicate])
+        if source is self.input:
+            return self
+        return Select(Where(source, predicate), all_columns(self.input.schema))
+
+    def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        return inputs[0]
+
+    def detail(self) -> str:
+        return show(self.predicate)
+
+    def apply(self, rows: StepRows[V]) -> StepRows[V]:
+        return rows.filter(rows.evaluate(self.predicate))
+
+    @property
+    def table_step(self) -> TableStep | None:
+        source = self.input.schema
+        return FilteredRows(self.predicate, source) if is_exact(self.predicate, source) else None
+
+
+_COMPARED = re.compile(r"\s*(\w+)\s*(>=|<=|==|!=|<>|=|>|<)\s*(.+)", re.DOTALL)
+_SIGNS = {"=": "==", "<>": "!="}
+
+
+def _instead(predicate: Expr) -> str:
+    """Return a hint for a predicate that is a string, which is a constant and no condition; "" for any other."""
+    if not isinstance(predicate, Lit) or not isinstance(predicate.value, str):
+        return ""
+    name, sign, value = ((compared := _COMPARED.match(predicate.value)) and compared.groups()) or ("name", ">", "20")
+    return f'SQL is no predicate here: write col("{name}") {_SIGNS.get(sign, sign)} {value.strip()}.'
+
+
+class WhereVerbs(Verbs):
+    """``where``."""
+
+    def where(self, predicate: ExprArgument) -> Self:
+        """Keep the events for which ``predicate`` is true; lifetimes stay as they are.
+
+        ``predicate`` is a boolean expression over the payload and, read-only, ``sq.start()`` and ``sq.end()``, or a function
+        of an event that returns one. Raises UnknownColumn, TypeMismatch or MixedStreams.
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"fare": 3}), (2, 4, {"fare": 8})])
+        >>> s.where(lambda e: e.fare > 5).show()
+        fare  start  end
+           8      2    4
+        """
+        return self._derive(Where(self.plan, resolve(predicate, self.plan, "where", of_events=True)))
+
+    filter = where

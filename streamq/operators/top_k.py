@@ -10,9 +10,9 @@ from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
+from streamq.operators.evaluated_operator import batch_events
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_factory import GridFactory
-from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchChoice, BatchForm, BatchForms, BatchRun, only_evaluated, shown_costs
 from streamq.plan.expr import Col, Expr

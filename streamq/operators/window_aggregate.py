@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
+from streamq.operators.evaluated_operator import batch_events
 from streamq.operators.evaluation import Columns, Evaluation, KernelFactory, KernelSite, PortColumns, RecomputeFactory
 from streamq.operators.grid_factory import GridFactory
-from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, QuarantineEvents, RowKey
 from streamq.operators.split_aggregates import SplitAggregates, partial_fields, split_aggregates

@@ -15,7 +15,7 @@ from streamq.windows import Hopping
 from streamq.windows.batch_events import SQL, TickSql
 
 if TYPE_CHECKING:
-    from streamq.operators.table_steps import ArrowRows
+    from streamq.operators.step import ArrowRows
 
 
 @node

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import JoinKind
 from streamq.errors import PlanError, sentence
+from streamq.operators.evaluated_operator import add_bound
 from streamq.operators.evaluation import (
     CorrectingKernelFactory,
     EndMoves,
@@ -18,10 +19,9 @@ from streamq.operators.evaluation import (
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE, Pairing
 from streamq.operators.join import Join
 from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
-from streamq.operators.last_rows import LastRows
-from streamq.operators.lifetime_bound import add_bound
 from streamq.operators.operator import BatchRun
 from streamq.operators.per_window import warn_of_neighbours
+from streamq.operators.spans import LastRows
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import spark_expression

@@ -17,7 +17,7 @@ from streamq.functions.catalogue import function_of
 from streamq.functions.choice import COALESCE
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
-from streamq.operators.where import Where
+from streamq.operators.select import Where
 from streamq.patterns.syntax import Place
 from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit
 from streamq.plan.passes import rewrite_expression

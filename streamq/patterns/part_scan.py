@@ -31,10 +31,10 @@ from pyspark.sql.types import IntegerType
 from streamq.choices import Consumption
 from streamq.errors import NeedsSpark
 from streamq.functions.choice import COALESCE
+from streamq.operators.bags import Union
 from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.scan import PartCondition, PatternScan, Scan
 from streamq.operators.select import Select
-from streamq.operators.union import Union
 from streamq.patterns.conditions import Conjunct, PendingConditions, on_matches
 from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.matches import (

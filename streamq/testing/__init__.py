@@ -9,20 +9,19 @@ from importlib.util import find_spec
 if missing := [package for package in ("duckdb", "hypothesis") if find_spec(package) is None]:
     raise ImportError(f"streamq.testing needs {' and '.join(missing)}: pip install 'streamq[testing]'")
 
-from streamq.testing.case import Case
+from streamq.testing.case import Case, VerificationFailed
 from streamq.testing.difference import Difference, assert_same_history, same_history
 from streamq.testing.drawn_scenarios import concrete
-from streamq.testing.failure import VerificationFailed
 from streamq.testing.folding import fold_physical
 from streamq.testing.history import history, plot
 from streamq.testing.intent import Intent
+from streamq.testing.lateness import inject_duplicates, make_speculative
 from streamq.testing.module_laws import LawBroken
 from streamq.testing.modules import check_module
 from streamq.testing.profiles import PROFILES, Profile, Verification, load_profile
 from streamq.testing.program import program
 from streamq.testing.replay import replay
 from streamq.testing.scenario import ANY, Scenario, stream
-from streamq.testing.speculative import inject_duplicates, make_speculative
 from streamq.testing.table import table
 from streamq.testing.validator import StreamCheck, StreamViolation, check_stream, find_breaches
 from streamq.testing.verify import verify

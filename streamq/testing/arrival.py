@@ -1,11 +1,17 @@
-"""Items: the inserts, retractions, CTIs and edges that arrive at a source, the CTIs that may precede them, and their table."""
+"""Items: the inserts, retractions, CTIs and edges that arrive at a source, the CTIs that may precede them, and their table.
+
+Their values are compared as keys are; a scale gives the positions of generated ones.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -16,8 +22,152 @@ from streamq.operators.source import AS_END, AS_START
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.python_values import comparable
-from streamq.time import INFINITY
+from streamq.time import INFINITY, Grid
+
+Row = tuple[Any, ...]
+
+
+class _Special(Enum):
+    """Objects that equal only themselves and are not values of a payload."""
+
+    NAN = "NaN"
+
+
+def comparable(value: Any) -> Any:
+    """Return a hashable value for comparing as keys are: NaN equals itself, -0.0 equals 0.0, lists and structs go by parts.
+
+    A boolean equals no number, unlike in Python. A list of pairs is a map, whose entries have no order.
+    """
+    match value:
+        case bool():
+            return _Special, value
+        case float():
+            return _Special.NAN if math.isnan(value) else value + 0.0
+        case [tuple(), *_]:
+            return frozenset(comparable(v) for v in value)
+        case list() | tuple():
+            return tuple(comparable(v) for v in value)
+        case dict():
+            return tuple((k, comparable(v)) for k, v in value.items())
+    return value
+
+
+def keys(table: pa.Table) -> list[Row]:
+    """Return the rows of a table as tuples of comparable values."""
+    return table_rows(table, comparable)
+
+
+def table_rows(table: pa.Table, convert: Callable[[Any], Any] | None = None) -> list[Row]:
+    """Return the rows of a table as tuples; ``convert`` is applied to floats, lists, maps, structs, and NULLs in such columns.
+
+    A table without columns has no rows.
+    """
+    import pyarrow as pa
+
+    columns = []
+    for column in table.columns:
+        values = plain_values(column)
+        if convert is not None and (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):
+            values = [convert(value) for value in values]
+        columns.append(values)
+    return list(zip(*columns, strict=True))
+
+
+def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return a column as Python values; instants and dates beyond Python's range become numbers of microseconds or days."""
+    if not _has_instants(column.type):
+        return column.to_pylist()
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError):
+        # convert one by one, so that values within Python's range become datetimes
+        return [_python_value(scalar) for scalar in column]
+
+
+def _python_value(scalar: Any) -> Any:
+    """Return a scalar, or the parts of a nested one, as Python values; values beyond Python's range as numbers."""
+    import pyarrow as pa
+
+    kind = scalar.type
+    if not scalar.is_valid or not _has_instants(kind):
+        return scalar.as_py()
+    if pa.types.is_map(kind):
+        return [(_python_value(entry["key"]), _python_value(entry["value"])) for entry in scalar.values]
+    if pa.types.is_list(kind):
+        return [_python_value(item) for item in scalar.values]
+    if pa.types.is_struct(kind):
+        return {name: _python_value(part) for name, part in scalar.items()}
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return scalar.value
+
+
+def _has_instants(kind: pa.DataType) -> bool:
+    """True for a type of instants or dates, and for a nested type with one in it."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return True
+    return pa.types.is_nested(kind) and any(_has_instants(kind.field(i).type) for i in range(kind.num_fields))
+
+
+class Bounds(Protocol):
+    """The instants at which windows or pieces begin and end."""
+
+    def edges_near(self, near: int, many: int) -> Iterator[int]:
+        """Yield the starts and ends of ``many`` windows, from about the instant ``near`` on; none where there is no window."""
+
+
+@dataclass(frozen=True)
+class GridBounds:
+    """The bounds of the windows of a grid."""
+
+    grid: Grid
+
+    def edges_near(self, near: int, many: int) -> Iterator[int]:
+        first = (near - self.grid.offset) // self.grid.hop
+        for index in range(first, first + many):
+            start = self.grid.offset + index * self.grid.hop
+            yield from (start, start + self.grid.size)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The positions of generated events, in ticks: multiples of a unit away from ``anchor``, or a ``step`` beside.
+
+    ``units``: the units, the finest first. ``reach``: how far a result's lifetime can extend beyond all instants of the input.
+    ``lengths``: the lengths of time in the query; ``bounds``: those of its windows and pieces.
+    """
+
+    anchor: int = 0
+    units: tuple[int, ...] = (1,)
+    step: int = 1
+    reach: int = 13
+    lengths: tuple[int, ...] = ()
+    bounds: tuple[Bounds, ...] = ()
+
+    @property
+    def is_coarse(self) -> bool:
+        """True if the query's lengths are many steps long."""
+        return self.units[0] > self.step
+
+    def edges(self, near: int, many: int = 3) -> list[int]:
+        """Return the starts and ends of ``many`` windows and pieces of each kind, from about the instant ``near`` on.
+
+        They are sorted, without repetitions, and rounded down to ``step``; none without bounds.
+        """
+        return sorted({t // self.step * self.step for bounds in self.bounds for t in bounds.edges_near(near, many)})
+
+    def with_unit(self, unit: int) -> Scale:
+        """Return the scale with one unit, in ticks, instead of the query's lengths."""
+        unit = max(self.step, unit // self.step * self.step)
+        return dataclasses.replace(self, units=(unit,), reach=13 * unit + self.reach, lengths=(), bounds=())
+
+
+TICKS = Scale()
+"""The scale of single ticks around zero."""
+
 
 OPEN, CLOSE = "open", "close"
 DAY = 86_400_000_000

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from streamq import html
 from streamq.html import shortened_value, with_escapes
 from streamq.keywords import check_keywords
+from streamq.testing.arrival import Row, comparable, keys, table_rows
 from streamq.testing.history import Axis, answer_table, history
-from streamq.testing.python_values import Row, comparable, keys, table_rows
 from streamq.time import INTEGER
 
 if TYPE_CHECKING:

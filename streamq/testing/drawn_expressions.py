@@ -28,7 +28,7 @@ from streamq.plan.tree import fold
 from streamq.run.batch.answers import local_history
 from streamq.runtime.arrow.arrow_expr import check_in_process
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.sources.points import Points
+from streamq.sources.insert_only import Points
 from streamq.testing.intent import ANYTHING
 from streamq.testing.payload_values import pool
 from streamq.time import TIMESTAMP

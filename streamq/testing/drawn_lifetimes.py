@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 
 from streamq.errors import PlanError, sentence
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.arrival import Item, bounds, end_ticks
+from streamq.testing.arrival import Item, Scale, bounds, comparable, end_ticks
 from streamq.testing.intent import Intent
-from streamq.testing.python_values import comparable
-from streamq.testing.scale import Scale
 from streamq.time import INFINITY
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]

@@ -18,13 +18,12 @@ from streamq.plan.schema import Field
 from streamq.plan.tree import fold
 from streamq.progress.promises import ExplicitCtis
 from streamq.runtime.event import CTI
-from streamq.sources.intervals import Intervals
+from streamq.sources.insert_only import Intervals
 from streamq.testing.arrival import brings_start, is_event, start_of, time_columns
 from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
 from streamq.testing.progress_policies import Promises, clock_ctis, micro_batches, source_reaches, timeless
-from streamq.testing.sources.model import Admission, Reach
-from streamq.testing.sources.room import is_plain, model_of
+from streamq.testing.sources.room import Admission, Reach, is_plain, model_of
 from streamq.testing.windows.room import room_of
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -21,11 +21,19 @@ from streamq.plan.node import Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.plan.tree import fold
 from streamq.runtime.event import CTI, RETRACT
-from streamq.testing.arrival import Item, delay_for
+from streamq.testing.arrival import TICKS, Item, Scale, delay_for
 from streamq.testing.case import Arrival, Case
 from streamq.testing.drawn_lifetimes import forbids_overlap
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.lateness import ON_TIME, late_intents, manners, with_invalid, with_policy
+from streamq.testing.lateness import (
+    ON_TIME,
+    double_events,
+    late_intents,
+    manners,
+    speculative,
+    with_invalid,
+    with_policy,
+)
 from streamq.testing.payload_values import (
     IDS,
     growing_value,
@@ -39,9 +47,7 @@ from streamq.testing.program_text import free_name
 from streamq.testing.progress_policies import clock_ctis
 from streamq.testing.progress_policies import room_of as progress_room_of
 from streamq.testing.query_scale import meeting_intents, scale
-from streamq.testing.scale import TICKS, Scale
 from streamq.testing.sources.room import ArrivalPlan, room_of, room_of_shape, rooms
-from streamq.testing.speculative import double_events, speculative
 from streamq.time import INTEGER, TIMESTAMP, ticks
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]

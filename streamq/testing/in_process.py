@@ -27,10 +27,9 @@ from streamq.run.status.watcher import Listener
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.state.baskets import TimeBinSizes
 from streamq.testing.case import Case
-from streamq.testing.deltas import ProgressViolation, as_history, changes_before, sum_deltas
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, expectation, outside_ctis
-from streamq.testing.history import shown, side_by_side
+from streamq.testing.history import ProgressViolation, as_history, changes_before, shown, side_by_side, sum_deltas
 from streamq.testing.oracle.definitions import JUDGES
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.user_code.repository import called_modules, modules

@@ -26,10 +26,9 @@ from streamq.run.storage.checkpoint import CONTROL_DDL, OutsideCti
 from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.deltas import check_ends, from_changelog, net
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution
 from streamq.testing.expectation import Expectation, expectation
-from streamq.testing.history import history, side_by_side
+from streamq.testing.history import check_ends, from_changelog, history, net, side_by_side
 from streamq.testing.oracle.definitions import JUDGES
 from streamq.time import INFINITY, instant_ticks
 

@@ -14,10 +14,10 @@ from streamq.plan.schema import Field
 from streamq.reading import table_readers
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.kernel import DROP
+from streamq.testing.arrival import plain_values
 from streamq.testing.program_text import WIDTH, call, free_name, is_name, listed, module_name, string, value
 from streamq.testing.progress_policies import leader_of
 from streamq.testing.progress_policies import room_of as room_of_progress
-from streamq.testing.python_values import plain_values
 from streamq.testing.sources.room import room_of as room_of_source
 from streamq.user_code.repository import called_modules
 

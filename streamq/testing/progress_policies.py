@@ -19,10 +19,9 @@ from streamq.progress.generate import ClockCtis, GeneratedCtis, PartitionCtis
 from streamq.progress.promises import ExplicitCtis, LeaderCtis
 from streamq.runtime.event import CTI
 from streamq.runtime.time.progress_policy import ProgressPolicy
-from streamq.testing.arrival import Item, brings_start, is_event, start_of
+from streamq.testing.arrival import Item, brings_start, comparable, is_event, start_of
 from streamq.testing.program_text import duration
-from streamq.testing.python_values import comparable
-from streamq.testing.sources.model import Reach
+from streamq.testing.sources.room import Reach
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 
 P = TypeVar("P", bound=ProgressPolicy)

@@ -16,11 +16,10 @@ from streamq.operators import Source, Where
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.tree import fold as fold_expr
-from streamq.testing.arrival import tick
+from streamq.testing.arrival import Bounds, Scale, tick
 from streamq.testing.drawn_lifetimes import Draw
 from streamq.testing.intent import Intent
 from streamq.testing.payload_values import pool
-from streamq.testing.scale import Bounds, Scale
 from streamq.testing.windows.room import room_of
 from streamq.time import INFINITY
 from streamq.windows import Window

@@ -15,7 +15,7 @@ from streamq.errors import SourceError, sentence
 from streamq.plan.schema import MICRO_BATCH
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.literal import Item
-from streamq.testing.python_values import comparable, plain_values
+from streamq.testing.arrival import comparable, plain_values
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
 
 if TYPE_CHECKING:

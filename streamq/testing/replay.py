@@ -23,10 +23,9 @@ from streamq.errors import PlanError, SourceError, StreamqError, nearest, senten
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.plan.node import Node, nodes
-from streamq.testing.arrival import Item, table_of
+from streamq.testing.arrival import Item, plain_values, table_of
 from streamq.testing.case import Arrival, Case
 from streamq.testing.execution import Execution
-from streamq.testing.python_values import plain_values
 from streamq.testing.sources.room import row
 from streamq.testing.table import table
 from streamq.testing.trial import check

@@ -13,7 +13,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.conjecture.choice import choice_constraints_key, choice_permitted
 
 from streamq.errors import QueryFailed
-from streamq.testing.failure import VerificationFailed
+from streamq.testing.case import VerificationFailed
 from streamq.testing.oracle import JUDGES, TooMuch
 from streamq.testing.profiles import FAILS, HUGE, Profile, Verification
 from streamq.testing.trial import Answers, Trial, check_answers, check_failure

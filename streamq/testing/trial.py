@@ -17,13 +17,11 @@ from streamq.operators.step import Step
 from streamq.plan.node import Node, expanded, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.testing.arrival import OPEN, Item, count_contradictions
-from streamq.testing.case import Case
-from streamq.testing.deltas import WrongOutput
+from streamq.testing.case import Case, VerificationFailed
 from streamq.testing.difference import same_history
 from streamq.testing.execution import BATCH, CONTROLLED, LITERAL, RUN, SPARK, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import Expectation, expectation, heard_ctis
-from streamq.testing.failure import VerificationFailed
-from streamq.testing.history import result_of
+from streamq.testing.history import WrongOutput, result_of
 from streamq.testing.in_process import answer_before_end, execute
 from streamq.testing.on_spark import execute_on_spark, session_of
 from streamq.testing.oracle import JUDGES, FalseClaim, SumOverflow, TooMuch

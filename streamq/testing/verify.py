@@ -22,10 +22,9 @@ from streamq.plan.node import Node, nodes, number_sources
 from streamq.runtime.kernel import FAIL
 from streamq.screens import ProgressBar
 from streamq.stream import Stream
-from streamq.testing.case import Case
+from streamq.testing.case import Case, VerificationFailed
 from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.execution import BATCH, SPARK, in_process, on_spark
-from streamq.testing.failure import VerificationFailed
 from streamq.testing.generate import cases_of
 from streamq.testing.intent import ANYTHING, MOSTLY, Intent
 from streamq.testing.lateness import ON_TIME

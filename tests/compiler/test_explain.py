@@ -25,8 +25,7 @@ from streamq.plan.expr import Lit, Opaque
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
 from streamq.sources.edges import Edges
-from streamq.sources.intervals import Intervals
-from streamq.sources.points import Points
+from streamq.sources.insert_only import Intervals, Points
 from streamq.stream import Stream
 from tests.programs import compiled
 

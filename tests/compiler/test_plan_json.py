@@ -43,7 +43,7 @@ from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.node import NODES, Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.progress.promises import ExplicitCtis
-from streamq.sources.intervals import Intervals
+from streamq.sources.insert_only import Intervals
 from streamq.testing.case import Case
 from tests.algebra import QUERIES, SIZES, intervals
 from tests.drawn.queries import cases

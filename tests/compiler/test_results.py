@@ -25,8 +25,8 @@ from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.kernel import UncombinedKernel
-from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
+from streamq.testing.history import net
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 from tests.algebra import AGGREGATES, QUERIES, SIZES, intervals

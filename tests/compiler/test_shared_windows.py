@@ -18,8 +18,8 @@ from streamq.compiler.stages import compile_stages
 from streamq.errors import CheckpointError
 from streamq.plan.node import number_sources
 from streamq.runtime.hosts.identity import read_identity
-from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
+from streamq.testing.history import net
 from streamq.testing.oracle import oracle
 from tests.changed_query import ChangingRun
 from tests.compiler.test_results import CHANGELOG, FINAL, program_of

@@ -13,7 +13,7 @@ import streamq as sq
 from streamq.compiler.options import Placement
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.staged_plan import StagedPlan
-from streamq.operators.table_steps import is_exact
+from streamq.operators.step import is_exact
 from streamq.plan.expr import as_expr
 from streamq.plan.node import number_sources
 from streamq.plan.schema import Field, Schema

@@ -20,7 +20,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Field, Schema
-from streamq.testing.arrival import Item
+from streamq.testing.arrival import TICKS, Item
 from streamq.testing.case import Case
 from streamq.testing.drawn_expressions import (
     Draw,
@@ -37,7 +37,6 @@ from streamq.testing.generate import KINDS, arriving, cuts, interleaved, source_
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payload_values import NESTED, NUMBERS, OTHERS, key_types, value_types
 from streamq.testing.payloads import static
-from streamq.testing.scale import TICKS
 from streamq.testing.sources.room import room_of_shape
 from streamq.time import INTEGER, TIMESTAMP
 from streamq.windows import Count, Hopping, Landmark, Rows, Window

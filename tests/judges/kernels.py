@@ -22,8 +22,7 @@ from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets, TimeBinSizes
 from streamq.runtime.time.progress_rule import ProgressRule
-from streamq.testing.deltas import ProgressViolation, changes_before
-from streamq.testing.history import shown
+from streamq.testing.history import ProgressViolation, changes_before, shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, WindowEnds
 
 SMALL_BINS = TimeBinSizes(most=6, few=2)

@@ -13,12 +13,10 @@ from streamq.choices import CountReason
 from streamq.operators import Source
 from streamq.testing.arrival import Item, end_ticks
 from streamq.testing.case import Case
-from streamq.testing.deltas import WrongOutput
 from streamq.testing.expectation import Expectation
-from streamq.testing.history import interval
+from streamq.testing.history import WrongOutput, interval
 from streamq.testing.history import shown as show_instant
-from streamq.testing.sources.model import SetAsideItem
-from streamq.testing.sources.room import repeated, room_of, unmatched
+from streamq.testing.sources.room import SetAsideItem, repeated, room_of, unmatched
 
 REASONS = {"dropped": CountReason.DROPPED, "adjusted": CountReason.ADJUSTED, "duplicate": CountReason.DUPLICATES}
 """The count that each reason of a late output belongs to; rows with any other reason count as invalid."""

@@ -26,16 +26,24 @@ from streamq.runtime.event import LE, RE, RETRACT, WEIGHT
 from streamq.runtime.hosts.result_rows import DELETE, changelog_rows, upsert_rows
 from streamq.runtime.time.progress_rule import Cti
 from streamq.runtime.time.release import Release
-from streamq.testing.arrival import is_event
+from streamq.testing.arrival import is_event, keys
 from streamq.testing.case import Case
-from streamq.testing.deltas import ProgressViolation, WrongOutput, from_changelog, net, sum_deltas
 from streamq.testing.difference import same_history
 from streamq.testing.execution import Execution
 from streamq.testing.expectation import Expectation, expectation, heard_ctis
-from streamq.testing.history import history, interval, result_of, shown
+from streamq.testing.history import (
+    ProgressViolation,
+    WrongOutput,
+    from_changelog,
+    history,
+    interval,
+    net,
+    result_of,
+    shown,
+    sum_deltas,
+)
 from streamq.testing.oracle.run import TooMuch
 from streamq.testing.progress_policies import Promises, last_leader, micro_batches, source_reaches, timeless
-from streamq.testing.python_values import keys
 from streamq.testing.trial import first_micro_batches
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -17,8 +17,8 @@ import streamq as sq
 from streamq import col
 from streamq.errors import CheckpointError, PlanError
 from streamq.policies import Level
-from streamq.testing.deltas import net
 from streamq.testing.difference import same_history
+from streamq.testing.history import net
 from tests.changed_query import ChangingRun
 
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))

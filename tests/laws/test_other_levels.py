@@ -19,7 +19,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.operators import WindowAggregate
 from streamq.plan.node import nodes, number_sources
 from streamq.policies import MIDDLE, Level
-from streamq.testing.deltas import sum_deltas
+from streamq.testing.history import sum_deltas
 from streamq.windows import KINDS
 from tests.programs import compiled
 

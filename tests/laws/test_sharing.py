@@ -21,8 +21,8 @@ from streamq.errors import StreamqError
 from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
+from streamq.testing.history import net
 from tests.programs import compiled
 
 C = sq.col

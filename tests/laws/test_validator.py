@@ -23,13 +23,12 @@ from streamq.operators import Source
 from streamq.plan.node import nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.runtime.hosts.result_rows import changelog_rows
+from streamq.testing.arrival import TICKS, comparable
 from streamq.testing.folding import fold_physical
 from streamq.testing.generate import cuts
 from streamq.testing.intent import Intent
 from streamq.testing.payload_values import value_types
 from streamq.testing.payloads import rows as payloads
-from streamq.testing.python_values import comparable
-from streamq.testing.scale import TICKS
 from streamq.testing.sources.physical import physical_items
 from streamq.testing.sources.room import ArrivalPlan
 from streamq.testing.validator import check_stream, find_breaches

@@ -25,12 +25,12 @@ from streamq.plan.node import Node, number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosts.result_rows import changelog_rows, folding, split_ctis, upsert_rows
+from streamq.testing.arrival import comparable
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.expectation import promises
 from streamq.testing.folding import fold_physical
 from streamq.testing.oracle import oracle
-from streamq.testing.python_values import comparable
 from streamq.testing.validator import StreamViolation, check_stream
 from streamq.time import INFINITY
 from tests.drawn.queries import cases

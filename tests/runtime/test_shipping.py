@@ -25,7 +25,7 @@ from streamq import functions
 from streamq.choices import OutputForm
 from streamq.compiler.egress import choose_egress, result_columns
 from streamq.compiler.results import Result
-from streamq.operators import table_steps, written_operators
+from streamq.operators import step, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col
 from streamq.plan.lowering import ship_runtime
@@ -97,7 +97,7 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
     assigners = [window.assigner(("v",)) for window in A_WINDOW_A_KIND]
     assert {type(window) for window in A_WINDOW_A_KIND} == set(KINDS)
-    steps = [vars(table_steps)[name] for name in ("ComputedColumns", "FilteredRows", "MovedRows")]
+    steps = [vars(step)[name] for name in ("ComputedColumns", "FilteredRows", "MovedRows")]
     (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, ExprProgressMap, InnerPath, steps, shipped, assigners)))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -164,7 +164,7 @@ def test_a_stage_takes_the_evaluator_of_expressions_along_only_where_progress_go
 def test_an_inner_path_takes_it_along_only_where_it_computes() -> None:
     ship_runtime()
     schema = Schema((Field("a", LongType()),), "integer")
-    steps = (RenamedColumns((("b", "a"),)), table_steps.FilteredRows(Col("a") == Col("a"), schema))
+    steps = (RenamedColumns((("b", "a"),)), step.FilteredRows(Col("a") == Col("a"), schema))
     shipped = [cloudpickle.dumps(InnerPath(pa.schema([]), (step,), (), ())) for step in steps]
     assert [evaluate.__module__.encode() in s for s in shipped] == [False, True]
     assert len(shipped[0]) < 20_000

@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.errors import InvalidEvent, PlanError, SourceError
 from streamq.plan.schema import Field
-from streamq.sources.intervals import Intervals
+from streamq.sources.insert_only import Intervals
 
 
 def test_a_null_end_is_still_alive() -> None:

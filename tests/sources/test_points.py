@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 from streamq.errors import InvalidEvent, PlanError, TypeMismatch, UnknownColumn
 from streamq.operators.input_table import table_fields
 from streamq.plan.schema import Field
-from streamq.sources.points import Points
+from streamq.sources.insert_only import Points
 from streamq.stream import Stream
 
 

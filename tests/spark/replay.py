@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 import streamq as sq
 from streamq.run.running import Run
-from streamq.testing.deltas import from_changelog, net
+from streamq.testing.history import from_changelog, net
 from streamq.time import INFINITY
 
 

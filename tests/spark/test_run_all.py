@@ -14,8 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.errors import CheckpointError
-from streamq.testing.deltas import from_changelog, net
 from streamq.testing.difference import assert_same_history
+from streamq.testing.history import from_changelog, net
 from streamq.testing.on_spark import land, stream
 from streamq.testing.oracle import oracle
 from tests.algebra import QUERIES, SCHEMA, SIZES, intervals

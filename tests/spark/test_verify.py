@@ -12,11 +12,11 @@ from streamq import testing as t
 from streamq.choices import CountReason
 from streamq.testing.arrival import Item
 from streamq.testing.case import Case
-from streamq.testing.deltas import WrongOutput
 from streamq.testing.execution import SPARK, Execution
 from streamq.testing.expectation import expectation
+from streamq.testing.history import WrongOutput
 from streamq.testing.on_spark import execute_on_spark
-from streamq.testing.sources.model import SetAsideItem
+from streamq.testing.sources.room import SetAsideItem
 from streamq.testing.trial import with_late_sinks
 
 TRIPS = sq.events([(1, 5, {"zone": "a", "fare": 3.0})], name="trips")

@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 from streamq.operators import Source
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
-from streamq.sources.intervals import Intervals
+from streamq.sources.insert_only import Intervals
 from streamq.testing.arrival import table_of
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY

@@ -23,7 +23,7 @@ from streamq.testing.arrival import CLOSE, OPEN, Item, end_ticks, is_event
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
 from streamq.testing.expectation import admissions, without_late_items
-from streamq.testing.sources.model import Admission
+from streamq.testing.sources.room import Admission
 from streamq.testing.trial import check
 from streamq.time import INFINITY
 

@@ -24,7 +24,17 @@ from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, INSERT, RETRACT, WEIGHT
 from streamq.sources.edges import Edges
 from streamq.sources.physical import Physical
-from streamq.testing.arrival import Item, bounds, comparable_payload, delay_for
+from streamq.testing.arrival import (
+    TICKS,
+    GridBounds,
+    Item,
+    Scale,
+    bounds,
+    comparable,
+    comparable_payload,
+    delay_for,
+    keys,
+)
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.execution import Execution
@@ -34,8 +44,6 @@ from streamq.testing.in_process import play
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.payloads import rows as payloads
-from streamq.testing.python_values import comparable, keys
-from streamq.testing.scale import TICKS, GridBounds, Scale
 from streamq.testing.sources.edges import edge_items
 from streamq.testing.sources.insert_only import interval_items, point_items
 from streamq.testing.sources.physical import physical_items

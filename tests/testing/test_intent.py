@@ -18,9 +18,8 @@ from streamq.errors import PlanError
 from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing import Intent
-from streamq.testing.arrival import Item
+from streamq.testing.arrival import TICKS, Item
 from streamq.testing.payloads import rows
-from streamq.testing.scale import TICKS
 from streamq.testing.sources.insert_only import interval_items
 from streamq.testing.sources.physical import physical_items
 from streamq.testing.sources.room import ArrivalPlan

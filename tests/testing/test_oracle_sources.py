@@ -16,9 +16,8 @@ from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
 from streamq.progress.promises import ExplicitCtis
 from streamq.sources.edges import Edges
-from streamq.sources.intervals import Intervals
+from streamq.sources.insert_only import Intervals, Points
 from streamq.sources.physical import Physical
-from streamq.sources.points import Points
 from streamq.testing.folding import fold_physical
 from streamq.testing.oracle import oracle
 from tests.testing.by_oracle import DOUBLE, LONG, NAN, STRING, answer, fields, intervals, shown

@@ -21,10 +21,10 @@ from streamq.operators import AlterLifetime, Where
 from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Call, Opaque
 from streamq.plan.node import Node, number_sources
+from streamq.testing.arrival import keys
 from streamq.testing.case import Case
 from streamq.testing.program import program
 from streamq.testing.program_text import module_text
-from streamq.testing.python_values import keys
 from streamq.testing.table import table
 from streamq.user_code.repository import called_modules
 from tests.algebra import QUERIES, SIZES, intervals

@@ -14,10 +14,9 @@ import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.errors import PlanError, SourceError
-from streamq.testing.arrival import Item
+from streamq.testing.arrival import Item, keys
 from streamq.testing.execution import Execution, in_process
 from streamq.testing.in_process import execute
-from streamq.testing.python_values import keys
 from streamq.testing.replay import case_from_json, case_to_json, replay, save
 from streamq.testing.trial import check
 from tests.drawn.scenarios import composition

@@ -14,7 +14,7 @@ from streamq import testing as t
 from streamq.errors import PlanError, QueryFailed, TimeError, UnknownVerb
 from streamq.operators import Clip, Join, Source, ToSignal, Where, WindowAggregate
 from streamq.plan.node import nodes
-from streamq.sources.points import Points
+from streamq.sources.insert_only import Points
 from streamq.testing.arrival import is_event
 from streamq.testing.oracle.run import TooMuch
 from tests.drawn.scenarios import composition, operator

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from streamq.choices import JoinKind
 from streamq.functions.choice import COALESCE
 from streamq.keywords import check_keywords
+from streamq.operators.bags import Union
 from streamq.operators.join import Join
 from streamq.operators.scan import PatternScan
 from streamq.operators.select import Select
-from streamq.operators.union import Union
 from streamq.patterns.correlation import are_connected
 from streamq.patterns.matches import (
     Matches,

@@ -14,18 +14,15 @@ from streamq.plan.expr import Expr, Lit
 from streamq.plan.schema import Field
 from streamq.sources.changes import DELETES, PREIMAGES, VERSIONS, Changes
 from streamq.sources.edges import Edges, EdgeSource
-from streamq.testing.arrival import CLOSE, OPEN, Item
+from streamq.testing.arrival import CLOSE, OPEN, Item, Scale, comparable
 from streamq.testing.drawn_lifetimes import arranged, copies, lifetimes, long_lists
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run, column, events_of, keyed, no_start, payload_of, representatives
 from streamq.testing.oracle.values import has_own_key, key, keys, listed, payload, same
 from streamq.testing.payload_values import growing_value, grows
 from streamq.testing.program_text import argument, column_lists, free_name, one_or_more, string
-from streamq.testing.python_values import comparable
-from streamq.testing.scale import Scale
-from streamq.testing.sources.edges_model import EdgesModel
-from streamq.testing.sources.model import SourceModel
-from streamq.testing.sources.room import ArrivalPlan, Draw, SourceRoom
+from streamq.testing.sources.models import EdgesModel
+from streamq.testing.sources.room import ArrivalPlan, Draw, SourceModel, SourceRoom
 from streamq.time import INFINITY
 
 

@@ -13,18 +13,14 @@ from streamq.choices import CountReason
 from streamq.operators import Source
 from streamq.plan.schema import Field
 from streamq.runtime.event import INSERT
-from streamq.sources.intervals import Intervals
-from streamq.sources.points import Points
-from streamq.testing.arrival import Item, comparable_payload, end_or_none, end_ticks, start_of
+from streamq.sources.insert_only import Intervals, Points
+from streamq.testing.arrival import Item, Scale, comparable, comparable_payload, end_or_none, end_ticks, start_of
 from streamq.testing.drawn_lifetimes import DuplicateFilter, arranged, copies, lifetimes
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run, column, events_of, no_start, once, payload_of
 from streamq.testing.oracle.values import listed, payload
 from streamq.testing.program_text import column_lists, string
-from streamq.testing.python_values import comparable
-from streamq.testing.scale import Scale
-from streamq.testing.sources.model import Reach, SourceModel
-from streamq.testing.sources.room import ArrivalPlan, Draw, SourceRoom
+from streamq.testing.sources.room import ArrivalPlan, Draw, Reach, SourceModel, SourceRoom
 from streamq.time import INFINITY
 
 

@@ -15,14 +15,13 @@ from streamq.plan.schema import Field
 from streamq.progress.promises import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.physical import Physical
-from streamq.testing.arrival import Item, end_or_none
+from streamq.testing.arrival import Item, Scale, end_or_none
 from streamq.testing.drawn_lifetimes import DuplicateFilter, arranged, copies, forbids_overlap, lifetimes, with_ctis
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run, column, events_of, keyed, no_start, payload_of, representatives
 from streamq.testing.oracle.values import keys, listed, payload, same
 from streamq.testing.program_text import column_lists, string
-from streamq.testing.scale import Scale
-from streamq.testing.sources.physical_model import PhysicalModel
+from streamq.testing.sources.models import PhysicalModel
 from streamq.testing.sources.room import ArrivalPlan, Draw, SourceRoom
 from streamq.time import INFINITY
 

@@ -12,11 +12,10 @@ from zoneinfo import ZoneInfo
 from hypothesis import strategies as st
 
 from streamq.errors import sentence
-from streamq.testing.arrival import DAY
+from streamq.testing.arrival import DAY, Bounds
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.testing.oracle.values import listed, order_of, same
 from streamq.testing.payload_values import EPOCH
-from streamq.testing.scale import Bounds
 from streamq.testing.windows.room import Draw, Members, WindowRoom, lengths_of_time, one_of
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP, Grid
 from streamq.windows import Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot

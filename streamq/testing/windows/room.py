@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from hypothesis import strategies as st
 
 from streamq.plan.schema import Schema
+from streamq.testing.arrival import Bounds, GridBounds
 from streamq.testing.oracle.run import Run
-from streamq.testing.scale import Bounds, GridBounds
 from streamq.time import TIMESTAMP, Grid
 from streamq.windows import KINDS, Window
 

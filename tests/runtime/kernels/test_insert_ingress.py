@@ -17,8 +17,7 @@ from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.kernel import ADJUST, Arrival, Clock, Judge
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel, repetitions
 from streamq.runtime.state.baskets import Baskets, DictStore
-from streamq.sources.intervals import Intervals
-from streamq.sources.points import Points
+from streamq.sources.insert_only import Intervals, Points
 from streamq.time import INFINITY, Grid
 from tests.programs import compiled
 

@@ -20,7 +20,7 @@ from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
 from streamq.progress.generate import GeneratedCtis
 from streamq.sources.edges import Edges
-from streamq.sources.intervals import Intervals
+from streamq.sources.insert_only import Intervals
 from streamq.stream import Stream
 from tests.programs import compiled
 

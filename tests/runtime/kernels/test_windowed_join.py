@@ -21,7 +21,7 @@ from streamq.policies import Level
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.event import LE
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
-from streamq.testing.deltas import net
+from streamq.testing.history import net
 from streamq.time import INFINITY, Grid
 from tests.laws.cost_mutants import EVERY_PAIR
 from tests.programs import compiled, with_sizes

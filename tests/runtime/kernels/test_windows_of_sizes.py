@@ -18,8 +18,8 @@ from streamq.errors import CheckpointError
 from streamq.runtime.hosts.identity import read_identity
 from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
 from streamq.runtime.state.baskets import BinSizes
-from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
+from streamq.testing.history import net
 from streamq.testing.oracle import oracle
 from tests.changed_query import ChangingRun
 from tests.compiler.test_results import CHANGELOG, FINAL, TOLD, program_of
