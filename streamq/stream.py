@@ -220,7 +220,7 @@ class Stream(
         is later, the progress of its sources (the greatest start or CTI among their rows, also those that filters drop or
         retractions remove). The result consists of DataFrame operations only; nothing runs until you act on it. ``expected``:
         an ``sq.Expected``, from which windows on a grid choose the form that costs least. ``form`` overrides that choice:
-        "direct", "explode", "difference", "blocks", "dyadic" or "evaluated"
+        "direct", "explode", "difference", "running", "blocks", "dyadic" or "evaluated"
         (docs/decisions/forms_of_windows_in_batch.md), for all windows that can be computed so; the others choose for themselves,
         as :meth:`explain` shows. Raises PlanError if none can.
         """

@@ -168,7 +168,8 @@ class MergePartials(EvaluatedOperator):
             return only_evaluated("partial results that Arrow makes and merges")
         shape = self.input.schema.shape
         reason = not_subtracted(partials)
-        refused = {BatchForm.DIFFERENCE: reason} if reason else {}
+        refused: dict[BatchForm, str] = {BatchForm.RUNNING: "its windows are no snapshots"}
+        refused |= {BatchForm.DIFFERENCE: reason} if reason else {}
         if shape != POINT:
             refused[BatchForm.BLOCKS] = "its events are no points"
         per_event = self._factory.partials_an_event(rates)

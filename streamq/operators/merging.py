@@ -120,6 +120,22 @@ def merge_stretches(df: DataFrame, keys: Sequence[str], partials: Sequence[Spark
     return layout.leave(_occupied(_difference(layout.enter(df), layout, 1)), NEXT)
 
 
+def running_stretches(df: DataFrame, keys: Sequence[str], partials: Sequence[SparkPartial]) -> DataFrame:
+    """Return a row for each stretch ``__i .. __next - 1`` with the same members, of events that do not end.
+
+    ``df`` has a partial result for each event, as for :func:`merge_partials`; its ``__hi`` is not read. The last stretch of a
+    key has no end: its ``__next`` is NULL.
+    """
+    layout = _Layout.from_frame(df, keys, partials)
+    by, order = list(layout.keys), "__lo"
+    also = {"__i": "__lo", "__next": f"lead(__lo) {_window_clause(by, order)}"}
+    rows = _running(layout.enter(df), layout.parts, by, order, source="", target="so_far", rows="CURRENT ROW", **also)
+    # of events that start together the last one has merged all
+    rows = rows.where("NOT __next <=> __i")
+    columns = [f"so_far{column} AS {column}" for column in layout.columns]
+    return layout.leave(rows.selectExpr(*by, "__i", "__next", *columns), NEXT)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Columns: keys and fields get internal names, so that no column name of the user's can clash with them.
 # Expressions are SQL text over those names: building a plan from Column objects took longer than running a small one.

@@ -95,6 +95,9 @@ class BatchForm(Word):
     DIFFERENCE = "difference"
     """Add each partial result, or each event of snapshots, where its range starts, and subtract it where that has ended."""
 
+    RUNNING = "running"
+    """Merge the events of snapshots in the order of their starts, where none of them ends."""
+
     BLOCKS = "blocks"
     """Divide the basic windows into blocks; merge a suffix of one block and a prefix of the next into each window."""
 

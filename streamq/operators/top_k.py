@@ -45,7 +45,7 @@ RANK, ROW_NUMBER = "rank", "row_number"
 BY, PLACE = "__by", "__place"
 """The columns of a batch with the value that members are ranked by, and with the rank, or place, by which they stay."""
 
-UNRANKED = (BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.DYADIC)
+UNRANKED = (BatchForm.DIFFERENCE, BatchForm.RUNNING, BatchForm.BLOCKS, BatchForm.DYADIC)
 """The batch forms that merge numbers."""
 
 USUAL = 0.5

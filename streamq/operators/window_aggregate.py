@@ -309,7 +309,11 @@ class WindowAggregate(MemberOperator):
     def batch_forms(self, rates: ExpectedRates) -> BatchForms:
         """Return the batch forms, each for all aggregates."""
         return WindowForms(
-            aggregates=self.aggregates, source=self.input.schema, window=self.window, is_grouped=bool(self.keys)
+            aggregates=self.aggregates,
+            source=self.input.schema,
+            window=self.window,
+            is_grouped=bool(self.keys),
+            endless=self.input.traits.endless,
         ).forms()
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
@@ -318,8 +322,8 @@ class WindowAggregate(MemberOperator):
         match self.batch_forms(run.rates).choose(run.hint).form:
             case BatchForm.EVALUATED:
                 return super().in_batch(inputs, run)
-            case BatchForm.DIFFERENCE:
-                rows = snapshots(source, self.keys, expand(self.aggregates, source), inputs[0])
+            case BatchForm.DIFFERENCE | BatchForm.RUNNING as form:
+                rows = snapshots(source, self.keys, expand(self.aggregates, source), inputs[0], form)
                 return stamped(rows, self.stamp, self.schema)
         values = [spark_aggregate(a, source, self.clip).alias(name) for name, a in self.aggregates]
         reads_bounds = any(a.function.reads_window for _, a in self.aggregates)

@@ -166,6 +166,10 @@ class SparkPartial(Partial):
     def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
         """Return its columns as Spark's aggregates of the columns that it is computed from."""
 
+    @abstractmethod
+    def of_event(self, values: Mapping[str, Column]) -> list[Column]:
+        """Return its columns for one event, from the columns that it is computed from; numbers of values are 1 or 0."""
+
     @property
     @abstractmethod
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
@@ -187,14 +191,6 @@ def spark_partials(partials: Iterable[Partial]) -> list[SparkPartial] | None:
 def are_exact(partials: Iterable[Partial]) -> bool:
     """Return True if all of them can be subtracted again."""
     return all(partial.exact for partial in partials)
-
-
-class SummablePartial(SparkPartial):
-    """A sum, which can be subtracted again if it is exact."""
-
-    @abstractmethod
-    def swept(self, value: Column) -> list[Column]:
-        """Return its columns for one event, which are added where the event starts and subtracted where it ends."""
 
 
 def rows_present(table: pa.Table, name: str) -> pa.Array:

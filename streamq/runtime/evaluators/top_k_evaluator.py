@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from streamq.plan.partial import COUNT
-from streamq.runtime.arrow.columnar import ints, with_column
+from streamq.runtime.arrow.columnar import expand_ranges, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask, column_ranks, distinct
+from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.numbering import is_new_pair
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import LAST_END
 from streamq.runtime.groups import GROUP_NUMBER
+
+BLOCK = 8
+"""The number of windows of a block; events in all of its windows are ranked together before they are copied into each."""
+
+COPIES = 8
+"""The number of windows an event, on average, up to which events are copied without blocks."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +46,23 @@ class Ranking:
 
         NULL is the least value.
         """
-        value = column_ranks(table, [self.by])[0][event].astype(np.int64)
+        return self.ranked_by(self.places(table), event, owner, index)
+
+    def places(self, table: pa.Table) -> tuple[Ints, ...]:
+        """Return numbers by which the events of a table are ranked: of their values and, if ties are broken, of their places."""
+        value = column_ranks(table, [self.by])[0].astype(np.int64)
         value = -value if self.desc else value
-        if self.ties == "break":
-            place = np.empty(table.num_rows, np.int64)
-            ends = (ints(table, name) for name in (RE, LE) if name in table.column_names)
-            place[np.lexsort((*ends, *reversed(column_ranks(table, self.payload))))] = np.arange(table.num_rows)
-            order = np.lexsort((place[event], value, index, owner))
-        else:
-            order = np.lexsort((value, index, owner))
-        value = value[order]
+        if self.ties == "keep":
+            return (value,)
+        place = np.empty(table.num_rows, np.int64)
+        ends = (ints(table, name) for name in (RE, LE) if name in table.column_names)
+        place[np.lexsort((*ends, *reversed(column_ranks(table, self.payload))))] = np.arange(table.num_rows)
+        return value, place
+
+    def ranked_by(self, places: tuple[Ints, ...], event: Ints, owner: Ints, index: Ints) -> RankedMembers:
+        """Return members as :meth:`ranked` does, by what :meth:`places` returned."""
+        order = np.lexsort((*(numbers[event] for numbers in reversed(places)), index, owner))
+        value = places[0][event][order]
         number = np.arange(len(order))
         first = np.zeros(len(order), np.int64)
         rank = first
@@ -93,8 +107,10 @@ class TopKEvaluator(MemberEvaluator):
         all of these, whatever ``is_asked`` marks.
         """
         table = inputs[0]
-        members = self._members(self._ranges(table, since, upto))
-        ranked = self.ranking.ranked(table, members.event, members.owner, members.index)
+        ranges, places = self._ranges(table, since, upto), self.ranking.places(table)
+        # the last end of a window is read from all of its members
+        members = self._members(ranges if self.waits_for_members else self._few(ranges, places))
+        ranked = self.ranking.ranked_by(places, members.event, members.owner, members.index)
         order, is_best = ranked.order, ranked.is_best
         last_end = np.zeros(0, np.int64)
         if self.waits_for_members and len(order):
@@ -107,6 +123,30 @@ class TopKEvaluator(MemberEvaluator):
         if self.waits_for_members:
             rows = with_column(rows, LAST_END, last_end)
         return self._stamped(rows, members.start[order], members.end[order])
+
+    def _few(self, ranges: Ranges, places: tuple[Ints, ...]) -> Ranges:
+        """Return ranges of fewer windows in all, in which the best of each window are those that they are in ``ranges``.
+
+        Of the events that are in all windows of a block the best alone can be among the best of one of these. They are found
+        in the same way, as blocks are windows of wider ones; so an event is copied into O(log n) windows of n.
+        """
+        low, high = ranges.low, ranges.high
+        if int((high - low + 1).sum()) <= COPIES * len(low):
+            return ranges
+        first, end = -(-low // BLOCK), (high + 1) // BLOCK
+        has_blocks = first < end
+        blocks = self._few(replace(ranges, low=first, high=end - 1).take(has_blocks), places)
+        which, block = expand_ranges(blocks.low, blocks.high)
+        event, owner = blocks.event[which], blocks.owner[which]
+        ranked = self.ranking.ranked_by(places, event, owner, block)
+        best = ranked.order[ranked.is_best]
+        inside = Ranges(event[best], owner[best], block[best] * BLOCK, block[best] * BLOCK + BLOCK - 1, ranges.where)
+        before = replace(ranges, high=np.where(has_blocks, first * BLOCK - 1, high))
+        after = replace(ranges, low=end * BLOCK).take(has_blocks)
+        parts = [vars(part) for part in (inside, before, after)]
+        names = ("event", "owner", "low", "high")
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in names}
+        return Ranges(**joined, where=ranges.where).some()
 
     @property
     def condenses(self) -> bool:

@@ -19,7 +19,6 @@ from streamq.plan.partial import (
     MergeableColumns,
     RowWindow,
     SparkPartial,
-    SummablePartial,
     Values,
     alive_rows,
     no_row_window,
@@ -41,7 +40,7 @@ def _one_if_there(value: Column) -> Column:
     return F.when(value.isNotNull(), 1).otherwise(0).cast("bigint")
 
 
-class PartialCount(SummablePartial):
+class PartialCount(SparkPartial):
     """The number of values that are not NULL."""
 
     title = "count"
@@ -80,12 +79,11 @@ class PartialCount(SummablePartial):
 
         return ((CountAlgebra(), (self.name,)),)
 
-    def swept(self, value: Column) -> list[Column]:
-        """Return 1 or 0."""
-        return [_one_if_there(value).alias(self.name)]
+    def of_event(self, values: Mapping[str, Column]) -> list[Column]:
+        return [_one_if_there(values[self.arg]).alias(self.name)]
 
 
-class PartialSum(SummablePartial):
+class PartialSum(SparkPartial):
     """The sum of the values, with their number: the sum of no values is NULL.
 
     Of doubles it has the sum rounded, and the exact one as bytes where they differ (``exact_sums``).
@@ -190,11 +188,9 @@ class PartialSum(SummablePartial):
 
         return (SumAlgebra(isinstance(self.type, LongType)), (self.name,)), (CountAlgebra(), (self.many,))
 
-    def swept(self, value: Column) -> list[Column]:
-        """Return the value or 0, and 1 or 0."""
-        from pyspark.sql import functions as F
-
-        return [F.coalesce(value, F.lit(0).cast(self.type)).alias(self.name), _one_if_there(value).alias(self.many)]
+    def of_event(self, values: Mapping[str, Column]) -> list[Column]:
+        value = values[self.arg]
+        return [value.cast(self.type).alias(self.name), _one_if_there(value).alias(self.many)]
 
 
 @dataclass(frozen=True)
@@ -262,6 +258,9 @@ class _Extreme(SparkPartial):
     def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
         """Return Spark's aggregate of the same name."""
         return [self.whole(values[self.arg]).alias(self.name)]
+
+    def of_event(self, values: Mapping[str, Column]) -> list[Column]:
+        return [values[self.arg].alias(self.name)]
 
     @classmethod
     def whole(cls, value: Column) -> Column:

@@ -149,6 +149,16 @@ class _Deviations(SparkPartial):
             parts[of] = spread * n
         return [column.alias(self.part(of)) for of, column in parts.items()]
 
+    def of_event(self, values: Mapping[str, Column]) -> list[Column]:
+        from pyspark.sql import functions as F
+
+        each = [values[name] for name in self.read_columns]
+        is_there = reduce(and_, (value.isNotNull() for value in each))
+        of_means = {of: F.when(is_there, value) for of, value in zip(self.means, each, strict=True)}
+        spreads = dict.fromkeys(self.products, F.when(is_there, F.lit(0.0)))
+        parts = {"n": F.when(is_there, F.lit(1)).otherwise(0).cast("bigint"), **of_means, **spreads}
+        return [column.alias(self.part(of)) for of, column in parts.items()]
+
     def _of_values(self, values: Sequence[Any], is_there: Any) -> Values:
         """Return the parts of single events, of a value for each mean; ``is_there``: 1, or 0 where values are NULL."""
         columns = {self.part("n"): is_there}

@@ -109,10 +109,20 @@ class _OnSpark(PartialFirst, SparkPartial):
         """Return the value of the least or greatest order, and that order."""
         from pyspark.sql import functions as F
 
-        parts = zip(self.order.names, (self.at, *self.payload), strict=True)
-        order = F.when(values[self.at].isNotNull(), F.struct(*(values[column].alias(name) for name, column in parts)))
+        order = self._order(values)
         value = getattr(F, f"{self.how}_by")(values[self.arg], order)
         return [value.alias(self.name), getattr(F, self.how)(order).alias(self.order_column)]
+
+    def of_event(self, values: Mapping[str, Column]) -> list[Column]:
+        return [values[self.arg].alias(self.name), self._order(values).alias(self.order_column)]
+
+    def _order(self, values: Mapping[str, Column]) -> Column:
+        """Return the start and payload of an event that counts, NULL of another."""
+        from pyspark.sql import functions as F
+
+        parts = zip(self.order.names, (self.at, *self.payload), strict=True)
+        order = F.struct(*(values[column].alias(name) for name, column in parts))
+        return F.when(values[self.at].isNotNull(), order)
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
