@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     turn = turn_of(os.environ, config.args)
     if turn is not None:
         kept = in_turn(items, turn)
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        config.hook.pytest_deselected(items=list(set(items).difference(kept)))
         items[:] = kept
 
 
