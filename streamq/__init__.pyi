@@ -1,17 +1,17 @@
 """The public names, and the modules that they are loaded from when first used (:mod:`lazy_loader`); type checkers read it too."""
 
 from . import functions as functions
-from .aggregates.extremes import first as first
-from .aggregates.extremes import last as last
-from .aggregates.extremes import max as max
-from .aggregates.extremes import min as min
+from .aggregates.basic import avg as avg
+from .aggregates.basic import count as count
+from .aggregates.basic import first as first
+from .aggregates.basic import last as last
+from .aggregates.basic import max as max
+from .aggregates.basic import min as min
+from .aggregates.basic import sum as sum
 from .aggregates.holistic import collect as collect
 from .aggregates.holistic import count_distinct as count_distinct
 from .aggregates.holistic import median as median
 from .aggregates.holistic import percentile as percentile
-from .aggregates.sums import avg as avg
-from .aggregates.sums import count as count
-from .aggregates.sums import sum as sum
 from .aggregates.time_sensitive import time_weighted_avg as time_weighted_avg
 from .aggregates.variances import corr as corr
 from .aggregates.variances import covar as covar

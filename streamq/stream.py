@@ -11,10 +11,9 @@ from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
 from streamq.operators.bags import ExceptVerbs, UnionVerbs
 from streamq.operators.clip import ClipVerbs, ToSignalVerbs
-from streamq.operators.explode import ExplodeVerbs
+from streamq.operators.expansion import ExplodeVerbs, JoinTableVerbs
 from streamq.operators.grouped_stream import GroupVerbs
 from streamq.operators.join import JoinVerbs
-from streamq.operators.join_table import JoinTableVerbs
 from streamq.operators.scan import ScanVerbs
 from streamq.operators.select import SelectVerbs, WhereVerbs
 from streamq.operators.spans import ChopVerbs, DistinctIdsVerbs, LastRowsVerbs
@@ -24,10 +23,9 @@ from streamq.plan.expr import Expr
 from streamq.plan.first_attempts import OF_STREAMS
 from streamq.plan.footprint import Expected
 from streamq.plan.hints import for_item, for_verb
-from streamq.plan.node import Node
+from streamq.plan.node import Node, Verbs, tables_behind
 from streamq.plan.resolve import EventProxy
 from streamq.plan.schema import Schema
-from streamq.plan.verbs import Verbs, tables_behind
 from streamq.policies import Consistency
 from streamq.run.run_verbs import RunVerbs
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import types as t
 
 from streamq import functions as f
-from streamq.aggregates.sums import SUM
+from streamq.aggregates.basic import SUM
 from streamq.errors import NeedsSpark, PlanError, StreamqError, TypeMismatch, UnknownColumn
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.text import java_pattern

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamq import functions as f
-from streamq.aggregates.sums import COUNT, SUM
+from streamq.aggregates.basic import COUNT, SUM
 from streamq.compiler.rules.substitution import expression_facts
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col, duration, end, lit, start, when

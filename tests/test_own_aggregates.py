@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import types as t
 
 import streamq as sq
-from streamq.aggregates.sums import apply_aggregate, check_numbers
+from streamq.aggregates.basic import apply_aggregate, check_numbers
 from streamq.errors import PlanError
 from streamq.plan.aggregate import AggregateFunction, Application, Partials
 from streamq.plan.expr import Col, Expr

@@ -24,7 +24,7 @@ from streamq.choices import RunState, Verdict
 from streamq.errors import PlanError
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.running import Run
-from streamq.run.sinks.data_source import last_parquet_rows
+from streamq.run.sinks import last_parquet_rows
 from streamq.run.status.watching import GOES_ON, Interrupt, RunLook, Trail, run_view, watch_run
 from streamq.runtime.arrow.rendering import DAY, YEAR_10000
 from streamq.screens import LineScreen, NotebookScreen, Screen, TableSection, TextSection, View, live_screen

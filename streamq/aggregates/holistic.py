@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType
 
-from streamq.aggregates.sums import apply_aggregate, as_doubles, check_numbers
+from streamq.aggregates.basic import apply_aggregate, as_doubles, check_numbers
 from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import (

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, DoubleType
 
-from streamq.aggregates.sums import apply_aggregate, as_doubles, check_numbers
+from streamq.aggregates.basic import apply_aggregate, as_doubles, check_numbers
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.expr import Expr

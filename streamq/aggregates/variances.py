@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql.types import DataType, DoubleType
 
-from streamq.aggregates.sums import apply_aggregate, as_doubles, check_numbers
+from streamq.aggregates.basic import apply_aggregate, as_doubles, check_numbers
 from streamq.functions.numbers import SQRT
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Partials

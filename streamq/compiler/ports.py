@@ -21,8 +21,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import all_columns
 from streamq.operators.step import columns_step
 from streamq.plan.node import Node, expressions
-from streamq.plan.own_names import shown_name
-from streamq.plan.schema import Schema
+from streamq.plan.schema import Schema, shown_name
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE, WEIGHT

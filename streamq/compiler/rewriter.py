@@ -17,12 +17,12 @@ from streamq.compiler.rules import RULES, Rule
 from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
 from streamq.operators import Explode, MergePartials, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.split_aggregates import show_partials
+from streamq.operators.grid_factory import show_partials
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, expanded, expressions, nodes
-from streamq.plan.own_names import show_keys
 from streamq.plan.passes import reads_lifetime
+from streamq.plan.schema import show_keys
 from streamq.plan.tree import fold, show
 from streamq.time import WindowEnds
 from streamq.windows import Window

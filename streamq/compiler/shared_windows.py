@@ -23,13 +23,11 @@ from streamq.compiler.state_names import leaves_out_columns, modules_called, tex
 from streamq.errors import counted
 from streamq.operators import MergePartials, Select, Source, Where
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.grid_factory import ShownWindows
-from streamq.operators.split_aggregates import partial_fields
+from streamq.operators.grid_factory import ShownWindows, partial_fields
 from streamq.plan.expr import Col, Lit
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import Node, nodes, short_hash, state_text
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.schema import POINT
-from streamq.plan.state_text import short_hash, state_text
 from streamq.plan.tree import fold
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.windows import Window

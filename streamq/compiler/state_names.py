@@ -16,10 +16,9 @@ from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Col, Expr
 from streamq.plan.function import VersionedCode
-from streamq.plan.node import Node, expressions, identity_values
+from streamq.plan.node import Node, expressions, identity_values, short_hash, state_text
 from streamq.plan.passes import expression_nodes, functions, types
 from streamq.plan.schema import Schema
-from streamq.plan.state_text import short_hash, state_text
 from streamq.plan.tree import fold
 from streamq.runtime.hosts.identity import ModuleCode
 

@@ -26,7 +26,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, counted, kind_of, sentence
 from streamq.keywords import check_keywords
-from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.plan.node import Verbs, not_a_stream
 from streamq.policies import MIDDLE, Consistency, Level, written_level
 from streamq.run.batch.passed_batches import ArrivingRows
 from streamq.runtime.arrow.columnar import concat, ints

@@ -5,18 +5,17 @@ from __future__ import annotations
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.bags import Except, Union
 from streamq.operators.clip import Clip, ToSignal
-from streamq.operators.explode import Explode
+from streamq.operators.expansion import Explode, JoinTable
 from streamq.operators.join import Join
-from streamq.operators.join_table import JoinTable
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator
+from streamq.operators.per_window import WindowSpan
 from streamq.operators.scan import Scan
 from streamq.operators.select import Attempt, Select, Where
 from streamq.operators.source import Source
 from streamq.operators.spans import Chop, DistinctIds, LastRows
 from streamq.operators.top_k import TopK
 from streamq.operators.window_aggregate import WindowAggregate
-from streamq.operators.window_span import WindowSpan
 from streamq.operators.windowed_join import WindowedJoin
 from streamq.plan.node import NODES
 

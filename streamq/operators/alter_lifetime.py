@@ -15,12 +15,11 @@ from streamq.operators.step import LifetimeChange, MovedRows, SparkRows, Step
 from streamq.plan.expr import Lit
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import Node, Traits, node
+from streamq.plan.node import Node, Traits, Verbs, node
 from streamq.plan.passes import infer, reads_end
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.plan.tree import show
-from streamq.plan.verbs import Verbs
 from streamq.runtime.event import LE, RE
 from streamq.runtime.hosts.hosted_kernel import TableStep
 from streamq.runtime.time.expr_progress_map import ExprProgressMap

@@ -13,9 +13,8 @@ from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun, Operator, PassThrough
 from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import lifetime
-from streamq.plan.node import Node, Traits, node
+from streamq.plan.node import Node, Traits, Verbs, node, not_a_stream
 from streamq.plan.schema import INTERVAL, Schema, check_key, quote
-from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.runtime.evaluators.joins import ExceptEvaluator
 from streamq.runtime.event import LE, RE
 

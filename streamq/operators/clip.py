@@ -16,10 +16,8 @@ from streamq.operators.join_arguments import On, check_pairs, equality_pairs
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.plan.footprint import Footprint, Retention, live
 from streamq.plan.lowering import lifetime
-from streamq.plan.node import ADDED, Node, Traits, node
-from streamq.plan.own_names import show_equality, shown_name
-from streamq.plan.schema import SIGNAL, Schema, check_key, key_types, quote
-from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.plan.node import ADDED, Node, Traits, Verbs, node, not_a_stream
+from streamq.plan.schema import SIGNAL, Schema, check_key, key_types, quote, show_equality, shown_name
 from streamq.runtime.evaluators.joins import ClipEvaluator
 from streamq.runtime.evaluators.spans import SignalEvaluator
 from streamq.runtime.event import LE, RE

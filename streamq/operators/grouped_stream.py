@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, TimeError, TypeMismatch, kind_of, sentence
-from streamq.functions.choice import COALESCE
+from streamq.functions.logic import COALESCE
 from streamq.keywords import CallResult
 from streamq.operators.clip import Clip
 from streamq.operators.interval_join import Pairing
@@ -26,12 +26,10 @@ from streamq.operators.select import Select
 from streamq.operators.windowed_stream import WindowedStream, missing_verb, windowed
 from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
 from streamq.plan.hints import for_group
-from streamq.plan.node import Node, expanded, nodes
-from streamq.plan.own_names import group_depth, group_flag, group_value
+from streamq.plan.node import Node, Verbs, expanded, named_after, nodes
 from streamq.plan.resolve import ExprArgument
-from streamq.plan.schema import POINT, Schema, check_key, check_names
+from streamq.plan.schema import POINT, Schema, check_key, check_names, group_depth, group_flag, group_value
 from streamq.plan.tree import fold
-from streamq.plan.verbs import Verbs, named_after
 from streamq.time import Duration, ticks
 from streamq.windows import AllWindowVerbs, Snapshot, Window
 

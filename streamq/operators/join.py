@@ -33,12 +33,10 @@ from streamq.operators.per_window import warn_of_paired_neighbours
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import ExpectedRates, Footprint, live
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import ImpliedWindows, Node, Traits, node
-from streamq.plan.own_names import show_equality
+from streamq.plan.node import ImpliedWindows, Node, Traits, Verbs, node
 from streamq.plan.passes import calls_python, check_boolean, substitute
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, show_equality
 from streamq.plan.tree import show
-from streamq.plan.verbs import Verbs
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.inner_join import InnerJoinKernel

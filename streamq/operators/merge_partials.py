@@ -13,17 +13,15 @@ from pyspark.sql import types as t
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator, batch_events
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns
-from streamq.operators.grid_factory import GridFactory, ShownWindows
+from streamq.operators.grid_factory import GridFactory, ShownWindows, partial_columns, partial_fields, show_partials
 from streamq.operators.member_operator import due_parts
 from streamq.operators.merging import choose_form, merge_partials, not_subtracted
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, only_evaluated
-from streamq.operators.split_aggregates import partial_columns, partial_fields, show_partials
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import ExpectedRates, Footprint
 from streamq.plan.node import Node, Traits, node
-from streamq.plan.own_names import show_keys
 from streamq.plan.partial import Partial, SparkPartial, spark_partials
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote, show_keys
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.runtime.time.endpoints import Bound

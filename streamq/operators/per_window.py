@@ -1,25 +1,36 @@
 """The stream that ``per_window()`` returns: events grouped by their lifetime, so results of windows by their window.
 
-``per_window() => group_by(start, end).snapshot_window()``: the events of one lifetime have two endpoints, and so one snapshot.
+``per_window() => group_by(start, end).snapshot_window()``: the events of one lifetime have two endpoints, and so one
+snapshot. WindowSpan replaces lifetimes by ranges of windows, so that an ordinary join pairs the members of common windows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from streamq.choices import ClipInput
 from streamq.errors import warn
 from streamq.operators.join_arguments import Pairs
 from streamq.operators.member_operator import BOUNDS
 from streamq.operators.select import Select
+from streamq.operators.step import LifetimeChange, SparkRows, Step
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.plan.expr import Col, Lifetime
-from streamq.plan.node import Node
+from streamq.plan.footprint import Footprint
+from streamq.plan.node import Node, Traits, Verbs, named_after, node
 from streamq.plan.resolve import ExprArgument
-from streamq.plan.verbs import Verbs, named_after
+from streamq.plan.schema import INTERVAL, POINT, Schema
+from streamq.runtime.event import LE, RE
+from streamq.runtime.time.tick_arithmetic import ARRAYS
+from streamq.runtime.window_spans import WindowSpans
 from streamq.time import TIMESTAMP
-from streamq.windows import Snapshot
+from streamq.windows import Hopping, Snapshot
+from streamq.windows.batch_events import SQL, TickSql
+
+if TYPE_CHECKING:
+    from streamq.operators.step import ArrowRows
+
 
 S = TypeVar("S", bound=Verbs)
 
@@ -101,3 +112,64 @@ def _holds_lifetime(plan: Node, name: str) -> bool:
         copied = node.copied_column(copied)
         node = next((child for child in node.children if copied in child.schema.names), None)
     return False
+
+
+@node
+class WindowSpan(Step):
+    """Gives an event the span of its windows: from the start of the first to a hop after the start of the last.
+
+    Windows overlap or touch, and lifetimes end. The hop at the start of a window stands for the window, so tumbling windows of
+    one hop over spans have the members of the ``window``.
+    """
+
+    input: Node
+    window: Hopping
+
+    title = "window span"
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="start of the first window that ends after c",
+            cost="a projection",
+        )
+
+    def _schema(self) -> Schema:
+        return self.input.schema.with_shape(INTERVAL)
+
+    def _traits(self) -> Traits:
+        """Return the input's traits; a lifetime's length bounds the number of its windows, hence its span."""
+        traits = self.input.traits
+        longest = self.input.traits.longest
+        grid = self.window.grid
+        span = None if longest is None else ((longest + grid.size - 2) // grid.hop + 1) * grid.hop
+        return Traits(traits.retracts, traits.moves_ends, traits.infinite, span)
+
+    @property
+    def event_windows(self) -> Hopping:
+        return self.window
+
+    def detail(self) -> str:
+        return self.window.shown(self.schema.axis)
+
+    @property
+    def lifetime_change(self) -> LifetimeChange:
+        # an event is late by the end of its last window before c exactly if its span begins before the CTI sent
+        return LifetimeChange(WindowSpans(self.window.grid))
+
+    def on_spark(self, rows: SparkRows) -> SparkRows:
+        from pyspark.sql import functions as F
+
+        spans = WindowSpans(self.window.grid)
+        re = TickSql(LE) + 1 if self.input.schema.shape == POINT else TickSql(RE)
+        start, end = spans.start(TickSql(LE), SQL).column, spans.end(re, SQL).column
+        return rows.with_lifetimes(start, end, F.lit(True), self.schema)
+
+    def in_arrow(self, rows: ArrowRows) -> ArrowRows:
+        import numpy as np
+        import pyarrow as pa
+
+        spans = WindowSpans(self.window.grid)
+        starts = spans.start(rows.starts.to_numpy(), ARRAYS)
+        ends = spans.end(rows.ends.to_numpy(), ARRAYS)
+        return rows.with_lifetimes(pa.array(starts), pa.array(ends), pa.array(np.ones(rows.count, bool)), self.schema)

@@ -19,13 +19,11 @@ from streamq.operators.operator import QuarantineEvents
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Case, Col, Expr, Lit
 from streamq.plan.footprint import Footprint, Retention
-from streamq.plan.node import Node, Traits, node
-from streamq.plan.own_names import show_keys
+from streamq.plan.node import Node, Traits, Verbs, named_after, node
 from streamq.plan.passes import check_boolean, columns, infer, reads_lifetime
 from streamq.plan.resolve import resolve
-from streamq.plan.schema import EDGE, POINT, Field, Schema, check_key, check_names
+from streamq.plan.schema import EDGE, POINT, Field, Schema, check_key, check_names, show_keys
 from streamq.plan.tree import show
-from streamq.plan.verbs import Verbs, named_after
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.candidates import JointCondition, MatchStep, PatternStep, ScannedPart
 from streamq.runtime.evaluators.pair_condition import PairCondition

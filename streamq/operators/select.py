@@ -19,13 +19,11 @@ from streamq.operators.step import ExpressionStep, FilteredRows, StepRows, V, co
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.footprint import Footprint
-from streamq.plan.node import Node, Traits, node
-from streamq.plan.own_names import shown_name
+from streamq.plan.node import Node, Traits, Verbs, node
 from streamq.plan.passes import aggregates, check_boolean, columns, infer, reads_end, set_aside_by
 from streamq.plan.resolve import ExprArgument, name_columns, resolve
-from streamq.plan.schema import Field, Schema, check_names
+from streamq.plan.schema import Field, Schema, check_names, shown_name
 from streamq.plan.tree import show
-from streamq.plan.verbs import Verbs
 from streamq.runtime.arrow.arrow_expr import check_in_process
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.evaluators.spans import AttemptEvaluator

@@ -15,10 +15,8 @@ from streamq.operators.operator import BatchRun
 from streamq.operators.per_window import warn_of_neighbours
 from streamq.plan.footprint import Footprint, Retention, live
 from streamq.plan.lowering import lifetime, payload_order
-from streamq.plan.node import ImpliedWindows, Node, Traits, node
-from streamq.plan.own_names import shown_name
-from streamq.plan.schema import INTERVAL, Schema, check_key, quote
-from streamq.plan.verbs import Verbs
+from streamq.plan.node import ImpliedWindows, Node, Traits, Verbs, node
+from streamq.plan.schema import INTERVAL, Schema, check_key, quote, shown_name
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, LastRowsEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.time.endpoints import Bound

@@ -19,9 +19,8 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import Expected, ExpectedRates, Footprint
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ADDED, Node, node
-from streamq.plan.own_names import show_keys
 from streamq.plan.passes import infer
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote, show_keys
 from streamq.plan.tree import show
 from streamq.runtime.evaluators.top_k_evaluator import Ranking, TopKEvaluator
 from streamq.windows import Window

@@ -11,10 +11,9 @@ from pyspark.sql import types as t
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import batch_events
 from streamq.operators.evaluation import Columns, Evaluation, KernelFactory, KernelSite, PortColumns, RecomputeFactory
-from streamq.operators.grid_factory import GridFactory
+from streamq.operators.grid_factory import GridFactory, SplitAggregates, partial_fields, split_aggregates
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, QuarantineEvents, RowKey
-from streamq.operators.split_aggregates import SplitAggregates, partial_fields, split_aggregates
 from streamq.operators.window_forms import WindowForms, snapshots
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
@@ -22,10 +21,9 @@ from streamq.plan.expr import Col
 from streamq.plan.footprint import ExpectedRates, Footprint
 from streamq.plan.lowering import instant, lifetime, payload_order, spark_expression
 from streamq.plan.node import Node, node
-from streamq.plan.own_names import show_keys, shown_name
 from streamq.plan.partial import COUNT
 from streamq.plan.passes import columns, reads_end
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, show_keys, shown_name
 from streamq.plan.tree import lazy, show
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE

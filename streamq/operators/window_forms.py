@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from streamq.operators.grid_factory import partial_fields
 from streamq.operators.merging import NEXT, merge_stretches, not_subtracted, running_stretches
 from streamq.operators.operator import BatchChoice, BatchForm, BatchForms
-from streamq.operators.split_aggregates import partial_fields
 from streamq.plan.aggregation import Aggregates, Expansion, expand, not_merged
 from streamq.plan.lowering import lifetime, spark_expression
 from streamq.plan.partial import are_exact, spark_partials

@@ -25,12 +25,10 @@ from streamq.operators.spans import LastRows
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import ImpliedWindows, Node, Traits, node
-from streamq.plan.own_names import show_equality
+from streamq.plan.node import ImpliedWindows, Node, Traits, Verbs, node
 from streamq.plan.passes import check_boolean
-from streamq.plan.schema import INTERVAL, Field, Schema, quote
+from streamq.plan.schema import INTERVAL, Field, Schema, quote, show_equality
 from streamq.plan.tree import show
-from streamq.plan.verbs import Verbs
 from streamq.runtime.evaluators.joins import JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.windowed_join import WindowedJoinKernel

@@ -16,7 +16,7 @@ from streamq.choices import Anchor, ClipInput, LengthKind, Stamp, check_word, ch
 from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number, sentence
 from streamq.keywords import CallResult
 from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.explode import Explode
+from streamq.operators.expansion import Explode
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
@@ -25,14 +25,12 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.function import CallableModule
 from streamq.plan.hints import for_aggregate_of, for_window
-from streamq.plan.node import Node
-from streamq.plan.own_names import show_keys
+from streamq.plan.node import Node, Verbs, named_after
 from streamq.plan.passes import aggregates as aggregates_in
 from streamq.plan.passes import columns, expression_nodes, rewrite_expression
 from streamq.plan.resolve import ExprArgument, column_or_expr, name_columns, resolve
-from streamq.plan.schema import check_names
+from streamq.plan.schema import check_names, show_keys
 from streamq.plan.tree import ExpressionText, show
-from streamq.plan.verbs import Verbs, named_after
 from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
 from streamq.windows import Window

@@ -11,7 +11,7 @@ from streamq.errors import PlanError, UnknownVerb, nearest, sentence
 from streamq.keywords import CallResult
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Condition, Part
-from streamq.plan.verbs import Verbs, named_after
+from streamq.plan.node import Verbs, named_after
 
 Function = Callable[..., Any]
 """A condition as a function of variables, by their names: ``lambda x, y: x.machine == y.machine``."""

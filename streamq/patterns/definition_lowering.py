@@ -13,7 +13,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streamq.aggregates.sums import count
+from streamq.aggregates.basic import count
 from streamq.choices import JoinKind, LengthKind
 from streamq.functions.catalogue import builder, function_of
 from streamq.functions.id_text import IdText

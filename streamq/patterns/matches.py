@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType
 
 from streamq.choices import LengthKind
 from streamq.functions.catalogue import function_of
-from streamq.functions.choice import COALESCE
+from streamq.functions.logic import COALESCE
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
 from streamq.operators.select import Where

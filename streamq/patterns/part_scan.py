@@ -30,7 +30,7 @@ from pyspark.sql.types import IntegerType
 
 from streamq.choices import Consumption
 from streamq.errors import NeedsSpark
-from streamq.functions.choice import COALESCE
+from streamq.functions.logic import COALESCE
 from streamq.operators.bags import Union
 from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.scan import PartCondition, PatternScan, Scan

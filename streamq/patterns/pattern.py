@@ -36,8 +36,7 @@ from streamq.patterns.syntax import (
     source_text,
 )
 from streamq.plan.expr import Expr, as_expr
-from streamq.plan.node import Node
-from streamq.plan.verbs import Verbs, accepts_placeholders, not_a_stream, tables_behind
+from streamq.plan.node import Node, Verbs, accepts_placeholders, not_a_stream, tables_behind
 from streamq.stream import Stream
 
 

@@ -16,7 +16,7 @@ from streamq.patterns import syntax
 from streamq.patterns.contributor import Contributor
 from streamq.patterns.pattern_tree import Extent, PatternTree, Type, extents_of, parts_of
 from streamq.patterns.syntax import Definition, Part, Scope, shown_duration
-from streamq.plan.verbs import Verbs
+from streamq.plan.node import Verbs
 from streamq.stream import Stream
 from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_duration
 

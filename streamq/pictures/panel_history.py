@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.own_names import show_keys
+from streamq.plan.schema import show_keys
 from streamq.plan.tree import lazy
 from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.arrow.rendering import python_rows

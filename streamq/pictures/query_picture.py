@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.aggregates.sums import COUNT
+from streamq.aggregates.basic import COUNT
 from streamq.choices import OutputForm, Stamp, check_word
 from streamq.errors import PlanError, column_names, sentence
 from streamq.operators import Source, WindowAggregate
@@ -28,8 +28,7 @@ from streamq.pictures.svg_picture import check_title
 from streamq.pictures.vega_chart import VegaChart, number_columns, step_chart
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.node import Node, nodes, number_sources
-from streamq.plan.own_names import carried_key, show_keys
-from streamq.plan.schema import POINT, Schema
+from streamq.plan.schema import POINT, Schema, carried_key, show_keys
 from streamq.progress.promises import ExplicitCtis
 from streamq.run.batch.answers import compute_answer
 from streamq.run.batch.passed_batches import passed_batches, passed_tables

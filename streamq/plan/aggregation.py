@@ -13,11 +13,11 @@ from pyspark.sql import types as t
 
 from streamq.plan.aggregate import Aggregate, Application
 from streamq.plan.expr import Case, Expr, Lit
+from streamq.plan.node import short_hash, state_text
 from streamq.plan.partial import Partial
 from streamq.plan.passes import aggregates as aggregates_in
 from streamq.plan.passes import check_boolean, infer, rewrite_expression
 from streamq.plan.schema import Schema
-from streamq.plan.state_text import short_hash, state_text
 from streamq.plan.tree import show
 
 P = TypeVar("P", bound=Partial)

@@ -19,8 +19,8 @@ from pyspark.sql.types import DataType, NullType
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.function import Function, Text
-from streamq.plan.own_names import shown_name
 from streamq.plan.refusals import ValueRefusals
+from streamq.plan.schema import shown_name
 from streamq.plan.spark_types import parse_type, widens_integer
 from streamq.plan.tree import ExpressionText, Tree, lazy, show
 from streamq.time import check_microseconds

@@ -1,24 +1,32 @@
-"""Logical plans: immutable nodes with a schema checked on construction and a digest that is their identity."""
+"""Logical plans: immutable nodes with a schema checked on construction and a digest that is their identity.
+
+``Verbs`` is the base of all classes of verbs: a plan, the tables behind its sources, and a way to derive another stream. What
+plans hold has a text for the names of states and of their columns, without the code of modules.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import reduce
 from operator import is_, or_
-from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast, dataclass_transform
 
 from pyspark.sql.types import DataType
 
+from streamq.errors import PlanError, kind_of, sentence
+from streamq.keywords import CallResult, check_keywords
 from streamq.plan.expr import Expr
 from streamq.plan.function import NamedObject
 from streamq.plan.schema import POINT, Schema
-from streamq.plan.tree import PLAIN_JSON, fold
+from streamq.plan.tree import PLAIN_JSON, Tree, fold
 
 T = TypeVar("T")
 
@@ -313,3 +321,127 @@ def rename_tables(root: N, names: Mapping[str, str]) -> N:
         return node if same else dataclasses.replace(node, **changes)
 
     return cast(N, fold(root, visit))
+
+
+class Verbs(CallResult, ABC):
+    """A plan and its tables by source name; each verb derives another one."""
+
+    plan: Node
+    tables: Mapping[str, Any]
+
+    def __init_subclass__(cls) -> None:
+        """Name the verbs after Stream in Python's own messages, as in a TypeError for a missing argument."""
+        named_after(cls, "Stream")
+
+    @abstractmethod
+    def _derive(self, plan: Node, *others: Verbs) -> Self:
+        """Return a stream of that plan over the tables of this one and of ``others``."""
+
+
+class Placeholder(ABC):
+    """A stand-in for a stream that does not exist yet; a function called with one runs as soon as the stream exists."""
+
+    @abstractmethod
+    def call_later(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return the placeholder of the result of a call that has this among its arguments."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def accepts_placeholders(function: F) -> F:
+    """Decorate a function of streams: a call with a placeholder as an argument returns a placeholder, and is made later."""
+
+    # so that what is made later remembers the call, too
+    later = check_keywords(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Placeholder):
+                return value.call_later(later, args, kwargs)
+        return function(*args, **kwargs)
+
+    return cast(F, call)
+
+
+def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:
+    """Return the tables behind the sources of some streams, by name.
+
+    Raises PlanError if two sources of one name have different tables; two objects are different, even with equal rows.
+    """
+    tables: dict[str, Any] = {}
+    for stream in streams:
+        for name, table in stream.tables.items():
+            if tables.setdefault(name, table) is not table:
+                reason, hint = "they are different tables", "Give each its own name=."
+                raise PlanError(sentence(verb, f"two sources called {name!r}", reason, hint))
+    return tables
+
+
+def named_after(cls: type, name: str) -> None:
+    """Set the qualified names of a class's functions to ``name.function``, and check the keywords of public ones."""
+    functions = {attribute: function for attribute, function in vars(cls).items() if inspect.isfunction(function)}
+    for function in functions.values():
+        function.__qualname__ = f"{name}.{function.__name__}"
+    # two names of one function stay names of one
+    checked = {function: check_keywords(function) for function in functions.values()}
+    for attribute, function in functions.items():
+        if not attribute.startswith("_"):
+            setattr(cls, attribute, checked[function])
+
+
+def not_a_stream(verb: str, value: Any) -> NoReturn:
+    """Raise PlanError for an argument that is not a stream."""
+    kind = kind_of(value)
+    hint = getattr(type(value), "not_yet", "")
+    hint = f"Begin with the scenario: scenario.{verb}(stream)." if type(value).__name__ == "Scenario" else hint
+    if kind.endswith("DataFrame") or kind == "pyarrow Table":
+        hint = "Make a source of it, as sq.points(df, time=...)."
+    raise PlanError(sentence(verb, "not a stream", f"found {kind}", hint))
+
+
+def state_text(value: Any) -> Any:
+    """Return a value that a plan holds as JSON, for names of states: without the code of modules, and the inputs of nodes."""
+    if type(value) in PLAIN_JSON:
+        return value
+    match value:
+        case tuple() | list():
+            return [state_text(one) for one in value]
+        case Node():
+            fields = {n: v for n, v in identity_values(value).items() if not _holds_nodes(v)}
+            return [type(value).__name__, {n: state_text(v) for n, v in fields.items()}]
+        case Tree():
+            return fold(value, _tree_text)
+        case NamedObject():
+            return value.state_identity
+        case DataType():
+            return value.json()
+        case None | bool() | int() | str():
+            return value
+    if dataclasses.is_dataclass(value):
+        return [type(value).__name__, {n: state_text(v) for n, v in identity_values(value).items()}]
+    return [type(value).__name__, repr(value)]
+
+
+def short_hash(value: Any) -> str:
+    """Return a hash of JSON in 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _tree_text(tree: Tree, operands: list[str]) -> str:
+    """Return a hash of a part of an expression, from those of its operands."""
+    fields = [f.name for f in dataclasses.fields(tree) if f.name not in ("digest", "shown", "origin")]
+    return short_hash([type(tree).__name__, [_without_operands(getattr(tree, name)) for name in fields], operands])
+
+
+def _holds_nodes(value: Any) -> bool:
+    """True for a node, and for a tuple of which one is a node."""
+    return isinstance(value, Node) or (isinstance(value, tuple) and any(isinstance(v, Node) for v in value))
+
+
+def _without_operands(value: Any) -> Any:
+    """Return a field of an expression as JSON, with a word in the place of each operand."""
+    if isinstance(value, tuple):
+        return [_without_operands(one) for one in value]
+    return "operand" if isinstance(value, Tree) else state_text(value)

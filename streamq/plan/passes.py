@@ -15,8 +15,7 @@ from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit,
 from streamq.plan.function import Function, Operand, UnfitOperands, called
 from streamq.plan.hints import ON_SPARK, for_aggregate, for_spark_alone
 from streamq.plan.lowering import to_spark
-from streamq.plan.own_names import carried_key
-from streamq.plan.schema import Schema, quote
+from streamq.plan.schema import Schema, carried_key, quote
 from streamq.plan.spark_types import literal_type, wider
 from streamq.plan.tree import fold, show
 

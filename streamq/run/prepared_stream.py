@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators.input_table import as_dataframe
-from streamq.plan.node import Node
-from streamq.plan.verbs import tables_behind
+from streamq.plan.node import Node, tables_behind
 from streamq.run.batch.answers import is_dataframe, is_unlimited
 from streamq.run.failure import spark_errors
 from streamq.run.pacing import Pacer
 from streamq.run.run_options import RunOptions, Trigger
 from streamq.run.session.findings import session_of
 from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
-from streamq.run.sinks.data_source import DataSourceSink
-from streamq.run.sinks.sink import SplitWriter
+from streamq.run.sinks import DataSourceSink, SplitWriter
 from streamq.run.status.history import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import Checkpoint, ClockRows, identity_of, ticking_clock
 from streamq.run.storage.files import WRITABLE

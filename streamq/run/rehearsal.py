@@ -26,8 +26,8 @@ from streamq.time import MINUS_INFINITY, TIMESTAMP, instant_ticks
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from streamq.plan.node import Verbs
     from streamq.plan.schema import Schema
-    from streamq.plan.verbs import Verbs
 
 
 class Rehearsal:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, TimeError, nearest, sentence
-from streamq.plan.node import Node
-from streamq.plan.verbs import Verbs
+from streamq.plan.node import Node, Verbs
 from streamq.policies import Consistency, consistency_of
 from streamq.run.pacing import hops_of
 from streamq.run.sinks import Sink, SinkArgument, sink_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.footprint import Expected
-from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.plan.node import Verbs, not_a_stream
 from streamq.policies import Consistency
 from streamq.run.run_options import ResultRequest, RunOptions, split_sink
 from streamq.run.sinks import SinkArgument

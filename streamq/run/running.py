@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamq.choices import RunState
 from streamq.errors import PlanError, counted, sentence, users_line
-from streamq.plan.verbs import named_after
+from streamq.plan.node import named_after
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.prepared_stream import Launch
 from streamq.run.samples.recording import LOOK_EVERY, check_limits, check_rows, check_seconds, recorder, small_tables

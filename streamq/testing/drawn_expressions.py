@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
-from streamq.aggregates.sums import COUNT
+from streamq.aggregates.basic import COUNT
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.expressions import duration, end, start, when
 from streamq.functions.arithmetic import ABS, DIVIDE
-from streamq.functions.choice import COALESCE, ISNAN
-from streamq.functions.logic import conjunction
+from streamq.functions.logic import COALESCE, ISNAN, conjunction
 from streamq.operators import Join, Source, WindowAggregate, WindowedJoin
 from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit

@@ -17,10 +17,9 @@ from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col
-from streamq.plan.own_names import shown_name
 from streamq.plan.partial import ReducedColumn
 from streamq.plan.passes import expression_nodes
-from streamq.plan.schema import Field, Schema
+from streamq.plan.schema import Field, Schema, shown_name
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.arrow.arrow_types import arrow_type

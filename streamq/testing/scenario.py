@@ -18,7 +18,7 @@ from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import Contributor
 from streamq.patterns.pattern import Pattern
-from streamq.plan.verbs import Placeholder
+from streamq.plan.node import Placeholder
 from streamq.stream import Stream
 from streamq.testing.generate import KINDS, WITH_IDS
 from streamq.testing.intent import Intent

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.pictures.panel_history import shown_value
-from streamq.plan.own_names import shown_name
-from streamq.plan.schema import Schema
+from streamq.plan.schema import Schema, shown_name
 from streamq.run.batch.answers import as_html, as_text
 from streamq.runtime.arrow.columnar import ints
 from streamq.runtime.arrow.rendering import python_rows

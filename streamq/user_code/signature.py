@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.errors import PlanError, counted, nearest, sentence
-from streamq.plan.own_names import unnamed_argument
+from streamq.plan.schema import unnamed_argument
 
 FORM_METHODS = ("initial", "add", "result", "zero", "reduce", "merge", "finish", "step")
 """The methods that the forms of code with states ask for."""

@@ -1,12 +1,10 @@
 """The kinds of windows, a room each."""
 
 from streamq.windows.calendar import Calendar, CalendarVerbs
-from streamq.windows.count import Count, CountVerbs
+from streamq.windows.counting import Count, CountVerbs, Rows, RowsVerbs
 from streamq.windows.hopping import Hopping, HoppingVerbs
 from streamq.windows.landmark import Landmark, LandmarkVerbs
-from streamq.windows.rows import Rows, RowsVerbs
-from streamq.windows.session import Session, SessionVerbs
-from streamq.windows.snapshot import Snapshot, SnapshotVerbs
+from streamq.windows.sessions import Session, SessionVerbs, Snapshot, SnapshotVerbs
 from streamq.windows.window import W, Window
 
 KINDS: tuple[type[Window], ...] = (Hopping, Snapshot, Count, Rows, Session, Landmark, Calendar)

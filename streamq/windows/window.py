@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from streamq.choices import ClipInput, Stamp
 from streamq.plan.footprint import Footprint, Retention
-from streamq.plan.node import Traits
+from streamq.plan.node import Traits, named_after
 from streamq.plan.schema import Schema, check_key
-from streamq.plan.verbs import named_after
 from streamq.runtime.evaluators.assigner import Assigner
 from streamq.runtime.time.endpoints import Bound
 from streamq.time import Grid, WindowEnds

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamq.aggregates.sums import AVG, COUNT
+from streamq.aggregates.basic import AVG, COUNT
 from streamq.aggregates.variances import STDDEV
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule

@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.aggregates.extremes import FIRST
+from streamq.aggregates.basic import FIRST
 from streamq.aggregates.holistic import COLLECT
 from streamq.choices import Anchor, JoinKind, LengthKind
 from streamq.expressions import duration, start, when
 from streamq.functions.arithmetic import ABS
-from streamq.functions.choice import COALESCE
 from streamq.functions.dates import UNIX_MICROS
+from streamq.functions.logic import COALESCE
 from streamq.operators import (
     AlterLifetime,
     Chop,

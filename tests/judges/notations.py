@@ -12,12 +12,11 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.aggregates.extremes import FIRST, LAST, MAX, MIN, first, last
-from streamq.aggregates.extremes import max as greatest
-from streamq.aggregates.extremes import min as least
+from streamq.aggregates.basic import AVG, COUNT, FIRST, LAST, MAX, MIN, SUM, avg, count, first, last
+from streamq.aggregates.basic import max as greatest
+from streamq.aggregates.basic import min as least
+from streamq.aggregates.basic import sum as total
 from streamq.aggregates.holistic import COLLECT, COUNT_DISTINCT, PERCENTILE, collect, count_distinct, median, percentile
-from streamq.aggregates.sums import AVG, COUNT, SUM, avg, count
-from streamq.aggregates.sums import sum as total
 from streamq.aggregates.time_sensitive import TIME_WEIGHTED_AVG, time_weighted_avg
 from streamq.aggregates.variances import (
     CORR,

@@ -115,7 +115,7 @@ def test_the_shortest_case(name: str) -> None:
 FAULTS = {
     "rows are dropped by windows that have not begun": (
         "rows between windows whose step is above their size",
-        Edit("streamq/windows/rows.py", "np.minimum(earliest, settled // step) * step", "earliest * step"),
+        Edit("streamq/windows/counting.py", "np.minimum(earliest, settled // step) * step", "earliest * step"),
     ),
     "rows of the latest window alone are kept": (
         "the last rows after those of a window are settled",

@@ -30,8 +30,7 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Field, Schema
-from streamq.run.sinks import sink_of
-from streamq.run.sinks.sink import SplitWriter
+from streamq.run.sinks import SplitWriter, sink_of
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.evaluators import joins, pair_condition, spans, top_k_evaluator, window_evaluator
 from streamq.runtime.evaluators.joins import JoinEvaluator

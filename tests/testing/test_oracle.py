@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.aggregates import built_in
-from streamq.aggregates.sums import COUNT
+from streamq.aggregates.basic import COUNT
 from streamq.errors import PlanError, QueryFailed
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import function_of

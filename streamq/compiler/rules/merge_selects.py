@@ -6,7 +6,7 @@ from streamq.compiler.rules.substitution import count_uses, expression_facts, in
 from streamq.operators import Select
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
-from streamq.plan.own_names import shown_name
+from streamq.plan.schema import shown_name
 from streamq.plan.tree import show
 
 

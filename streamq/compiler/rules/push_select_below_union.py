@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamq.compiler.rules.substitution import expression_facts
 from streamq.operators import Select, Union
 from streamq.plan.node import Node
-from streamq.plan.own_names import shown_name
+from streamq.plan.schema import shown_name
 from streamq.plan.tree import show
 
 

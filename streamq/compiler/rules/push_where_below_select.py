@@ -8,7 +8,7 @@ from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Select, Source, Where
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
-from streamq.plan.own_names import shown_name
+from streamq.plan.schema import shown_name
 from streamq.plan.tree import show
 
 

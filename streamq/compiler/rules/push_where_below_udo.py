@@ -13,8 +13,8 @@ from streamq.operators import Explode, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
-from streamq.plan.own_names import shown_name
 from streamq.plan.passes import columns, infer, reads_lifetime
+from streamq.plan.schema import shown_name
 from streamq.plan.tree import show
 from streamq.user_code.udo import UserOperator
 

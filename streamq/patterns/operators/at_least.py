@@ -15,7 +15,7 @@ from math import perm
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import JoinKind
-from streamq.functions.choice import COALESCE
+from streamq.functions.logic import COALESCE
 from streamq.keywords import check_keywords
 from streamq.operators.bags import Union
 from streamq.operators.join import Join
@@ -39,8 +39,8 @@ from streamq.patterns.pattern_operator import PatternOperator, PictureWords, cou
 from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents, Type, has_choice, variables_below
 from streamq.patterns.syntax import Part, Refusal, Scope
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.node import accepts_placeholders
 from streamq.plan.passes import rewrite_expression
-from streamq.plan.verbs import accepts_placeholders
 from streamq.runtime.whole_matches import CrowdStep, WholeMatchStep
 from streamq.time import Duration as Length
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
-from streamq.aggregates.sums import apply_aggregate
+from streamq.aggregates.basic import apply_aggregate
 from streamq.choices import Consumption
 from streamq.errors import StreamqError
 from streamq.keywords import check_keywords
@@ -40,9 +40,9 @@ from streamq.patterns.pattern_operator import PatternOperator, PictureWords, cou
 from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, ArgumentKind, Extent, Extents, parts_of
 from streamq.patterns.syntax import MAX_EVENTS, Part, Refusal, Scope
 from streamq.plan.expr import Col, Expr, Lifetime, Lit
+from streamq.plan.node import accepts_placeholders
 from streamq.plan.schema import Field
 from streamq.plan.tree import lazy, show
-from streamq.plan.verbs import accepts_placeholders
 from streamq.runtime.arrow.columnar import expand_ranges
 from streamq.runtime.arrow.values import Ints
 from streamq.runtime.candidates import EventRows, GroupRows, MatchStep, MatchWalk, ReadOrder

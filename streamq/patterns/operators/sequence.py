@@ -15,7 +15,7 @@ from streamq.patterns.pattern_operator import PatternOperator, PictureWords, par
 from streamq.patterns.pattern_tree import PARTS, SCOPE, Extent, Extents, has_choice, variables_below
 from streamq.patterns.syntax import Part, Refusal, Scope
 from streamq.plan.expr import Expr
-from streamq.plan.verbs import accepts_placeholders
+from streamq.plan.node import accepts_placeholders
 from streamq.runtime.whole_matches import WholeMatchStep
 from streamq.time import Duration as Length
 

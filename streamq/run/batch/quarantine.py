@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence, unknown_column
 from streamq.operators.operator import QuarantineEvents, set_aside
-from streamq.plan.node import expanded
+from streamq.plan.node import Verbs, expanded, named_after
 from streamq.plan.schema import POINT
-from streamq.plan.verbs import Verbs, named_after
 from streamq.run.batch.answers import as_frames, batch_frames, events_set_aside, is_dataframe, is_literal
 from streamq.run.failure import spark_errors
 from streamq.time import TIMESTAMP

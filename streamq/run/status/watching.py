@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamq.run.run_options import RunOptions
-    from streamq.run.sinks.sink import Row
+    from streamq.run.sinks import Row
     from streamq.run.status.history import RunHistory
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.keywords import check_keywords
-from streamq.plan.verbs import Verbs, not_a_stream, tables_behind
+from streamq.plan.node import Verbs, not_a_stream, tables_behind
 from streamq.policies import Consistency
 from streamq.run.failure import spark_errors
 from streamq.run.prepared_stream import PreparedStream, prepare

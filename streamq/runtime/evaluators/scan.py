@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.errors import ModuleFailed
-from streamq.plan.own_names import shown_group
+from streamq.plan.schema import shown_group
 from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
 from streamq.runtime.arrow.rendering import python_rows, python_values
 from streamq.runtime.arrow.values import Ints, Mask, distinct

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from streamq.choices import CountReason, Invalid
 from streamq.errors import LateEvent
-from streamq.plan.own_names import shown_group
 from streamq.plan.partial import COUNT
+from streamq.plan.schema import shown_group
 from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import Ints, Mask

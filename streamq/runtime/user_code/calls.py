@@ -20,7 +20,7 @@ from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.fingerprint import fingerprint
 from streamq.plan.function import NamedObject, VersionedCode
-from streamq.plan.own_names import show_argument, shown_group
+from streamq.plan.schema import show_argument, shown_group
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.user_code.code_values import (
     Lifetime,

@@ -9,9 +9,8 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.aggregates.extremes import FIRST, LAST, MAX, MIN
+from streamq.aggregates.basic import AVG, COUNT, FIRST, LAST, MAX, MIN, SUM
 from streamq.aggregates.holistic import COLLECT, COUNT_DISTINCT, PERCENTILE
-from streamq.aggregates.sums import AVG, COUNT, SUM
 from streamq.aggregates.time_sensitive import TIME_WEIGHTED_AVG, WINDOW_END, WINDOW_START
 from streamq.aggregates.variances import CORR, COVAR, COVAR_POP, STDDEV, STDDEV_POP, VAR, VAR_POP
 from streamq.plan.aggregate import AggregateFunction

@@ -1,5 +1,4 @@
-from streamq.aggregates.extremes import MAX
-from streamq.aggregates.sums import COUNT, SUM
+from streamq.aggregates.basic import COUNT, MAX, SUM
 from streamq.compiler.rules.prune_aggregates import prune_aggregates
 from streamq.operators import Select, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate

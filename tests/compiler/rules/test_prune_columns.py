@@ -1,4 +1,4 @@
-from streamq.aggregates.sums import COUNT, SUM
+from streamq.aggregates.basic import COUNT, SUM
 from streamq.compiler.rules.prune_columns import prune_columns, why_not
 from streamq.operators import MergePartials, Select, Union, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from streamq.aggregates.basic import apply_aggregate
 from streamq.aggregates.holistic import COLLECT
-from streamq.aggregates.sums import apply_aggregate
 from streamq.compiler.rules.push_where_below_explode import push_where_below_explode, why_not
 from streamq.expressions import start
 from streamq.functions.catalogue import function_of

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamq.aggregates.sums import COUNT, SUM
+from streamq.aggregates.basic import COUNT, SUM
 from streamq.choices import ClipInput, JoinKind, LengthKind, Stamp
 from streamq.compiler.rules.push_where_below_state import push_where_below_state, why_not
 from streamq.expressions import start

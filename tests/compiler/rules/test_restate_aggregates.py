@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import streamq as sq
-from streamq.aggregates.extremes import MAX
-from streamq.aggregates.sums import AVG, COUNT, SUM
+from streamq.aggregates.basic import AVG, COUNT, MAX, SUM
 from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP
 from streamq.compiler.rules.restate_aggregates import restate_aggregates
 from streamq.expressions import when

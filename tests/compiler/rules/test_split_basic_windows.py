@@ -5,7 +5,7 @@ import re
 import pytest
 
 from streamq.aggregates import built_in
-from streamq.aggregates.sums import COUNT
+from streamq.aggregates.basic import COUNT
 from streamq.choices import Stamp
 from streamq.compiler.rules.split_basic_windows import split_basic_windows, why_not
 from streamq.operators import MergePartials, Select, WindowAggregate

@@ -1,0 +1,353 @@
+"""Sinks, the places where the rows of a run go, and the writer of one stream into those of its results and the late sink.
+
+Some are Spark data sources: a folder of files, whose last rows can be read back, or a format with options. The others leave
+no files: noop, Spark's console and memory, and a user's function.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from streamq.compiler.egress import ResultColumns, user_late_rows
+from streamq.errors import PlanError, sentence
+from streamq.plan.schema import MICRO_BATCH
+from streamq.run.failure import raised_in_sink
+from streamq.run.pacing import Pacer, readings_in
+from streamq.run.storage.files import local_path, logged_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+Row = Mapping[str, Any]
+"""A row of a sink, by its columns."""
+
+Write = Callable[["DataFrame", int], None]
+"""A function that writes the rows of the micro-batch with a number."""
+
+SinkArgument = str | Mapping[str, Any] | Write | None
+"""The argument by which a user chooses a sink: a path, a format with options, a name, a function; None: rows are not written."""
+
+
+class Sink(ABC):
+    """The place where the rows of a result go; subclasses are frozen dataclasses with the user's options."""
+
+    @classmethod
+    @abstractmethod
+    def from_argument(cls, argument: object) -> Self | None:
+        """Return the sink that an argument chooses; None if it chooses another kind."""
+
+    @property
+    def is_lasting(self) -> bool:
+        """True if written rows outlast this process, so that the run needs a checkpoint."""
+        return False
+
+    @property
+    def folders(self) -> Sequence[str]:
+        """The folders that hold the sink's files."""
+        return ()
+
+    @property
+    def takes_micro_batches(self) -> bool:
+        """True if ``write`` can be called, so that rows of one micro-batch may go into several sinks."""
+        return True
+
+    @property
+    def calls_python(self) -> bool:
+        """True if Spark calls a function of Python's with each micro-batch."""
+        return False
+
+    def check(self, verb: str, *, name: str | None, finish: bool) -> None:
+        """Raise PlanError if a run with this name and this ``finish`` cannot write into the sink."""
+        del verb, name, finish
+
+    def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
+        """Return the newest rows of the sink, ``most`` at most; None if they cannot be read back cheaply.
+
+        ``name`` is the run's, ``number`` that of the last micro-batch with results; a sink may return its rows alone.
+        """
+        del spark, name, number, most
+        return None
+
+    @abstractmethod
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Return a ``writeStream`` that writes all its rows into the sink."""
+
+    @abstractmethod
+    def write(self, rows: DataFrame, number: int) -> None:
+        """Write the rows of a micro-batch by its number, replacing rows that it wrote before a crash."""
+
+
+def computed_once(write: Write) -> Write:
+    """Return ``write`` with rows persisted and computed before, so that Spark computes them once however often they are read.
+
+    So an exception from ``write`` is one of writing. And only a job over all rows commits state: ``write`` may read none.
+    """
+
+    def persist_and_write(rows: DataFrame, number: int) -> None:
+        rows.persist()
+        try:
+            throw_away(rows)
+            write(rows, number)
+        finally:
+            rows.unpersist()
+
+    return persist_and_write
+
+
+def throw_away(rows: DataFrame) -> None:
+    """Compute rows without writing them."""
+    rows.write.mode("append").format("noop").save()
+
+
+@dataclass(frozen=True)
+class SplitWriter:
+    """Writes the rows of each result, and the late rows, of each micro-batch into their own sinks.
+
+    ``sinks`` are those of the results, in order, ``columns`` those of their rows. Each micro-batch has its own folder, so that a
+    micro-batch that is processed again overwrites its earlier rows. A ``pacer`` pauses after each micro-batch. Spark Connect
+    sends all of this to the server, where streamq need not be installed: its functions import nothing of streamq when called.
+    """
+
+    columns: Sequence[ResultColumns]
+    sinks: Sequence[Sink]
+    late_sink: Sink | None
+    pacer: Pacer | None
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Return a ``writeStream`` that writes into all the sinks."""
+        write, pacer = computed_once(self._write), self.pacer
+        if pacer is None:
+            return writer.foreachBatch(write)
+
+        def write_and_pause(batch: DataFrame, number: int) -> None:
+            write(batch, number)
+            pacer.pause()
+
+        return writer.foreachBatch(write_and_pause)
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        """Write one micro-batch into all sinks in their order, late rows last; after one that fails no other is written."""
+        for place, (columns, sink) in enumerate(zip(self.columns, self.sinks, strict=True), start=1):
+            with raised_in_sink("the sink" if len(self.sinks) == 1 else f"the sink of result {place}"):
+                sink.write(columns.read(batch), number)
+        if self.late_sink is not None:
+            with raised_in_sink("the late sink"):
+                self.late_sink.write(user_late_rows(batch), number)
+        if self.pacer is not None:
+            self.pacer.observe(readings_in(batch))
+
+
+MOST_FILES = 4
+"""The greatest number of files that are read: a micro-batch writes one for each task, and some are empty."""
+
+
+LARGEST = 16_000_000
+"""The size in bytes of the largest file that is read."""
+
+
+def last_parquet_rows(folder: str, number: int, most: int) -> list[dict[str, Any]] | None:
+    """Return up to ``most`` rows of a micro-batch, from its last files; None if this program cannot read them there.
+
+    Files that are damaged, that Spark is writing, or that somebody has deleted, cannot be read either.
+    """
+    import pyarrow.parquet as pq
+
+    from streamq.runtime.arrow.rendering import python_rows
+
+    path = local_path(folder)
+    rows: list[dict[str, Any]] = []
+    try:
+        files = None if path is None else _files(path, number)
+        if files is None:
+            return None
+        for file in reversed(files[-MOST_FILES:]):
+            if file.stat().st_size > LARGEST:
+                return None
+            with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
+                missing, groups = most - len(rows), parquet.num_row_groups
+                if groups and missing:
+                    last = parquet.read_row_group(groups - 1)
+                    rows = python_rows(last.slice(max(0, last.num_rows - missing))) + rows
+    except (OSError, ValueError):
+        return None
+    return rows
+
+
+def _files(folder: Path, number: int) -> Sequence[Path] | None:
+    """Return the files of a micro-batch: those of its own folder, or those at the end of Spark's log of the whole folder.
+
+    None if there is neither.
+    """
+    own = folder / f"{MICRO_BATCH}={number}"
+    if own.is_dir():
+        return sorted(own.glob("*.parquet"))
+    return logged_files(folder / "_spark_metadata", number)
+
+
+FILES = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
+"""File formats, for which Spark keeps a log of micro-batches in the folder.
+
+Of these alone a folder may consist of others; a table of another format, such as Delta, keeps its own account of its files.
+"""
+
+
+@dataclass(frozen=True)
+class DataSourceSink(Sink):
+    """A sink given as a path, which is a folder of Parquet files, or as ``{"format": ..., option: ...}``."""
+
+    format: str
+    options: Mapping[str, Any]
+
+    @classmethod
+    def from_argument(cls, argument: object) -> Self | None:
+        """Return the sink of a path, or of a mapping of a format and options; the format is Parquet if there is none.
+
+        None for another argument.
+        """
+        if isinstance(argument, str):
+            return cls("parquet", {"path": argument})
+        if isinstance(argument, Mapping):
+            options = {name: value for name, value in argument.items() if name != "format"}
+            return cls(argument.get("format", "parquet"), options)
+        return None
+
+    @property
+    def is_lasting(self) -> bool:
+        return True
+
+    @property
+    def folders(self) -> Sequence[str]:
+        return [self.options["path"]] if self.takes_micro_batches else []
+
+    @property
+    def takes_micro_batches(self) -> bool:
+        return "path" in self.options and self.format.lower() in FILES
+
+    def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
+        """Return rows of that micro-batch from Parquet files that this computer has; None for other formats and places."""
+        del spark, name
+        return last_parquet_rows(self.options["path"], number, most) if self.format == "parquet" else None
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        return writer.format(self.format).options(**self.options)
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        """Write the rows of a micro-batch to its own folder, ``streamq_batch=N`` below the path, replacing its content."""
+        options = {name: value for name, value in self.options.items() if name != "path"}
+        folder = f"{self.options['path']}/{MICRO_BATCH}={number}"
+        rows.write.mode("overwrite").format(self.format).options(**options).save(folder)
+
+
+@dataclass(frozen=True)
+class NoopSink(Sink):
+    """The sink for the arguments None and "noop"."""
+
+    @classmethod
+    def from_argument(cls, argument: object) -> Self | None:
+        return cls() if argument is None or argument == "noop" else None
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        return writer.format("noop")
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        throw_away(rows)
+
+
+class DisplaySink(Sink):
+    """A Spark sink for looking at rows, chosen by the name of its ``format``; it takes whole streams only."""
+
+    format: ClassVar[str]
+
+    @classmethod
+    def from_argument(cls, argument: object) -> Self | None:
+        return cls() if argument == cls.format else None
+
+    @property
+    def takes_micro_batches(self) -> bool:
+        return False
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        return writer.format(self.format)
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        raise AssertionError(f"the {self.format} sink takes whole streams")
+
+
+@dataclass(frozen=True)
+class ConsoleSink(DisplaySink):
+    """The sink "console", which prints rows."""
+
+    format = "console"
+
+
+@dataclass(frozen=True)
+class MemorySink(DisplaySink):
+    """The sink "memory", which keeps rows in a table with the run's name."""
+
+    format = "memory"
+
+    def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
+        """Return the last rows of the table, which are in the driver, of whichever micro-batches."""
+        from streamq.runtime.arrow.rendering import python_rows
+
+        del number
+        if name is None:
+            return None
+        table = spark.table(name)
+        # as Arrow, because Spark's own rows raise for instants beyond Python's years; more rows may come meanwhile
+        newest = table.offset(max(0, table.count() - most)).toArrow()
+        return python_rows(newest.slice(max(0, newest.num_rows - most)))
+
+    def check(self, verb: str, *, name: str | None, finish: bool) -> None:
+        """Raise PlanError for ``finish=True``, and for a run without a name, which the table would have."""
+        if finish:
+            reason = "flushing the last windows starts the query again, which Spark does not allow with that sink"
+            hint = "Use a path, or leave the trigger out and call run.finish()."
+            raise PlanError(sentence(verb, "finish=True with the memory sink", reason, hint))
+        if not name:
+            raise PlanError(
+                sentence(verb, "the memory sink needs a name", "", "Give name='...': the table is called that.")
+            )
+
+
+@dataclass(frozen=True)
+class FunctionSink(Sink):
+    """A sink given as a function of (DataFrame, number of the micro-batch)."""
+
+    function: Write
+
+    @classmethod
+    def from_argument(cls, argument: object) -> Self | None:
+        return cls(argument) if callable(argument) else None
+
+    @property
+    def calls_python(self) -> bool:
+        return True
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        return writer.foreachBatch(computed_once(self.write))
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        """Call the user's function with the rows and the micro-batch's number."""
+        with raised_in_sink("the sink's function"):
+            self.function(rows, number)
+
+
+KINDS: tuple[type[Sink], ...] = (NoopSink, ConsoleSink, MemorySink, DataSourceSink, FunctionSink)
+"""All kinds, in the order in which they are tried for an argument; a string that is no other kind's name is a path."""
+
+
+def sink_of(argument: SinkArgument, verb: str) -> Sink:
+    """Return the sink that an argument asks for; raise PlanError, worded for ``verb``, if there is none."""
+    for kind in KINDS:
+        sink = kind.from_argument(argument)
+        if sink is not None:
+            return sink
+    hint = "Give a path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
+    raise PlanError(sentence(verb, "not a sink", f"found {argument!r}", hint))
