@@ -212,6 +212,12 @@ def distinct_hashes(tables: Sequence[pa.Table]) -> GroupHashes:
     return distinct(np.concatenate([np.zeros(0, np.uint32), *(table.column(HASH).to_numpy() for table in tables)]))
 
 
+def hashes_between(hashes: GroupHashes, start: int, end: int) -> GroupHashes:
+    """Return the hashes from ``start`` up to ``end``, of hashes in order."""
+    first, last = np.searchsorted(hashes.astype(np.uint64), np.array([start, end], np.uint64))
+    return hashes[first:last]
+
+
 def is_among(hashes: Any, some: GroupHashes) -> Mask:
     """Mark the hashes that occur among some others, which are in order."""
     values = np.asarray(hashes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,9 +34,6 @@ AGENDA = "agenda"
 
 COUNTS = "counts"
 """The basket of the numbers of candidates by group: see :class:`CandidateCounts`."""
-
-TIME_BINS = " bins"
-"""The text behind a basket's name, in the name of the value that describes its bins of time."""
 
 ENDS = "ends"
 """The basket of endpoints that bound the windows of lifetimes without an end."""
@@ -94,7 +91,7 @@ class Bin:
     """What is known of a bin without reading it: its chunks, live rows, rows stored and bytes, and the instants that they span.
 
     Where later chunks take back rows of earlier ones, live are those that are left. ``first`` and ``last`` bound the instants, or
-    numbers of windows, of all rows that it has had.
+    numbers of windows, of all rows that it has had. ``notes`` are JSON-like values of those who place rows.
     """
 
     chunks: int = 0
@@ -103,6 +100,7 @@ class Bin:
     bytes: int = 0
     first: int = INFINITY
     last: int = MINUS_INFINITY
+    notes: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -297,23 +295,33 @@ class KernelBaskets:
         return has_dead_rows or filled.chunks >= most + needed or (is_read and rows > 0 and filled.bytes <= SMALL)
 
     def add(
-        self, basket: str, bin: str, rows: pa.Table, compact: Compact, live: int | None = None, span: Span = UNKNOWN
-    ) -> None:
-        """Add rows to a bin that has not been read, or rewrite it with them by ``compact`` if it needs that.
+        self,
+        basket: str,
+        bin: str,
+        rows: pa.Table,
+        compact: Compact,
+        live: int | None = None,
+        span: Span = UNKNOWN,
+        read: Callable[[], pa.Table | None] | None = None,
+    ) -> pa.Table | None:
+        """Add rows to a bin as a chunk, or rewrite it with them by ``compact`` if it needs that; return all rows if it did.
 
-        ``live`` and ``span`` as in :meth:`append`.
+        ``live`` and ``span`` as in :meth:`append`. ``read`` returns the rows of a bin that has been read; None: it has not been.
         """
         live = live_rows(rows) if live is None else live
-        if self.needs_rewrite(basket, bin, rows.num_rows, live, is_read=False):
-            held = self.read(basket, bin)
-            self.replace(basket, bin, rows if held is None else compact(concat([held, rows])), span=span)
-        else:
+        if not self.needs_rewrite(basket, bin, rows.num_rows, live, is_read=read is not None):
             self.append(basket, bin, rows, live, span)
+            return None
+        held = self.read(basket, bin) if read is None else read()
+        whole = rows if held is None else compact(concat([held, rows]))
+        self.replace(basket, bin, whole, span=span)
+        return whole
 
     def replace(self, basket: str, bin: str, table: pa.Table, live: int | None = None, span: Span = UNKNOWN) -> None:
-        """Replace the rows of a bin; ``live`` as in :meth:`append`, and ``span`` beside that of the bin so far."""
+        """Replace the rows of a bin; ``live`` as in :meth:`append`, ``span`` beside that of the bin so far, notes stay."""
         before = self.drop(basket, bin)
         self.append(basket, bin, table, live, (min(before.first, span[0]), max(before.last, span[1])))
+        self.filled(basket, bin).notes = before.notes
 
     def drop(self, basket: str, bin: str) -> Bin:
         """Remove a bin with its chunks, if it exists; return what was known of it."""
@@ -327,7 +335,6 @@ class KernelBaskets:
         return dropped
 
     def drop_basket(self, basket: str) -> None:
-        """Remove all bins of a basket, of time or not."""
+        """Remove all bins of a basket."""
         for bin in self.bins(basket):
             self.drop(basket, bin)
-        self.values.pop(f"{basket}{TIME_BINS}", None)

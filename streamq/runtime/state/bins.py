@@ -19,7 +19,7 @@ import pyarrow as pa
 from streamq.runtime.arrow.columnar import concat, decode_rows, ints, split_by
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.event import LE, RE
-from streamq.runtime.groups import BITS, HASH, GroupHashes, is_among, with_hashes
+from streamq.runtime.groups import BITS, HASH, GroupHashes, hashes_between, is_among, with_hashes
 from streamq.runtime.state.baskets import SIZES, BinSizes, Compact, KernelBaskets, Span, grain
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -249,9 +249,7 @@ def is_part(name: str) -> bool:
 def hashes_in(name: str, hashes: GroupHashes) -> GroupHashes:
     """Return the hashes that rows of a part of a bin may have, of hashes in order."""
     bits, part = _bits_and_part(name)
-    bounds = np.array([part, part + 1], np.uint64) << np.uint64(BITS - bits)
-    first, last = np.searchsorted(hashes.astype(np.uint64), bounds)
-    return hashes[first:last]
+    return hashes_between(hashes, part << (BITS - bits), (part + 1) << (BITS - bits))
 
 
 def _bits_and_part(name: str) -> tuple[int, int]:

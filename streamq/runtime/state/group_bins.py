@@ -17,7 +17,7 @@ from streamq.runtime.arrow.columnar import concat, decode_rows, ints, net_deltas
 from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.deltas import cancelling_deltas, history_of, live_rows, weighted
 from streamq.runtime.event import RE, WEIGHT
-from streamq.runtime.groups import BITS, HASH, GroupHashes, is_among
+from streamq.runtime.groups import BITS, HASH, GroupHashes, hashes_between, is_among
 from streamq.runtime.state.agenda import STORED, Agenda, Leaf, agenda_of, latest_agenda, without_silent
 from streamq.runtime.state.baskets import AGENDA, BinSizes, Compact, KernelBaskets
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -232,19 +232,16 @@ class GroupBins:
 
         ``live`` is the number of live rows that they add; None: their weight.
         """
-        key, live = (basket, leaf.name), live_rows(rows) if live is None else live
+        key = basket, leaf.name
         if RE in rows.column_names:
             self._new_ends.setdefault(key, []).append((ints(rows, RE), ints(rows, WEIGHT)))
         is_read = key in self._read or key in self._chunks or not self.state.filled(*key).chunks
-        rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, is_read=is_read)
-        if rewrites or key in self._read:
-            before = self._whole(basket, leaf)
-            whole = rows if before is None else concat([before, rows])
-            self._read[key] = compact(whole) if rewrites and before is not None else whole
-        if rewrites:
-            self.state.replace(*key, self._read[key], live_rows(self._read[key]))
-        else:
-            self.state.append(*key, rows, live)
+        read = partial(self._whole, basket, leaf)
+        whole = self.state.add(*key, rows, compact, live, read=read if is_read else None)
+        if whole is None and (before := self._read.get(key)) is not None:
+            whole = concat([before, rows])
+        if whole is not None or key in self._read:
+            self._read[key] = rows if whole is None else whole
         self._chunks.pop(key, None)
 
     def _active_rows(self, basket: str, leaf: Leaf) -> pa.Table | None:
@@ -405,6 +402,4 @@ def _added_up(deltas: pa.Table) -> pa.Table:
 
 def _of_leaf(leaf: Leaf, groups: GroupHashes) -> GroupHashes:
     """Return the hashes that belong to a bin, of hashes in order."""
-    bounds = np.array([leaf.start, leaf.start + (1 << (BITS - leaf.depth))], np.uint64)
-    first, last = np.searchsorted(groups.astype(np.uint64), bounds)
-    return groups[first:last]
+    return hashes_between(groups, leaf.start, leaf.start + (1 << (BITS - leaf.depth)))

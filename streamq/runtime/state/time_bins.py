@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyarrow as pa
 from streamq.runtime.arrow.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.event import LE, WEIGHT
-from streamq.runtime.state.baskets import TIME_BINS, KernelBaskets, TimeBinSizes
+from streamq.runtime.state.baskets import KernelBaskets, TimeBinSizes
 from streamq.time import INFINITY, MINUS_INFINITY
 
 PARTS = 4
@@ -30,21 +29,11 @@ class _Bin:
     ``most`` is the number of live rows above which it is divided, unless it has less than its part of all rows.
     """
 
-    number: int
+    name: str
     start: tuple[int, int]
     least: tuple[int, int]
     value: tuple[int, int]
     most: int
-
-    @property
-    def name(self) -> str:
-        """The bin's name in its basket."""
-        return f"t{self.number}"
-
-    @property
-    def values(self) -> list[Any]:
-        """The fields' values in their order."""
-        return [self.number, self.start, self.least, self.value, self.most]
 
 
 class TimeBins:
@@ -55,15 +44,13 @@ class TimeBins:
     """
 
     def __init__(self, state: KernelBaskets, basket: str, by: str = LE, then: str | None = None, valued: str = LE):
-        """Read what the bins hold from the values of ``state``."""
+        """Read the notes of the bins."""
         self.state, self.basket = state, basket
         self.by, self.then, self.valued = by, then, valued
         self.sizes = state.baskets.time_bins
-        self.values = state.values.get(f"{basket}{TIME_BINS}", {"next": 0, "bins": []})
-        self.bins = [
-            _Bin(number, (start, then), (least, n), (value, m), most)
-            for number, (start, then), (least, n), (value, m), most in self.values["bins"]
-        ]
+        noted = [(name, *state.filled(basket, name).notes) for name in state.bins(basket)]
+        bins = [_Bin(name, tuple(start), tuple(least), tuple(value), most) for name, start, least, value, most in noted]
+        self.bins = sorted(bins, key=lambda bin: bin.start)
         self.opened: list[_Bin] = []
 
     def __bool__(self) -> bool:
@@ -90,11 +77,6 @@ class TimeBins:
         return min((bin.value[0] for bin in self.bins), default=INFINITY)
 
     @property
-    def first_rows(self) -> pa.Table:
-        """The deltas of the first bin, added up; there must be one. No other bin has a row of the same instants."""
-        return self._read(self.bins[0])
-
-    @property
     def live(self) -> int:
         """The number of rows that are not taken back."""
         return sum(self.state.filled(self.basket, bin.name).rows for bin in self.bins)
@@ -112,7 +94,6 @@ class TimeBins:
                 self._divide(0, None, mine, self.sizes.most)
             else:
                 self._add(bin, mine)
-        self._store()
 
     def take(self, before: int) -> pa.Table | None:
         """Take out the deltas before an instant, added up; at INFINITY all. None if there are none."""
@@ -126,10 +107,7 @@ class TimeBins:
                 self._divide(0, bin, rows.filter(pa.array(~is_over)), self.sizes.few)
                 break
             self._remove(bin)
-        if not parts:
-            return None
-        self._store()
-        return concat(parts)
+        return concat(parts) if parts else None
 
     def open(self, places: Sequence[pa.Table], before: int) -> pa.Table | None:
         """Return the deltas in the bins in which rows of ``places`` lie, and in those with a value before an instant.
@@ -148,7 +126,6 @@ class TimeBins:
         for bin, mine in zip(self.opened, parts, strict=True):
             self._divide(self.bins.index(bin), bin, mine, bin.most)
         self.append(rows.filter(pa.array(~np.isin(number, own))))
-        self._store()
 
     # inside
 
@@ -174,15 +151,15 @@ class TimeBins:
         value = _least(bin.value, ints(rows, self.valued), weight)
         has_lost_least = least[1] <= 0 or value[1] <= 0
         grows = self.state.filled(self.basket, bin.name).rows + live > max(bin.most, self.live // PARTS)
-        is_crowded = self.state.needs_rewrite(self.basket, bin.name, len(weight), live, is_read=False)
-        if has_lost_least or grows or is_crowded:
+        if has_lost_least or grows:
             whole = net_deltas(concat([self._read(bin), rows]))
             # a small first bin costs less when it loses its least rows again
             self._divide(self.bins.index(bin), bin, whole, self.sizes.few if has_lost_least else bin.most)
             return
-        self.state.append(self.basket, bin.name, rows, live)
+        self.state.add(self.basket, bin.name, rows, net_deltas, live)
         bin.least, bin.value = least, value
         bin.start = min(bin.start, _first_place(ints(rows, self.by), self._seconds(rows)))
+        self._note(bin)
 
     def _read(self, bin: _Bin) -> pa.Table:
         """Return the deltas of a bin, added up."""
@@ -205,23 +182,24 @@ class TimeBins:
         at, then, weight, values = ints(rows, self.by), self._seconds(rows), ints(rows, WEIGHT), ints(rows, self.valued)
         starts = _cuts(at, then, self.sizes) if len(at) > most else []
         part_of = _numbers(starts, at, then)
+        name = 1 + max((int(bin.name) for bin in self.bins), default=-1)
         for n, part in split_by(rows, part_of):
             is_mine = part_of == n
             new = _Bin(
-                self.values["next"],
+                str(name + n),
                 start=_first_place(at[is_mine], then[is_mine]),
                 least=_least((INFINITY, 0), at[is_mine], weight[is_mine]),
                 value=_least((INFINITY, 0), values[is_mine], weight[is_mine]),
                 most=max(self.sizes.most, 2 * part.num_rows),
             )
-            self.values["next"] += 1
             self.state.append(self.basket, new.name, part, int(weight[is_mine].sum()))
+            self._note(new)
             self.bins.insert(number, new)
             number += 1
 
-    def _store(self) -> None:
-        """Store what the bins hold in the values of the state."""
-        self.state.values[f"{self.basket}{TIME_BINS}"] = {**self.values, "bins": [bin.values for bin in self.bins]}
+    def _note(self, bin: _Bin) -> None:
+        """Note what a bin holds, for the next micro-batch."""
+        self.state.filled(self.basket, bin.name).notes = [bin.start, bin.least, bin.value, bin.most]
 
 
 def _first_place(at: Ints, then: Ints) -> tuple[int, int]:
