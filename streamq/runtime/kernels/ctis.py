@@ -19,7 +19,7 @@ from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
 from streamq.runtime.state.baskets import KernelBaskets
-from streamq.runtime.state.waiting import UnsettledRows
+from streamq.runtime.state.time_bins import unsettled_rows
 from streamq.runtime.time.consistency import HeldRows
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -75,6 +75,6 @@ class CtisKernel(UncombinedKernel):
 
     def _cti(self, state: KernelBaskets, fresh: list[pa.Table], c: int) -> int:
         """Return the least start of a row whose end is read and may still move, at most c; keep such rows in ``state``."""
-        rows = UnsettledRows(state, "open")
+        rows = unsettled_rows(state, "open")
         rows.advance([table for table in fresh if table.num_rows], c)
-        return min(c, rows.least_start)
+        return min(c, rows.least_value)

@@ -32,7 +32,7 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKer
 from streamq.runtime.kernels.recompute import input_basket, new_deltas
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
-from streamq.runtime.state.waiting import UnsettledRows, WaitingRows
+from streamq.runtime.state.time_bins import TimeBins, unsettled_rows
 from streamq.runtime.time.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -43,6 +43,54 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Evaluator)
 
 LEFT, RIGHT, LIFETIMES = input_basket(0), input_basket(1), "lifetimes"
+
+
+STARTING, SETTLING = "starting", "settling"
+"""The baskets of rows that wait until they have started, and until they are settled."""
+
+
+class WaitingRows:
+    """The rows that wait, in baskets of a kernel's state: until they have started, until they are settled, or none."""
+
+    def __init__(self, state: KernelBaskets, release: Release):
+        """Open the rows that wait for a release: PAST_START, PAST_END, or AT_ONCE."""
+        self.release = release
+        self.starting, self.settling = TimeBins(state, STARTING), unsettled_rows(state, SETTLING)
+
+    def advance(self, change: pa.Table | None, clock: Clock) -> pa.Table | None:
+        """Add deltas, and take out those that go at this progress, added up; None if there are none.
+
+        Rows that start go by the watermark, those that settle by the CTI.
+        """
+        fresh = [] if change is None or not change.num_rows else [change]
+        if self.release is Release.PAST_END:
+            going = self.settling.advance(fresh, clock.c)
+        else:
+            going = self.starting.advance(fresh, INFINITY if self.release is Release.AT_ONCE else clock.m)
+        return None if going is None else net_deltas(going)
+
+    def change_release(self, rows: pa.Table | None, clock: Clock) -> pa.Table | None:
+        """Let rows go by this release from now on, after another one in an earlier run; return the deltas to send for it.
+
+        ``rows`` are all that are not settled, those that wait among them. Of those that have been sent, some are taken back to
+        wait until they have started; all wait until they are settled, to be sent once more, if rows go by the end.
+        """
+        waiting = [t for t in (self.starting.take(INFINITY), self.settling.take(INFINITY)) if t is not None]
+        if self.release is Release.AT_ONCE or rows is None:
+            return concat(waiting) if waiting else None
+        sent = net_deltas(concat([rows, *map(cancelling_deltas, waiting)]))
+        if self.release is Release.PAST_END:
+            self.settling.append(concat([*waiting, sent]))
+            return None
+        too_early = sent.filter(pa.array(~self.release.lets_go(sent, clock.m)))
+        for table in (*waiting, too_early):
+            self.starting.append(table)
+        return cancelling_deltas(too_early)
+
+    @property
+    def due(self) -> int | None:
+        """The progress at which the next row goes: INFINITY if only the end of the input lets it go, None if none waits."""
+        return (self.settling if self.release is Release.PAST_END else self.starting).due
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +245,9 @@ class LeftJoinKernel(LeftRowsKernel[JoinEvaluator]):
     def _least_start(self, state: KernelBaskets, left: pa.Table, c: int) -> int:
         """Return the least start of a left event that lives beyond ``c``, INFINITY if none does."""
         living = left.select([LE, RE, WEIGHT]).filter(pa.array(ints(left, RE) > c))
-        lifetimes = UnsettledRows(state, LIFETIMES)
+        lifetimes = unsettled_rows(state, LIFETIMES)
         lifetimes.advance([net_deltas(living)], c if c == INFINITY else c + 1)
-        return lifetimes.least_start
+        return lifetimes.least_value
 
 
 OWN_END = "__own_end"

@@ -23,7 +23,7 @@ from streamq.runtime.evaluators.spans import AttemptEvaluator, set_events_aside
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.state.baskets import KernelBaskets
-from streamq.runtime.state.waiting import UnsettledRows
+from streamq.runtime.state.time_bins import unsettled_rows
 from streamq.runtime.time.lateness import QuarantineRows, weighted_events
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -56,14 +56,15 @@ class SettleKernel(UncombinedKernel):
         settles: None if none waits, INFINITY if all that wait are endless. At once, the rows that come are sent, none waits, and
         the watermark does not wait with the CTI.
         """
-        rows, fresh = UnsettledRows(state, ROWS), [a.table for a in arrivals]
+        rows, fresh = unsettled_rows(state, ROWS), [a.table for a in arrivals]
         if self.at_once:
             deltas = net_deltas(concat(fresh)) if fresh else None
             rows.advance([] if deltas is None else [deltas.select([LE, RE, WEIGHT])], clock.c)
             m = clock.m if clock.c != INFINITY else MINUS_INFINITY
-            return Output(deltas, min(clock.c, rows.least_start), m=m)
-        out = rows.advance(fresh, clock.c)
-        return Output(out if out is not None and out.num_rows else None, min(clock.c, rows.least_start), due=rows.due)
+            return Output(deltas, min(clock.c, rows.least_value), m=m)
+        settled = rows.advance(fresh, clock.c)
+        out = None if settled is None else net_deltas(settled)
+        return Output(out if out is not None and out.num_rows else None, min(clock.c, rows.least_value), due=rows.due)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class AttemptKernel(UncombinedKernel):
         if tables:
             events = net_deltas(concat(tables)) if retracts else concat(tables)
             rows, failed = self.evaluator.attempted(events, is_taken=self.sets_aside)
-        if retracts or UnsettledRows(state, ROWS):
+        if retracts or unsettled_rows(state, ROWS):
             # a failed event is counted only once it is settled, because until then it may be taken back
             failures = [Arrival(0, failed)] if failed is not None else []
             failed = SettleKernel().advance(state, failures, clock).table

@@ -120,14 +120,8 @@ class WindowedJoinKernel(UncombinedKernel):
         Those that have arrived and begin later wait. Those without a window from ``first`` on are left out.
         """
         waiting = TimeBins(state, basket, LE, then=RE)
-        parts = [waiting.take(_past(last))] if waiting else []
-        if arrived is not None:
-            ranges = _with_windows_from(self.evaluator.ranges(arrived), first)
-            is_due = ints(ranges, LE) <= last
-            parts.append(ranges.filter(pa.array(is_due)))
-            waiting.append(ranges.filter(pa.array(~is_due)))
-        begun = [table for table in parts if table is not None and table.num_rows]
-        return concat(begun) if begun else None
+        fresh = [] if arrived is None else [_with_windows_from(self.evaluator.ranges(arrived), first)]
+        return waiting.advance(fresh, _past(last))
 
     def _due(self, state: KernelBaskets, coming: ComingWindows) -> int | None:
         """Return the least end of a window that may send a row; None if no pair or member waits for one.

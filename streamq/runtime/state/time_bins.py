@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.arrow.values import Ints, Mask, distinct
-from streamq.runtime.event import LE, WEIGHT
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.state.baskets import KernelBaskets, TimeBinSizes
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -63,6 +63,11 @@ class TimeBins:
         return self.bins[0].least[0] if self.bins else INFINITY
 
     @property
+    def due(self) -> int | None:
+        """The progress past the least instant: INFINITY if only the end of the input is past it; None if there are no rows."""
+        return min(INFINITY, self.least + 1) if self.bins else None
+
+    @property
     def greatest(self) -> int:
         """The greatest instant of a row that is not taken back; MINUS_INFINITY if there is none. It reads the last bins."""
         for bin in reversed(self.bins):
@@ -94,6 +99,19 @@ class TimeBins:
                 self._divide(0, None, mine, self.sizes.most)
             else:
                 self._add(bin, mine)
+
+    def advance(self, fresh: Sequence[pa.Table], before: int) -> pa.Table | None:
+        """Add deltas, and take out all those before an instant, at INFINITY all; None if there are none.
+
+        Those that have come are not added up with those that were there.
+        """
+        over = [] if (taken := self.take(before)) is None else [taken]
+        for table in fresh:
+            is_over = (ints(table, self.by) < before) | (before == INFINITY)
+            over.append(table.filter(pa.array(is_over)))
+            self.append(table.filter(pa.array(~is_over)))
+        over = [table for table in over if table.num_rows]
+        return concat(over) if over else None
 
     def take(self, before: int) -> pa.Table | None:
         """Take out the deltas before an instant, added up; at INFINITY all. None if there are none."""
@@ -200,6 +218,11 @@ class TimeBins:
     def _note(self, bin: _Bin) -> None:
         """Note what a bin holds, for the next micro-batch."""
         self.state.filled(self.basket, bin.name).notes = [bin.start, bin.least, bin.value, bin.most]
+
+
+def unsettled_rows(state: KernelBaskets, basket: str) -> TimeBins:
+    """Return the rows of a basket that wait until the CTI has passed their ends; the least value is their least start."""
+    return TimeBins(state, basket, RE, then=LE)
 
 
 def _first_place(at: Ints, then: Ints) -> tuple[int, int]:

@@ -128,14 +128,8 @@ class HeldRows:
         that is held cancels it. None, or an empty table, if no delta is due.
         """
         limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
-        ready: list[pa.Table] = []
-        if table is not None and table.num_rows:
-            has_started = ints(table, LE) < limit
-            self.to_start.append(table.filter(pa.array(~has_started)))
-            ready.append(table.filter(pa.array(has_started)))
-        if (started := self.to_start.take(limit)) is not None:
-            ready.append(started)
-        return self._release_started([t for t in ready if t.num_rows], limit)
+        started = self.to_start.advance([] if table is None else [table], limit)
+        return self._release_started([] if started is None else [started], limit)
 
     def _release_started(self, ready: Sequence[pa.Table], limit: int) -> pa.Table | None:
         """Return the deltas that are due, of those that start before ``limit``; None, or an empty table, if none is.

@@ -12,8 +12,7 @@ import pytest
 from streamq.runtime.arrow.columnar import net_deltas
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, TimeBinSizes
-from streamq.runtime.state.time_bins import TimeBins
-from streamq.runtime.state.waiting import UnsettledRows
+from streamq.runtime.state.time_bins import TimeBins, unsettled_rows
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.laws.cost_mutants import DEAD_ROWS
 
@@ -49,10 +48,10 @@ def test_unsettled_rows_are_those_of_a_plain_list(seed: int) -> None:
         rows.update(counted(deltas(fresh)))
         rows = Counter({key: n for key, n in rows.items() if n})
         settled = {key: n for key, n in rows.items() if key[1] < c or c == INFINITY}
-        waiting = UnsettledRows(state, "rows")
+        waiting = unsettled_rows(state, "rows")
         assert counted(waiting.advance([deltas(fresh)], c)) == settled
         rows = Counter({key: n for key, n in rows.items() if key not in settled})
-        assert waiting.least_start == min((le for le, _ in rows), default=INFINITY)
+        assert waiting.least_value == min((le for le, _ in rows), default=INFINITY)
         finite = [re for _, re in rows if re < INFINITY]
         assert waiting.due == (min(finite) + 1 if finite else INFINITY if rows else None)
         assert state.size()[0] == sum(rows.values()), "rows count that are left"

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from streamq.runtime.kernel import Clock
+from streamq.runtime.kernels.left_join import WaitingRows
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets
-from streamq.runtime.state.waiting import WaitingRows
 from streamq.runtime.time.release import Release
 from streamq.time import INFINITY
 from tests.runtime.state.test_time_bins import counted, deltas
