@@ -53,7 +53,7 @@ def parts(*names: str) -> list[Any]:
 
 S, WIDE = readings(), t.stream(columns="k string, v double, w double", axis="integer")
 INTEGERS = t.stream(columns="k string, v bigint", axis="integer")
-x, y, z, w = parts("x", "y", "z", "w")
+x, y, z = parts("x", "y", "z")
 CITIES = pa.table({"k": ["a", "b", None], "city": ["Ulm", "Bonn", "nowhere"]})
 PRICES = t.stream(columns="k string, v decimal(8,2)", axis="integer")
 
