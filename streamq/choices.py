@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from streamq.errors import PlanError, nearest, sentence
+from streamq.errors import PlanError, nearest
 
 
 class Word(StrEnum):
@@ -32,7 +32,7 @@ def check_word(word: Any, words: Sequence[str], argument: str, verb: str, hint: 
     *others, last = (repr(str(w)) for w in words)
     wrong = f"{argument} is {', '.join(others)} or {last}"
     hint = hint or (nearest(word, [str(w) for w in words]) if isinstance(word, str) else "")
-    raise PlanError(sentence(verb, wrong, f"found {word!r}", hint))
+    raise PlanError(verb, wrong, f"found {word!r}", hint)
 
 
 class OutputForm(Word):

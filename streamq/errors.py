@@ -40,12 +40,15 @@ class StreamqWarning(UserWarning):
 
 
 class StreamqError(Exception):
-    """The base of all errors that streamq raises on purpose.
+    """The base of all errors that streamq raises on purpose; its arguments are those of :func:`sentence`, or a whole text.
 
     ``report``: the exception of Spark's from which the error was made, complete with Java's and Python's tracebacks; else None.
     """
 
     report: BaseException | None = None
+
+    def __init__(self, verb: str = "", wrong: str = "", observed: str = "", hint: str = "") -> None:
+        super().__init__(sentence(verb, wrong, observed, hint) if wrong else verb)
 
     def _repr_html_(self) -> str:
         """The kind of the error and its message, as a notebook shows an error that has been caught."""
@@ -278,14 +281,14 @@ def column_names(key: Any, verb: str, what: str) -> tuple[str, ...]:
     """
     names = (key,) if isinstance(key, str) else key
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise PlanError(sentence(verb, f"{what} is a column name or a list of them", f"found {key!r}"))
+        raise PlanError(verb, f"{what} is a column name or a list of them", f"found {key!r}")
     return tuple(names)
 
 
 def check_whole_number(verb: str, name: str, number: Any) -> None:
     """Raise PlanError for an argument that is no whole number of at least 1."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise PlanError(sentence(verb, f"{name} is a whole number of at least 1", f"found {number!r}"))
+        raise PlanError(verb, f"{name} is a whole number of at least 1", f"found {number!r}")
 
 
 def unknown_column(
@@ -304,7 +307,7 @@ def unknown_column(
     """
     columns = ", ".join(names) if names else "none"
     if not isinstance(name, str):
-        raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}; there are: {columns}"))
+        raise PlanError(verb, "a column name is a string", f"found {name!r}; there are: {columns}")
     ending = [repr(own) for own in names if own.endswith(f"_{name}")]
     hint = f"Did you mean {' or '.join(ending)}?" if ending else nearest(name, names)
     if name == "*":
@@ -316,5 +319,5 @@ def unknown_column(
     elif consumed and name in consumed:
         hint = f"The source has read it: {consumed[name]}."
     raise UnknownColumn(
-        sentence(verb, f"no column {name!r}" + (f" on the {side}" if side else ""), f"there are: {columns}", hint)
+        verb, f"no column {name!r}" + (f" on the {side}" if side else ""), f"there are: {columns}", hint
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import streamq.functions  # noqa: F401 (what operators on expressions call)
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.keywords import check_keywords
 from streamq.plan.expr import Case, Col, Expr, Lifetime, Lit, WindowBound, as_expr
 
@@ -17,7 +17,7 @@ from streamq.plan.expr import Case, Col, Expr, Lifetime, Lit, WindowBound, as_ex
 def col(name: str) -> Col:
     """Return the payload column of a name; the verb that uses the expression looks the column up."""
     if not isinstance(name, str):
-        raise PlanError(sentence("col", "a column name is a string", f"found {name!r}"))
+        raise PlanError("col", "a column name is a string", f"found {name!r}")
     return Col(name)
 
 

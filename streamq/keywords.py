@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from streamq.errors import PlanError, StreamqError, nearest, sentence, users_frames
+from streamq.errors import PlanError, StreamqError, nearest, users_frames
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,7 +74,7 @@ def check_keywords(function: F, advice: Callable[[str], str] = lambda name: "") 
             if not has_any and name not in names:
                 there = f"there are: {', '.join(names)}" if names else "there are none"
                 hint = advice(name) or _nearest(name, names)
-                raise PlanError(sentence(function.__name__, f"no parameter {name!r}", there, hint))
+                raise PlanError(function.__name__, f"no parameter {name!r}", there, hint)
         try:
             result = function(*args, **keywords)
         except StreamqError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamq.choices import LevelName
-from streamq.errors import PlanError, TimeError, nearest, sentence
+from streamq.errors import PlanError, TimeError, nearest
 from streamq.keywords import check_keywords
 from streamq.time import Duration, length, show_duration, ticks
 
@@ -51,19 +51,17 @@ class Consistency:
         verb = "consistency"
         for name, bound in (("block", self.block), ("remember", self.remember)):
             if bound is not None and length(bound, verb) < 0:
-                raise PlanError(sentence(verb, f"{name} is negative", f"found {bound!r}", "None is for ever."))
+                raise PlanError(verb, f"{name} is negative", f"found {bound!r}", "None is for ever.")
         if self.remember is None:
             return
         if self.block and self.remember and isinstance(self.block, int) is not isinstance(self.remember, int):
             durations = f"found {self.block!r} and {self.remember!r}"
-            raise TimeError(
-                sentence(verb, "a duration with a unit beside one without", durations, "Give both a unit, or none.")
-            )
+            raise TimeError(verb, "a duration with a unit beside one without", durations, "Give both a unit, or none.")
         if self.block is None or length(self.block, verb) > length(self.remember, verb):
             blocked = "for ever" if self.block is None else f"for {self.block!r}"
             durations = f"found items blocked {blocked}, history remembered for {self.remember!r}"
             hint = "In level(B, M) B is how long items are blocked, M how long history is remembered."
-            raise PlanError(sentence(verb, "items blocked for longer than history is remembered", durations, hint))
+            raise PlanError(verb, "items blocked for longer than history is remembered", durations, hint)
 
     @property
     def name(self) -> str:
@@ -123,5 +121,5 @@ def written_level(consistency: str | Consistency, verb: str) -> Consistency:
     if not isinstance(consistency, Consistency):
         hint = nearest(consistency, list(LEVELS)) if isinstance(consistency, str) else ""
         hint = hint or "There are: 'strong', 'middle', sq.weak(...) or sq.level(...)."
-        raise PlanError(sentence(verb, "no level of consistency", f"found {consistency!r}", hint))
+        raise PlanError(verb, "no level of consistency", f"found {consistency!r}", hint)
     return consistency

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan_json import from_text, plan_from_json
-from streamq.errors import PlanError, SourceError, TypeMismatch, nearest, sentence, unknown_column
+from streamq.errors import PlanError, SourceError, TypeMismatch, nearest, unknown_column
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import input_table, source_name, static_table
@@ -59,7 +59,7 @@ def read_stream(
     from pyspark.errors import AnalysisException
 
     if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
-        raise PlanError(sentence("read_stream", "at_once is a number of bytes, at least 1", f"found {at_once!r}"))
+        raise PlanError("read_stream", "at_once is a number of bytes, at least 1", f"found {at_once!r}")
     every = _options({} if options is None else options, more_options)
     spark = session_of((), "read_stream")
     with spark_errors(
@@ -71,7 +71,7 @@ def read_stream(
             except AnalysisException as error:
                 hint = "Give schema=..., or a folder with files in it."
                 reason = f"{path}: {error.getCondition()}"
-                raise SourceError(sentence("read_stream", "no schema", reason, hint)) from error
+                raise SourceError("read_stream", "no schema", reason, hint) from error
         reader = spark.readStream.format(format).schema(schema).options(**every)
         if at_once is not None and _BOUNDS.isdisjoint(map(str.lower, every)):
             reader = reader.option("maxBytesPerTrigger", at_once)
@@ -84,19 +84,17 @@ def _options(options: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     Raises PlanError for an invalid option, and for one that is passed in both ways, maybe in another case.
     """
     if not isinstance(options, Mapping):
-        raise PlanError(sentence("read_stream", "options is a dictionary", f"found {options!r}"))
+        raise PlanError("read_stream", "options is a dictionary", f"found {options!r}")
     for name, value in (*options.items(), *more.items()):
         if not isinstance(name, str):
-            raise PlanError(sentence("read_stream", "the name of an option is a string", f"found {name!r}"))
+            raise PlanError("read_stream", "the name of an option is a string", f"found {name!r}")
         if value is not None and not isinstance(value, str | bool | int | float):
             hint = "Write options={...}." if isinstance(value, Mapping) else ""
             what = f"found {name}={value!r}"
-            raise PlanError(
-                sentence("read_stream", "the value of an option is a string, a number or a truth", what, hint)
-            )
+            raise PlanError("read_stream", "the value of an option is a string, a number or a truth", what, hint)
     keywords = {name.lower() for name in more}
     if twice := [name for name in options if name.lower() in keywords]:
-        raise PlanError(sentence("read_stream", f"option {twice[0]!r} twice", "as a keyword and in options"))
+        raise PlanError("read_stream", f"option {twice[0]!r} twice", "as a keyword and in options")
     return {**options, **more}
 
 
@@ -126,10 +124,10 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
     operators.rooms()  # defines the scans of pattern operators, which a text may name
     plan = plan_from_json(from_text(text))
     if tables is not None and not isinstance(tables, Mapping):
-        raise PlanError(sentence("from_json", "tables are given by name", f"found {tables!r}", "As {'trips': df}."))
+        raise PlanError("from_json", "tables are given by name", f"found {tables!r}", "As {'trips': df}.")
     in_both = sorted(named.keys() & (tables or {}).keys())
     if in_both:
-        raise PlanError(sentence("from_json", f"table {in_both[0]!r} twice", "once in tables, once by its name"))
+        raise PlanError("from_json", f"table {in_both[0]!r} twice", "once in tables, once by its name")
     tables = {**(tables or {}), **named}
     readers = table_readers(plan)
     _check_names(list(tables), list(readers))
@@ -164,11 +162,11 @@ def _check_names(names: list[str], read: list[str]) -> None:
         if name not in names:
             hint = f"from_json(text, {name}=df)" if name.isidentifier() else f"from_json(text, {{{name!r}: df}})"
             there = ", ".join(names) or "none"
-            raise PlanError(sentence("from_json", f"no table {name!r}", f"there are: {there}", f"Give it: {hint}."))
+            raise PlanError("from_json", f"no table {name!r}", f"there are: {there}", f"Give it: {hint}.")
     for name in names:
         if name not in read:
             there = f"there are: {', '.join(read)}"
-            raise PlanError(sentence("from_json", f"the query has no table {name!r}", there, nearest(name, read)))
+            raise PlanError("from_json", f"the query has no table {name!r}", there, nearest(name, read))
 
 
 def _with_streams(plan: Node, streams: Mapping[str, Stream]) -> Node:
@@ -190,11 +188,11 @@ def _fitting_stream(name: str, stream: Stream, readers: list[Source | JoinTable]
     verb = f"from_json: table {name!r}"
     for reader in readers:
         if isinstance(reader, JoinTable):
-            raise PlanError(sentence(verb, "a stream", "a table is static", "Join streams with join(...)."))
+            raise PlanError(verb, "a stream", "a table is static", "Join streams with join(...).")
         ours, theirs = (s.with_shape(INTERVAL).describe() for s in (stream.schema, reader.schema))
         if ours != theirs:
             wrong = "a stream of other columns or another time axis"
-            raise TypeMismatch(sentence(verb, wrong, f"found ({ours}) instead of ({theirs})", "Use select first."))
+            raise TypeMismatch(verb, wrong, f"found ({ours}) instead of ({theirs})", "Use select first.")
     return stream
 
 
@@ -214,5 +212,5 @@ def _fitting_rows(name: str, table: Any, readers: list[Source | JoinTable]) -> A
         there, wanted = types[column.name].simpleString(), column.type.simpleString()
         if there != wanted:
             wrong = f"column {column.name!r} is of another type"
-            raise TypeMismatch(sentence(verb, wrong, f"found {there} instead of {wanted}", "Cast it first."))
+            raise TypeMismatch(verb, wrong, f"found {there} instead of {wanted}", "Cast it first.")
     return source.rows

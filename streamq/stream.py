@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from streamq import html
-from streamq.errors import PlanError, UnknownVerb, sentence
+from streamq.errors import PlanError, UnknownVerb
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
 from streamq.operators.bags import ExceptVerbs, UnionVerbs
 from streamq.operators.clip import ClipVerbs, ToSignalVerbs
@@ -88,21 +88,19 @@ class Stream(
 
     def __getitem__(self, name: str) -> Expr:
         if not isinstance(name, str):
-            raise PlanError(
-                sentence("stream", "in brackets is a column's name", f"found {name!r}", for_item(name, self.columns))
-            )
+            raise PlanError("stream", "in brackets is a column's name", f"found {name!r}", for_item(name, self.columns))
         return EventProxy(self.plan, "column")[name]
 
     def __len__(self) -> int:
         """Raise PlanError: only an answer has a number of rows."""
-        raise PlanError(sentence("stream", "no length", "its rows are not computed yet", str(OF_STREAMS["shape"])))
+        raise PlanError("stream", "no length", "its rows are not computed yet", str(OF_STREAMS["shape"]))
 
     def __bool__(self) -> bool:
         return True
 
     def __iter__(self) -> Iterator[Any]:
         hint = "Its rows are stream.to_arrow().to_pylist(), its columns' names stream.columns."
-        raise PlanError(sentence("stream", "not iterable", "", hint))
+        raise PlanError("stream", "not iterable", "", hint)
 
     if not TYPE_CHECKING:  # so that a type checker reports a verb that does not exist
 
@@ -116,7 +114,7 @@ class Stream(
                 self.plan.schema.unknown(name, "stream")
             else:
                 hint = for_verb(name, [n for n in dir(type(self)) if not n.startswith("_")], self.plan.schema.axis)
-            raise UnknownVerb(sentence("stream", f"no verb {name!r}", "", hint))
+            raise UnknownVerb("stream", f"no verb {name!r}", "", hint)
 
     def pipe(self, function: Callable[Concatenate[Self, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Return ``function(self, ...)``, so that your own verbs chain like streamq's.
@@ -261,7 +259,7 @@ class Stream(
         from streamq.run.batch.answers import as_html, as_text, compute_answer
 
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
-            raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
+            raise PlanError("show", "n is a number of rows", f"found {n!r}")
         answer = compute_answer(self.plan, self.tables, until, "show")
         html.print_or_display(as_text(answer, n), lambda: as_html(answer, n))
 

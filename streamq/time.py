@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from streamq.errors import TimeError, nearest, sentence
+from streamq.errors import TimeError, nearest
 
 TIMESTAMP: Final = "timestamp"
 """The axis of timestamps: a tick is one microsecond since 1970-01-01 UTC."""
@@ -70,9 +70,7 @@ def check_microseconds(value: Any, verb: str) -> None:
     else:
         is_finer = bool(getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0))
     if is_finer:
-        raise TimeError(
-            sentence(verb, "digits below a microsecond", f"found {value}", "Round it to microseconds first.")
-        )
+        raise TimeError(verb, "digits below a microsecond", f"found {value}", "Round it to microseconds first.")
 
 
 def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
@@ -85,24 +83,20 @@ def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
     duration = plain_integer(duration)
     if isinstance(duration, int) and not isinstance(duration, bool) and axis == TIMESTAMP and duration != 0:
         raise TimeError(
-            sentence(
-                verb,
-                "a duration without a unit on a timestamp axis",
-                f"found {duration!r}",
-                f"Write '{duration} seconds' or a timedelta.",
-            )
+            verb,
+            "a duration without a unit on a timestamp axis",
+            f"found {duration!r}",
+            f"Write '{duration} seconds' or a timedelta.",
         )
     if axis == INTEGER and isinstance(duration, str) and re.fullmatch(r"\s*[+-]?\d+\s*", duration):
         hint = f"Write {int(duration)}, without quotes."
-        raise TimeError(sentence(verb, "a string as a duration on an integer axis", f"found {duration!r}", hint))
+        raise TimeError(verb, "a string as a duration on an integer axis", f"found {duration!r}", hint)
     if axis == INTEGER and isinstance(duration, str | timedelta):
         raise TimeError(
-            sentence(
-                verb,
-                "a duration with a unit on an integer axis",
-                f"found {str(duration)!r}",
-                "Give an integer number of ticks.",
-            )
+            verb,
+            "a duration with a unit on an integer axis",
+            f"found {str(duration)!r}",
+            "Give an integer number of ticks.",
         )
     return length(duration, verb)
 
@@ -116,7 +110,7 @@ def length(duration: Duration, verb: str = "duration") -> int:
     duration = plain_integer(duration)
     if isinstance(duration, bool) or not isinstance(duration, str | int | timedelta):
         raise TimeError(
-            sentence(verb, "not a duration", f"found {duration!r}", "Write '10 minutes', a timedelta or integer ticks.")
+            verb, "not a duration", f"found {duration!r}", "Write '10 minutes', a timedelta or integer ticks."
         )
     if isinstance(duration, int):
         return _bounded(duration, verb)
@@ -142,10 +136,10 @@ def instant_ticks(instant: int | datetime | None, axis: str, verb: str = "until"
     instant = plain_integer(instant)
     if isinstance(instant, int) and not isinstance(instant, bool) and axis != TIMESTAMP:
         if not MINUS_INFINITY < instant < INFINITY:
-            raise TimeError(sentence(verb, "an instant beyond the time axis", f"found {instant!r}"))
+            raise TimeError(verb, "an instant beyond the time axis", f"found {instant!r}")
         return instant
     axis_name = "a timestamp axis" if axis == TIMESTAMP else "an integer axis"
-    raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {instant!r} on {axis_name}"))
+    raise TimeError(verb, "an instant that does not fit the time axis", f"found {instant!r} on {axis_name}")
 
 
 def _parse(text: str, verb: str) -> int:
@@ -161,24 +155,24 @@ def _parse(text: str, verb: str) -> int:
             hint = (nearest(unit, _UNITS) if is_guessed else "") or f"Units: {', '.join(_UNITS)}; in short {_SHORT}."
             if re.fullmatch(r"\s*[+-]?\d+\s*", text):
                 hint = f"Write '{int(text)} seconds', or {int(text)} without quotes on an integer axis."
-            raise TimeError(sentence(verb, "not a duration", f"found {text!r}", hint))
+            raise TimeError(verb, "not a duration", f"found {text!r}", hint)
         whole, _, fraction = part.group(1).partition(".")
         value = int(whole) * size
         if fraction:
             parts = int(fraction) * size
             if parts % 10 ** len(fraction):
-                raise TimeError(sentence(verb, "a duration finer than a microsecond", f"found {text!r}"))
+                raise TimeError(verb, "a duration finer than a microsecond", f"found {text!r}")
             value += -(parts // 10 ** len(fraction)) if whole.startswith("-") else parts // 10 ** len(fraction)
         total += value
         position = part.end()
     if not text.strip():
-        raise TimeError(sentence(verb, "an empty duration", "", "Write '10 minutes'."))
+        raise TimeError(verb, "an empty duration", "", "Write '10 minutes'.")
     return total
 
 
 def _bounded(value: int, verb: str) -> int:
     if abs(value) >= 2**62:
-        raise TimeError(sentence(verb, "a duration longer than the time axis", f"found {value} ticks"))
+        raise TimeError(verb, "a duration longer than the time axis", f"found {value} ticks")
     return value
 
 

@@ -59,12 +59,10 @@ def apply_aggregate(function: AggregateFunction, *columns: Any, where: Any = Non
     for column in columns:
         if callable(column) and not isinstance(column, Expr):
             hint = f'Write the column\'s name, or an expression: sq.{function.name}(sq.col("fare") * 2).'
-            raise PlanError(
-                sentence(function.name, "a Python function instead of a column", f"found {_name(column)}", hint)
-            )
+            raise PlanError(function.name, "a Python function instead of a column", f"found {_name(column)}", hint)
     if isinstance(where, str) or (callable(where) and not isinstance(where, Expr)):
         hint = 'Write it over columns: where=sq.col("fare") > 5.'
-        raise PlanError(sentence(function.name, "where is a condition over columns", f"found {_name(where)}", hint))
+        raise PlanError(function.name, "where is a condition over columns", f"found {_name(where)}", hint)
     args = tuple(as_expr(column_or_expr(column)) for column in columns)
     return Aggregate(function, args, None if where is None else as_expr(where), options)
 
@@ -79,7 +77,7 @@ def check_numbers(of: Application) -> None:
     for i, kind in enumerate(of.types):
         if not is_numeric(kind):
             detail = of.shown if i else f"{kind.simpleString()} in {of.shown}"
-            raise TypeMismatch(sentence(of.aggregate.name, "needs numbers", f"found {detail}", "Cast it."))
+            raise TypeMismatch(of.aggregate.name, "needs numbers", f"found {detail}", "Cast it.")
 
 
 def as_doubles(of: Application) -> tuple[Expr, ...]:
@@ -136,7 +134,7 @@ def count(column: Any = None, *, where: Any = None) -> Aggregate:
     3      2    1      0    5
     """
     if isinstance(column, str) and column == "*":
-        raise PlanError(sentence("count", "'*' is no column", "", "All members are counted by sq.count()."))
+        raise PlanError("count", "'*' is no column", "", "All members are counted by sq.count().")
     return apply_aggregate(COUNT, *(() if column is None else (column,)), where=where)
 
 
@@ -274,7 +272,7 @@ class Extreme(AggregateFunction):
         """Return the argument's type; raise TypeMismatch for a type without an order."""
         (kind,) = of.types
         if isinstance(kind, ArrayType | MapType | StructType | VariantType):
-            raise TypeMismatch(sentence(self.name, f"no order on {kind.simpleString()}", f"found {of.shown}"))
+            raise TypeMismatch(self.name, f"no order on {kind.simpleString()}", f"found {of.shown}")
         return kind
 
     def split(self, of: Application, partials: Partials) -> Expr | None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType
 
 from streamq.aggregates.basic import apply_aggregate, as_doubles, check_numbers
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import (
     Aggregate,
@@ -159,7 +159,7 @@ def percentile(column: Any, fraction: float, *, where: Any = None) -> Aggregate:
     3.6      0    5
     """
     if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
-        raise PlanError(sentence("percentile", "the fraction lies between 0 and 1", f"found {fraction!r}"))
+        raise PlanError("percentile", "the fraction lies between 0 and 1", f"found {fraction!r}")
     return apply_aggregate(PERCENTILE, column, where=where, options=(float(fraction),))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from streamq.choices import choose_word
 from streamq.compiler.rewriter import clip_text
 from streamq.compiler.rules.prune_columns import columns_read
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators import Select
 from streamq.operators.operator import NOBODY, BatchForm, BatchRun, Observer, Operator
 from streamq.operators.source import Source
@@ -32,7 +32,7 @@ def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> Da
 
     def visit(node: Node, inputs: list[DataFrame]) -> DataFrame:
         if not isinstance(node, Operator):
-            raise PlanError(sentence("batch", f"no batch form of {type(node).__name__}"))
+            raise PlanError("batch", f"no batch form of {type(node).__name__}")
         for port, frame in enumerate(inputs):
             observer.rows_in(node, port, frame)
         rows = node.in_batch(inputs, run)
@@ -61,7 +61,7 @@ def check_form(plan: Node, form: BatchForm | None, verb: str) -> None:
         for node, forms in having_forms
     ]
     observed = "; ".join(dict.fromkeys(reasons)) or "there are no windows"
-    raise PlanError(sentence(verb, f"nothing in the query can be computed in the form {form}", observed))
+    raise PlanError(verb, f"nothing in the query can be computed in the form {form}", observed)
 
 
 def without_unread_columns(plan: Node) -> Node:

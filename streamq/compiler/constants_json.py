@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import dacite
 
 from streamq.choices import Word
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.user_code.module import SCRIPT, UNNAMED, UserModule, place_of
 from streamq.user_code.repository import modules
 
@@ -59,7 +59,7 @@ def encoded(value: Any) -> Any:
         instant |= {"fold": 1} if value.fold else {}
         return instant if value.tzinfo is None else {**instant, "zone": _zone(value)}
     raise PlanError(
-        sentence("to_json", "a value that cannot be written", f"found {value!r}", "Give a plain Python value instead.")
+        "to_json", "a value that cannot be written", f"found {value!r}", "Give a plain Python value instead."
     )
 
 
@@ -77,7 +77,7 @@ def encoded_option(value: Any) -> Any:
         return [encoded_option(v) for v in value]
     written = encoded(value)
     if type(decoded(written)) is not type(value):
-        raise PlanError(sentence("to_json", "a value that cannot be written", f"found {value!r}"))
+        raise PlanError("to_json", "a value that cannot be written", f"found {value!r}")
     return written
 
 
@@ -90,7 +90,7 @@ def decoded_option(value: Any) -> Any:
             try:
                 return {decoded_option(k): decoded_option(v) for k, v in items}
             except TypeError as error:  # a key that is a list
-                raise PlanError(sentence("from_json", "not a value", f"found {value!r}")) from error
+                raise PlanError("from_json", "not a value", f"found {value!r}") from error
         case list():
             return tuple(decoded_option(v) for v in value)
     return decoded(value)
@@ -108,9 +108,7 @@ def _zone(value: dt.datetime) -> Any:
         case ZoneInfo(key=str(key)):
             return key
     raise PlanError(
-        sentence(
-            "to_json", "a time zone that cannot be written", f"found {value!r}", "Give a zoneinfo.ZoneInfo or UTC."
-        )
+        "to_json", "a time zone that cannot be written", f"found {value!r}", "Give a zoneinfo.ZoneInfo or UTC."
     )
 
 
@@ -119,7 +117,7 @@ def decoded(value: Any) -> Any:
     try:
         return _decoded(value)
     except (ValueError, TypeError, ArithmeticError, KeyError, OSError) as error:
-        raise PlanError(sentence("from_json", "not a value", f"found {value!r}")) from error
+        raise PlanError("from_json", "not a value", f"found {value!r}") from error
 
 
 def _decoded(value: Any) -> Any:
@@ -185,7 +183,7 @@ def module_to_json(module: UserModule) -> dict[str, Any]:
     """Return a module as JSON; raise PlanError for one without a name, and for options that cannot be written."""
     if module.name == UNNAMED:
         hint = f'Give it a name: sq.{module.kind}(..., name="f")(lambda v: ...).'
-        raise PlanError(sentence(_WRITE, "a function without a name cannot be written", f"found {module!r}", hint))
+        raise PlanError(_WRITE, "a function without a name cannot be written", f"found {module!r}", hint)
     return {
         "module": module.name,
         "kind": module.kind,
@@ -204,7 +202,7 @@ def _option(module: UserModule, name: str) -> Any:
     except PlanError as error:
         hint = "Give numbers, texts, instants, or tuples, lists and dictionaries of them."
         wrong = f"{name} of {module.name} cannot be written"
-        raise PlanError(sentence(_WRITE, wrong, f"found {value!r}", hint)) from error
+        raise PlanError(_WRITE, wrong, f"found {value!r}", hint) from error
 
 
 def module_from_json(entry: Mapping[str, Any]) -> UserModule:
@@ -225,19 +223,19 @@ def module_from_json(entry: Mapping[str, Any]) -> UserModule:
         } if not rest:
             place = f"{place_of(registered_in)}{f' (package {package})' if package else ''}"
         case _:
-            raise PlanError(sentence(_READ, "not a module", f"found {dict(entry)!r}"))
+            raise PlanError(_READ, "not a module", f"found {dict(entry)!r}")
     if name not in modules:
         wrong = f"no module {name!r}, a {kind} that was registered in {place}"
         hint = " ".join(filter(None, (_how_to_get(registered_in, package), modules.not_loaded)))
-        raise PlanError(sentence(_READ, wrong, f"there are: {', '.join(modules) or 'none'}", hint))
+        raise PlanError(_READ, wrong, f"there are: {', '.join(modules) or 'none'}", hint)
     module = modules.get(name)
     here = f"it was registered in {module.place}, that one in {place}"
     if module.kind != kind:
         wrong = f"the module {name!r} is a {module.kind}, the query was written with a {kind}"
-        raise PlanError(sentence(_READ, wrong, here, "Give one of them another name."))
+        raise PlanError(_READ, wrong, here, "Give one of them another name.")
     if module.with_options({}).digest != digest:
         wrong = f"the module {name!r} is not the code that the query was written with"
-        raise PlanError(sentence(_READ, wrong, here, "Load the code of then, or write the query anew."))
+        raise PlanError(_READ, wrong, here, "Load the code of then, or write the query anew.")
     return module.with_options({option: decoded_option(value) for option, value in options.items()})
 
 

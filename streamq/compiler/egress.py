@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streamq.choices import OutputForm
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators.operator import Operator, RowKey, no_row_key
 from streamq.plan.lowering import instant_sql, ship_runtime
 from streamq.plan.node import Node
@@ -67,14 +67,14 @@ def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, stamped
     """
     for argument, value in (("ctis", ctis), ("stamped", stamped)):
         if not isinstance(value, bool):
-            raise PlanError(sentence(verb, f"{argument} is True or False", f"found {value!r}"))
+            raise PlanError(verb, f"{argument} is True or False", f"found {value!r}")
         if value and output != OutputForm.CHANGELOG:
-            raise PlanError(sentence(verb, f"{argument}=True goes with output='changelog'", f"found output={output!r}"))
+            raise PlanError(verb, f"{argument}=True goes with output='changelog'", f"found output={output!r}")
     added = (*ADDED[output], STAMP) if stamped else ADDED[output]
     for name in plan.schema.names:
         if name.lower() in added:
             what, hint = f"output={output!r} has a column of that name", "Rename it: q.rename({...})."
-            raise PlanError(sentence(verb, f"a payload column called {name!r}", what, hint))
+            raise PlanError(verb, f"a payload column called {name!r}", what, hint)
     return Egress(output, _upsert_key(plan, verb) if output == OutputForm.UPSERT else (), ctis, stamped)
 
 
@@ -85,9 +85,7 @@ def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
     """
     key: RowKey = fold(plan, _row_key)
     if key.wrong:
-        raise PlanError(
-            sentence(verb, "output='upsert' needs a result with one row a group and start", key.wrong, key.hint)
-        )
+        raise PlanError(verb, "output='upsert' needs a result with one row a group and start", key.wrong, key.hint)
     return key.columns
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from streamq.errors import PlanError, kind_of, nearest, sentence
+from streamq.errors import PlanError, kind_of, nearest
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.operator import Operator
@@ -33,7 +33,7 @@ def checked_expected(expected: object, plan: Node, verb: str) -> Expected | None
         return None
     if not isinstance(expected, Expected):
         hint = 'Write sq.Expected(rows=2_000, every="1 second").'
-        raise PlanError(sentence(verb, "not an sq.Expected", f"found {kind_of(expected)}", hint))
+        raise PlanError(verb, "not an sq.Expected", f"found {kind_of(expected)}", hint)
     ticks(expected.every, plan.schema.axis, verb)
     named = nodes(number_sources(plan)[0])
     sources = {node.shown_name() for node in named if isinstance(node, Source)}
@@ -44,7 +44,7 @@ def checked_expected(expected: object, plan: Node, verb: str) -> Expected | None
         if wrong is not None:
             shown = f"found {wrong!r}; there are: {', '.join(sorted(there))}"
             hint = nearest(wrong, sorted(there))
-            raise PlanError(sentence(verb, f"{what} that the query does not read are expected", shown, hint))
+            raise PlanError(verb, f"{what} that the query does not read are expected", shown, hint)
     return expected
 
 

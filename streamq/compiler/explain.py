@@ -26,7 +26,7 @@ from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, read_mor
 from streamq.compiler.rules import Rule
 from streamq.compiler.shared_windows import SHARING_LAW, SIZES_LAW, SharedPlan, share_windows
 from streamq.compiler.staged_plan import StagedPlan
-from streamq.errors import PlanError, counted, sentence
+from streamq.errors import PlanError, counted
 from streamq.operators import Select, Source
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import BatchForm, Operator
@@ -197,7 +197,7 @@ def explain(
         graphs = [part.graph for part in parts if part.graph is not None]
         if len(graphs) != 1:
             wrong, hint = "Mermaid draws one plan", 'Give mode="logical", mode="incremental" or mode="physical".'
-            raise PlanError(sentence("explain", wrong, f"found mode={mode!r}", hint))
+            raise PlanError("explain", wrong, f"found mode={mode!r}", hint)
         return graphs[0]().mermaid
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
 

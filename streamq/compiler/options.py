@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.policies import MIDDLE, Level
 
 BUCKETS = 32
@@ -69,15 +69,13 @@ class Options:
 def check_early(early: bool, options: Options, verb: str) -> None:
     """Raise PlanError if ``early`` is no bool, or is True though all outputs are final, or the level of another one blocks."""
     if not isinstance(early, bool):
-        raise PlanError(sentence(verb, "early is True or False", f"found {early!r}"))
+        raise PlanError(verb, "early is True or False", f"found {early!r}")
     if not early:
         return
     if options.only_final:
         hint = "Say output='changelog' or 'upsert'."
-        raise PlanError(
-            sentence(verb, "early=True with final rows, which are never early", "found output='final'", hint)
-        )
+        raise PlanError(verb, "early=True with final rows, which are never early", "found output='final'", hint)
     if options.level.block != 0:
         reason = "this level of consistency holds rows back"
         hint = "Say consistency='middle' or sq.weak(...)."
-        raise PlanError(sentence(verb, "early=True lets rows go at once", reason, hint))
+        raise PlanError(verb, "early=True lets rows go at once", reason, hint)

@@ -152,10 +152,10 @@ class _PlanWriter:
         """Return a node, expression or value as JSON: its class's name and its fields; raise PlanError if it cannot be."""
         if isinstance(item, Opaque):
             hint = "Write it with sq.col, sq.when and sq.functions."
-            raise PlanError(sentence(_WRITE, "a pyspark Column cannot be written", f"found {item.text}", hint))
+            raise PlanError(_WRITE, "a pyspark Column cannot be written", f"found {item.text}", hint)
         name = type(item).__name__
         if classes.get(name) is not type(item):
-            raise PlanError(sentence(_WRITE, "a part that cannot be written", f"found {name}: {item!r}"))
+            raise PlanError(_WRITE, "a part that cannot be written", f"found {name}: {item!r}")
         keys = json_keys(classes[name])
         values = {keys[n]: self._value(v) for n, v in identity_values(item).items() if n in keys}
         return {"is": name, **values}
@@ -176,13 +176,13 @@ class _PlanWriter:
             case Function(name=name):
                 if function_of(name) != value:
                     hint = "Make it by @sq.udf, or take one of sq.functions: these are found again by their names."
-                    raise PlanError(sentence(_WRITE, "a function of your own cannot be written", f"found {name}", hint))
+                    raise PlanError(_WRITE, "a function of your own cannot be written", f"found {name}", hint)
                 return name
             case LatePolicy(name=name):
                 return name
             case AggregateFunction(name=name):
                 if built_in().get(name) is not value:
-                    raise PlanError(sentence(_WRITE, "an aggregate of your own cannot be written", f"found {name}"))
+                    raise PlanError(_WRITE, "an aggregate of your own cannot be written", f"found {name}")
                 return name
         return self.entry(value, self._value_classes) if is_dataclass(value) else encoded(value)
 
@@ -191,7 +191,7 @@ class _PlanWriter:
         written = module_to_json(module)
         if self._modules.setdefault(module.name, written["digest"]) != written["digest"]:
             wrong = f"two modules of the query are called {module.name!r}"
-            raise PlanError(sentence(_WRITE, wrong, "", "Give one of them another name, by name=."))
+            raise PlanError(_WRITE, wrong, "", "Give one of them another name, by name=.")
         return written
 
     def _place(self, expression: Expr) -> int:
@@ -221,11 +221,11 @@ def to_text(document: Mapping[str, Any]) -> str:
 def from_text(text: str) -> Any:
     """Return the document in a text; raise PlanError if it is no text, or no JSON."""
     if not isinstance(text, str):
-        raise PlanError(sentence(_READ, "not a text", f"found {type(text).__name__}", "Give what to_json() returned."))
+        raise PlanError(_READ, "not a text", f"found {type(text).__name__}", "Give what to_json() returned.")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlanError(sentence(_READ, "not JSON", str(error), "Give what to_json() returned.")) from error
+        raise PlanError(_READ, "not JSON", str(error), "Give what to_json() returned.") from error
 
 
 def plan_from_json(document: Any) -> Node:
@@ -237,20 +237,20 @@ def plan_from_json(document: Any) -> Node:
     match document:
         case {"streamq": int(version)} if version != VERSION:
             hint = "Write it anew with this version of streamq, or read it with the one that wrote it."
-            raise PlanError(sentence(_READ, f"format {version}", f"this version reads {VERSION}", hint))
+            raise PlanError(_READ, f"format {version}", f"this version reads {VERSION}", hint)
         case {"streamq": int(), "digest": str(digest), "expressions": list(expressions), "nodes": list(entries)}:
             reader = _PlanReader()
         case _:
-            raise PlanError(sentence(_READ, "not a plan", _lack(document), "Give what to_json() returned."))
+            raise PlanError(_READ, "not a plan", _lack(document), "Give what to_json() returned.")
     if not entries:
-        raise PlanError(sentence(_READ, "not a plan", "no nodes", "Give what to_json() returned."))
+        raise PlanError(_READ, "not a plan", "no nodes", "Give what to_json() returned.")
     try:
         for entry in expressions:
             reader.expressions.append(reader.item(entry, reader.expression_classes))
         for entry in entries:
             reader.nodes.append(reader.item(entry, NODES))
     except RecursionError as error:
-        raise PlanError(sentence(_READ, "not a plan", "lists within lists within lists")) from error
+        raise PlanError(_READ, "not a plan", "lists within lists within lists") from error
     plan = reader.nodes[-1]
     if plan.digest != digest:
         wrong = sentence(_READ, "the text has been changed or damaged", f"digest {plan.digest} instead of {digest}")
@@ -301,11 +301,11 @@ class _PlanReader:
         ``classes``: the classes that it may be of, by name. The errors with which a class refuses its fields are raised, too.
         """
         if not isinstance(entry, dict) or not isinstance(entry.get("is"), str):
-            raise PlanError(sentence(_READ, "not an entry of a plan", f"found {entry!r}"))
+            raise PlanError(_READ, "not an entry of a plan", f"found {entry!r}")
         name = entry["is"]
         if name not in classes:
             there = f"there are: {', '.join(classes)}"
-            raise PlanError(sentence(_READ, f"no class {name!r}", there, nearest(name, list(classes))))
+            raise PlanError(_READ, f"no class {name!r}", there, nearest(name, list(classes)))
         keys = json_keys(classes[name])
         names = {key: n for n, key in keys.items()}
         values = {names.get(key, key): self._value(v) for key, v in entry.items() if key != "is"}
@@ -318,15 +318,15 @@ class _PlanReader:
         except dacite.WrongTypeError as error:
             field = keys[str(error.field_path)]
             wrong = f"{field} of {name} does not fit"
-            raise PlanError(sentence(_READ, wrong, f"found {entry[field]!r}")) from error
+            raise PlanError(_READ, wrong, f"found {entry[field]!r}") from error
         except (dacite.MissingValueError, dacite.UnexpectedDataError) as error:
             wrong = f"the fields of {name} are {', '.join(names) or 'none'}"
             there = ", ".join(key for key in entry if key != "is")
-            raise PlanError(sentence(_READ, wrong, f"found {there or 'none'}")) from error
+            raise PlanError(_READ, wrong, f"found {there or 'none'}") from error
         except StreamqError:
             raise
         except _IMPOSSIBLE as error:
-            raise PlanError(sentence(_READ, f"a {name} that cannot be", f"found {entry!r}")) from error
+            raise PlanError(_READ, f"a {name} that cannot be", f"found {entry!r}") from error
 
     def _value(self, value: Any) -> Any:
         """Return the value of a field from its JSON; raise PlanError for a reference to an entry that is not before it."""
@@ -344,7 +344,7 @@ class _PlanReader:
             case {"expression": int(place), **rest} if not rest and 0 <= place < len(self.expressions):
                 return self.expressions[place]
             case {"node": _} | {"expression": _}:
-                raise PlanError(sentence(_READ, "a reference to what does not stand before it", f"found {value!r}"))
+                raise PlanError(_READ, "a reference to what does not stand before it", f"found {value!r}")
         return decoded(value)
 
 
@@ -358,7 +358,7 @@ def _aggregate(value: Any) -> AggregateFunction:
     if not isinstance(value, str):
         raise dacite.WrongTypeError(AggregateFunction, value)
     if value not in built_in():
-        raise PlanError(sentence(_READ, f"no aggregate {value!r}", "", nearest(value, [*built_in()])))
+        raise PlanError(_READ, f"no aggregate {value!r}", "", nearest(value, [*built_in()]))
     return built_in()[value]
 
 
@@ -379,7 +379,7 @@ def _function(value: Any) -> Function:
     if not isinstance(value, str):
         raise dacite.WrongTypeError(Function, value)
     if value not in legal_names():
-        raise PlanError(sentence(_READ, f"no function {value!r}", "", nearest(value, legal_names())))
+        raise PlanError(_READ, f"no function {value!r}", "", nearest(value, legal_names()))
     return function_of(value)
 
 
@@ -392,7 +392,7 @@ def _type(description: Any) -> DataType:
     while stack:
         match stack.pop():
             case {"type": "udt"}:
-                raise PlanError(sentence(_READ, "a user-defined type cannot be read", f"found {description!r}"))
+                raise PlanError(_READ, "a user-defined type cannot be read", f"found {description!r}")
             case dict() as members:
                 stack.extend(members.values())
             case list() as members:
@@ -401,4 +401,4 @@ def _type(description: Any) -> DataType:
     try:
         return StructType.fromJson({"type": "struct", "fields": [column]}).fields[0].dataType
     except _NO_TYPE as error:
-        raise PlanError(sentence(_READ, "not a type", f"found {description!r}")) from error
+        raise PlanError(_READ, "not a type", f"found {description!r}") from error

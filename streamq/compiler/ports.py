@@ -17,7 +17,7 @@ from streamq.compiler.rules.totality import can_fail
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, path_key
 from streamq.compiler.strategy import JudgePlace
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators.evaluation import all_columns
 from streamq.operators.step import columns_step
 from streamq.plan.node import Node, expressions
@@ -302,11 +302,9 @@ def _leaders(program: StagedPlan) -> dict[str, str]:
                     break
                 others = ", ".join(name for t, name in shown.items() if t != table)
                 hint = f"It follows one of: {others}." if others else "The query has no other source."
-                raise PlanError(
-                    sentence("stream", f"source {shown[table]} follows a source that is not in the query", "", hint)
-                )
+                raise PlanError("stream", f"source {shown[table]} follows a source that is not in the query", "", hint)
             if leader in chain:
-                raise PlanError(sentence("stream", f"source {shown[table]} follows itself", ""))
+                raise PlanError("stream", f"source {shown[table]} follows itself", "")
             chain.append(leader)
             leader = policies[leader].leader
         if len(chain) > 1:

@@ -8,7 +8,7 @@ from typing import Self
 
 from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.node import Node, nodes
@@ -30,7 +30,7 @@ class Results(Node):
         axes = sorted({plan.schema.axis for plan in plans})
         if len(axes) > 1:
             hint = "Run those on each axis by themselves."
-            raise PlanError(sentence(verb, "queries on different time axes", f"found {' and '.join(axes)}", hint))
+            raise PlanError(verb, "queries on different time axes", f"found {' and '.join(axes)}", hint)
         return cls(tuple(plans))
 
     def _schema(self) -> Schema:
@@ -52,7 +52,7 @@ def without_policies(plan: Results) -> tuple[Results, dict[str, SourcePolicy]]:
     for source in (n for n in nodes(plan) if isinstance(n, Source)):
         if sources.setdefault(source.table, source) != source:
             wrong = f"two sources of one table, {source.shown_name()}"
-            raise PlanError(sentence("stream", wrong, "they read it in different ways", "Give each its own name=."))
+            raise PlanError("stream", wrong, "they read it in different ways", "Give each its own name=.")
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         return without_policy(node) if isinstance(node, Source) else node.with_children(inputs)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamq.compiler.rules import RULES, Rule
-from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
+from streamq.errors import NeedsSpark, RewriteError, StreamqError
 from streamq.operators import Explode, MergePartials, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import show_partials
@@ -275,7 +275,7 @@ class _Phase:
             self.firings.append(Firing(rule, node, result))
             if len(self.firings) > self.budget:
                 last = ", ".join(dict.fromkeys(f.rule.name for f in self.firings[-20:]))
-                raise RewriteError(sentence("rewrite", f"no end after {self.budget} firings", f"the last were {last}"))
+                raise RewriteError("rewrite", f"no end after {self.budget} firings", f"the last were {last}")
             self._share_bypassed_inputs(node, result)
             return result
         return None
@@ -313,18 +313,18 @@ class _Phase:
         except NeedsSpark:
             raise
         except StreamqError as error:
-            raise RewriteError(sentence("rewrite", f"rule {rule.name} makes an illegal plan", str(error))) from error
+            raise RewriteError("rewrite", f"rule {rule.name} makes an illegal plan", str(error)) from error
         if result is None:
             return None
         where = f"at {type(node).__name__}({node.detail()})"
         if result.schema != node.schema:
             change = f"{node.schema.describe()} became {result.schema.describe()} {where}"
-            raise RewriteError(sentence("rewrite", f"rule {rule.name} changes the schema", change))
+            raise RewriteError("rewrite", f"rule {rule.name} changes the schema", change)
         if result.traits != node.traits:
             change = f"{node.traits} became {result.traits} {where}"
-            raise RewriteError(sentence("rewrite", f"rule {rule.name} changes the traits", change))
+            raise RewriteError("rewrite", f"rule {rule.name} changes the traits", change)
         if result.digest == node.digest:
-            raise RewriteError(sentence("rewrite", f"rule {rule.name} fires and changes nothing", where))
+            raise RewriteError("rewrite", f"rule {rule.name} fires and changes nothing", where)
         return result
 
 

@@ -23,7 +23,7 @@ from streamq.compiler.shared_windows import share_windows
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_state, state_name
 from streamq.compiler.strategy import JudgePlace
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.operators.operator import PassThrough
@@ -126,7 +126,7 @@ class _Compiler:
             return [path for paths in inputs for path in paths]
         if isinstance(node, EvaluatedOperator):
             return [self._host_evaluation(node, inputs)]
-        raise PlanError(sentence("stream", f"no streaming form of {type(node).__name__}"))
+        raise PlanError("stream", f"no streaming form of {type(node).__name__}")
 
     def _step(self, step: Step, path: Path) -> Path:
         """Append a step to a path.

@@ -25,7 +25,7 @@ from streamq.compiler.spark_paths import (
     struct_column,
 )
 from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators.operator import NOBODY
 from streamq.operators.source import Source
 from streamq.plan.lowering import map_in_arrow, ship_runtime
@@ -291,10 +291,8 @@ def check_streaming(node: Source, df: DataFrame, verb: str) -> None:
     """Raise PlanError if a source of a streaming query is not a streaming DataFrame."""
     if not df.isStreaming:
         raise PlanError(
-            sentence(
-                verb,
-                f"source {node.shown_name()} is not a streaming DataFrame",
-                "",
-                "Read it with spark.readStream, or ask for the batch answer: q.to_df().",
-            )
+            verb,
+            f"source {node.shown_name()} is not a streaming DataFrame",
+            "",
+            "Read it with spark.readStream, or ask for the batch answer: q.to_df().",
         )

@@ -21,7 +21,7 @@ from rich.console import Console
 from streamq.demo import eventlog, job
 from streamq.demo.chart import ASCII, BLOCKS, compare_answers, strip, table
 from streamq.demo.task_edges import ddl, disorder, land, task_edges
-from streamq.errors import SourceError, StreamqError, sentence
+from streamq.errors import SourceError, StreamqError
 from streamq.screens import ProgressBar
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
         run_folder = Path(tempfile.mkdtemp(prefix=datetime.now().strftime("%Y%m%d-%H%M%S-"), dir=keep))
     except OSError as error:
-        raise SourceError(sentence("demo", f"cannot write to {keep}", f"it gave: {error.strerror or error}")) from error
+        raise SourceError("demo", f"cannot write to {keep}", f"it gave: {error.strerror or error}") from error
     yield run_folder
 
 
@@ -123,7 +123,7 @@ def _demo(options: argparse.Namespace, folder: Path) -> int:
             if log.in_progress
             else "Did the application run a job?"
         )
-        raise SourceError(sentence("demo", "a log without tasks", f"{log.path} has none", early))
+        raise SourceError("demo", "a log without tasks", f"{log.path} has none", early)
 
     from streamq.demo import queries  # imports the query API, and with it Spark, only if there is something to query
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamq.errors import QueryFailed, sentence
+from streamq.errors import QueryFailed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ def run_job(folder: Path, each: Callable[[], None] = lambda: None, timeout: floa
         wrong = f"the Spark job {ended}"
         tail = output.read_text(errors="replace").strip().splitlines()[-TAIL_LINES:]
         raise QueryFailed(
-            sentence("demo job", wrong, "it printed last:\n  " + "\n  ".join(tail) if tail else "it printed nothing")
+            "demo job", wrong, "it printed last:\n  " + "\n  ".join(tail) if tail else "it printed nothing"
         )
     return event_logs[0]
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 
 import zstandard
 
-from streamq.errors import SourceError, sentence
+from streamq.errors import SourceError
 
 CHUNK: Final = 1 << 18
 PIECE: Final = 1 << 6
@@ -20,7 +20,7 @@ LONGEST_LINE: Final = 1 << 28
 
 def refusal(wrong: str, instead: str = "", hint: str = "") -> SourceError:
     """Return the error for a log that cannot be read."""
-    return SourceError(sentence("event log", wrong, instead, hint))
+    return SourceError("event log", wrong, instead, hint)
 
 
 def show_count(number: int, noun: str) -> str:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from streamq.demo.eventlog import LAST_MS, EventLog, is_within, part_of
 from streamq.demo.lines import show_count
-from streamq.errors import SourceError, sentence
+from streamq.errors import SourceError
 
 EDGES: Final = pa.schema(
     [
@@ -153,12 +153,10 @@ def land(edges: pa.Table, folder: str | Path, batches: int) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.glob("*.parquet")):
             raise SourceError(
-                sentence(
-                    "land",
-                    "a folder with Parquet files in it",
-                    f"found {folder}",
-                    "Choose an empty one: they would be replayed too.",
-                )
+                "land",
+                "a folder with Parquet files in it",
+                f"found {folder}",
+                "Choose an empty one: they would be replayed too.",
             )
         count = max(1, min(batches, edges.num_rows))
         borders = [edges.num_rows * n // count for n in range(count + 1)]
@@ -168,9 +166,7 @@ def land(edges: pa.Table, folder: str | Path, batches: int) -> list[Path]:
             for n, (a, b) in enumerate(pairwise(borders))
         ]
     except OSError as error:
-        raise SourceError(
-            sentence("land", f"cannot write to {folder}", f"it gave: {error.strerror or error}")
-        ) from error
+        raise SourceError("land", f"cannot write to {folder}", f"it gave: {error.strerror or error}") from error
 
 
 def ddl(schema: pa.Schema) -> str:

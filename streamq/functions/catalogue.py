@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.functions import arithmetic, dates, logic, numbers, structures, text
 from streamq.functions.built_in import BuiltIn
 from streamq.plan.expr import Alias, Call, Col, Expr, Lifetime, Lit, as_expr, plain_value
@@ -69,7 +69,7 @@ def builder(name: str) -> Builder:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise PlanError(sentence(verb, str(error), f"it is {name}({', '.join(signature.parameters)})")) from None
+            raise PlanError(verb, str(error), f"it is {name}({', '.join(signature.parameters)})") from None
         arguments = _positional(verb, signature, bound)
         return Call(function, tuple(map(_named, arguments) if keeps_names else arguments))
 
@@ -86,18 +86,18 @@ def _check(name: str, verb: str) -> None:
     function.
     """
     if name in AGGREGATES:
-        raise UnknownFunction(sentence(verb, "an aggregate is no function of one event", "", for_aggregate(f"{name}(")))
+        raise UnknownFunction(verb, "an aggregate is no function of one event", "", for_aggregate(f"{name}("))
     if name in WINDOWED:
         hint = for_function(name, function_names())
-        raise UnknownFunction(sentence(verb, "a SQL window function is no function of one event", "", hint))
+        raise UnknownFunction(verb, "a SQL window function is no function of one event", "", hint)
     if name in GENERATORS:
         hint = "s.explode(column) makes rows of a list; other rows the DataFrame has from which the source is made."
-        raise UnknownFunction(sentence(verb, "it makes several rows of one", "", hint))
+        raise UnknownFunction(verb, "it makes several rows of one", "", hint)
     if name in ELSEWHERE:
-        raise UnknownFunction(sentence(verb, "not a function of an event's values", "", ELSEWHERE[name]))
+        raise UnknownFunction(verb, "not a function of an event's values", "", ELSEWHERE[name])
     if name not in function_names():
         hint = for_function(name, function_names())
-        raise UnknownFunction(sentence("functions", f"no function {name!r}", "looked in pyspark.sql.functions", hint))
+        raise UnknownFunction("functions", f"no function {name!r}", "looked in pyspark.sql.functions", hint)
 
 
 def _named(argument: Any) -> Any:
@@ -148,9 +148,9 @@ def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
     if callable(value) and not isinstance(value, Expr):
         shown = getattr(value, "__name__", type(value).__name__)
         hint = f"Pass a pyspark Column instead: pyspark.sql.{verb}(...)."
-        raise PlanError(sentence(verb, "a Python function inside an expression", f"found {name}={shown}", hint))
+        raise PlanError(verb, "a Python function inside an expression", f"found {name}={shown}", hint)
     if isinstance(value, list | tuple | set | frozenset | dict):
-        raise PlanError(sentence(verb, f"{name} is one value", f"found {value!r}", "Pass a pyspark Column instead."))
+        raise PlanError(verb, f"{name} is one value", f"found {value!r}", "Pass a pyspark Column instead.")
     if "ColumnOrName" in kind:
         if isinstance(value, str):
             return Col(value)
@@ -166,9 +166,7 @@ def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
         return expr
     if isinstance(expr, Lit) and isinstance(expr.value, str | int | float | bool):
         return expr.value
-    raise PlanError(
-        sentence(verb, f"{name} is a plain value in PySpark", f"found {value!r}", "Give a Python constant.")
-    )
+    raise PlanError(verb, f"{name} is a plain value in PySpark", f"found {value!r}", "Give a Python constant.")
 
 
 _COLUMN_ONLY = frozenset({

@@ -24,7 +24,7 @@ from streamq.compiler.options import Options
 from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
-from streamq.errors import PlanError, counted, kind_of, sentence
+from streamq.errors import PlanError, counted, kind_of
 from streamq.keywords import check_keywords
 from streamq.plan.node import Verbs, not_a_stream
 from streamq.policies import MIDDLE, Consistency, Level, written_level
@@ -190,12 +190,12 @@ def compare_levels(
     if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
         hint = "Give a list: levels=['strong', 'middle', sq.weak(...)]."
         observed = "an empty list" if isinstance(levels, list) else kind_of(levels)
-        raise PlanError(sentence(verb, "levels is a list of levels", f"found {observed}", hint))
+        raise PlanError(verb, "levels is a list of levels", f"found {observed}", hint)
     axis = query.plan.schema.axis
     written = [written_level(level, verb) for level in levels]
     names = [level.name for level in written]
     if len(set(names)) < len(names):
-        raise PlanError(sentence(verb, "two levels are one", f"found {', '.join(names)}", "Give each of them once."))
+        raise PlanError(verb, "two levels are one", f"found {', '.join(names)}", "Give each of them once.")
     recorded = _recorded(query, rows, instant_ticks(until, axis, verb), verb)
     return LevelComparison(recorded.measured({level.name: level.level(axis) for level in written}), axis)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import types as t
 
 from streamq.choices import Anchor, LengthKind
-from streamq.errors import TypeMismatch, sentence
+from streamq.errors import TypeMismatch
 from streamq.operators.lifetime_change import BREACH, ChangedLifetimes, Length, Start, length_of, start_of
 from streamq.operators.operator import RowKey
 from streamq.operators.step import LifetimeChange, MovedRows, SparkRows, Step
@@ -84,9 +84,7 @@ class AlterLifetime(Step):
             kind = infer(expr, self.input.schema, "alter_lifetime")
             if not isinstance(kind, t.LongType):
                 raise TypeMismatch(
-                    sentence(
-                        "alter_lifetime", f"{verb} is not in ticks", f"found {kind.simpleString()} in {show(expr)}"
-                    )
+                    "alter_lifetime", f"{verb} is not in ticks", f"found {kind.simpleString()} in {show(expr)}"
                 )
         match self.length:
             case Length(kind=LengthKind.FIXED, by=1):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Self
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun, Operator, PassThrough
@@ -46,16 +46,14 @@ class Union(PassThrough):
         for other in self.inputs[1:]:
             if other.schema.axis != first.axis:
                 raise PlanError(
-                    sentence("union", "streams on different time axes", f"found {first.axis} and {other.schema.axis}")
+                    "union", "streams on different time axes", f"found {first.axis} and {other.schema.axis}"
                 )
             if other.schema.fields != first.fields:
                 raise PlanError(
-                    sentence(
-                        "union",
-                        "streams of different columns",
-                        f"found ({_columns(first)}) and ({_columns(other.schema)})",
-                        "Bring them into line with select.",
-                    )
+                    "union",
+                    "streams of different columns",
+                    f"found ({_columns(first)}) and ({_columns(other.schema)})",
+                    "Bring them into line with select.",
                 )
         shape = first.shape if all(i.schema.shape == first.shape for i in self.inputs) else INTERVAL
         return first.with_shape(shape).with_consumed(*(i.schema for i in self.inputs[1:]))
@@ -125,12 +123,10 @@ class Except(EvaluatedOperator):
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis or left.fields != right.fields:
             raise PlanError(
-                sentence(
-                    "except_",
-                    "streams of different columns or time axes",
-                    f"found ({left.describe()}) and ({right.describe()})",
-                    "Bring them into line with select.",
-                )
+                "except_",
+                "streams of different columns or time axes",
+                f"found ({left.describe()}) and ({right.describe()})",
+                "Bring them into line with select.",
             )
         for name in left.names:
             check_key(left.type_of(name), name, "except_", "match")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from streamq.choices import JoinKind, check_word
-from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence
+from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch
 from streamq.operators.input_table import source_name, static_table
 from streamq.operators.join_arguments import On, check_pairs, check_suffixes, equality_pairs
 from streamq.operators.operator import RowKey
@@ -60,12 +60,12 @@ class Explode(Step):
         source = self.input.schema
         kind = source.require(self.column, "explode")
         if not isinstance(kind, t.ArrayType):
-            raise TypeMismatch(sentence("explode", "not an array", f"column {self.column!r} is {kind.simpleString()}"))
+            raise TypeMismatch("explode", "not an array", f"column {self.column!r} is {kind.simpleString()}")
         elements = [Field(self.column, kind.elementType)]
         if self.flatten:
             if not isinstance(kind.elementType, t.StructType):
                 observed = f"column {self.column!r} is {kind.simpleString()}"
-                raise TypeMismatch(sentence("explode", "flatten is for arrays of structs", observed))
+                raise TypeMismatch("explode", "flatten is for arrays of structs", observed)
             elements = [Field(f.name, f.dataType) for f in kind.elementType.fields]
         others = [f for f in source.fields if f.name != self.column]
         fields = (
@@ -252,7 +252,7 @@ class JoinTableVerbs(Verbs):
         check_word(how, (JoinKind.INNER, JoinKind.LEFT), "how", "join_table")
         keys = equality_pairs(on, "join_table")
         if not keys:
-            raise PlanError(sentence("join_table", "no key", "", 'Name the columns that must be equal: on="zone".'))
+            raise PlanError("join_table", "no key", "", 'Name the columns that must be equal: on="zone".')
         check_suffixes(suffixes, "join_table")
         check_pairs(keys, self.plan.schema, Schema(columns, self.plan.schema.axis), "join_table")
         shared = {b for a, b in keys if a == b}
@@ -264,12 +264,10 @@ class JoinTableVerbs(Verbs):
             clash = f.name.lower() in ours
             if clash and suffixes is None:
                 raise AmbiguousColumn(
-                    sentence(
-                        "join_table",
-                        f"column {f.name!r} is in the stream and in the table",
-                        "",
-                        'Bring them apart with suffixes=("", "_t"), or rename one first.',
-                    )
+                    "join_table",
+                    f"column {f.name!r} is in the stream and in the table",
+                    "",
+                    'Bring them apart with suffixes=("", "_t"), or rename one first.',
                 )
             names.append((f.name, f.name + suffixes[1] if clash and suffixes else f.name))
         check_names([*self.plan.schema.names, *(to for _, to in names)], "join_table")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, TimeError, TypeMismatch, kind_of, sentence
+from streamq.errors import PlanError, TimeError, TypeMismatch, kind_of
 from streamq.functions.logic import COALESCE
 from streamq.keywords import CallResult
 from streamq.operators.clip import Clip
@@ -69,9 +69,7 @@ def apply_to_groups(result: Node, group: Group) -> Node:
     plan, is_keyed = fold(result, lambda n, inputs: _with_keys(n, inputs, group, source, key_columns))
     if not is_keyed:
         raise PlanError(
-            sentence(
-                "apply", "the sub-plan does not use the group", f"found {result.title}", "Build it on its argument."
-            )
+            "apply", "the sub-plan does not use the group", f"found {result.title}", "Build it on its argument."
         )
     names = result.schema.names
     values = {k: Col(h) for k, h in zip(group.keys, hidden, strict=False)}
@@ -107,7 +105,7 @@ def _filler_value(kind: t.DataType, name: str) -> Expr:
     match kind:
         case t.ArrayType() | t.StructType():
             wrong, hint = f"no joins in groups by column {name!r}", "Group by its parts, or by a text of it."
-            raise TypeMismatch(sentence("apply", wrong, f"found {kind.simpleString()}", hint))
+            raise TypeMismatch("apply", wrong, f"found {kind.simpleString()}", hint)
         case t.StringType():
             return Lit("")
         case t.BooleanType():
@@ -214,7 +212,7 @@ class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
 def _slid(stream: Any, duration: Duration) -> Any:
     """Return a stream whose lifetimes last ``duration`` longer, or of points just that long; raise TimeError unless positive."""
     if ticks(duration, stream.plan.schema.axis, "sliding_window") <= 0:
-        raise TimeError(sentence("sliding_window", "the duration must be positive", f"found {duration!r}"))
+        raise TimeError("sliding_window", "the duration must be positive", f"found {duration!r}")
     return stream.set_duration(duration) if stream.plan.schema.shape == POINT else stream.extend(duration)
 
 
@@ -242,7 +240,7 @@ class GroupVerbs(WindowVerbs[Any], Verbs):
         b  1      4    8
         """
         if not keys and not named_keys:
-            raise PlanError(sentence("group_by", "no key", "", "Name at least one column, or leave group_by out."))
+            raise PlanError("group_by", "no key", "", "Name at least one column, or leave group_by out.")
         stream: Any = self
         if named_keys:
             stream = stream.with_columns(**named_keys)
@@ -251,7 +249,7 @@ class GroupVerbs(WindowVerbs[Any], Verbs):
             if not isinstance(name, str):
                 cure = "Name a computed key: group_by(k=expression)."
                 cure = 'Give them one by one: group_by("a", "b").' if isinstance(name, list | tuple) else cure
-                raise PlanError(sentence("group_by", "a key is a column name", f"found {name!r}", cure))
+                raise PlanError("group_by", "a key is a column name", f"found {name!r}", cure)
             check_key(stream.plan.schema.require(name, "group_by"), name)
         check_names(names, "group_by")
         return GroupedStream(stream, names)
@@ -284,7 +282,7 @@ class GroupedStream(CallResult, ScanVerbs[S], WindowVerbs[S]):
             windows: WindowedStream[S] = getattr(self, implied)()
             return windows.select(*columns, **named_columns)
         hint = for_group(self.keys, self.stream.plan.schema.axis)
-        raise PlanError(sentence("select", "a group without a window", f"found {self!r}", hint))
+        raise PlanError("select", "a group without a window", f"found {self!r}", hint)
 
     agg = select
 
@@ -307,9 +305,7 @@ class GroupedStream(CallResult, ScanVerbs[S], WindowVerbs[S]):
         a  2      3    5
         """
         if not callable(sub_plan):
-            raise PlanError(
-                sentence("apply", "not a function", f"found {sub_plan!r}", "Write apply(lambda g: g.where(...)).")
-            )
+            raise PlanError("apply", "not a function", f"found {sub_plan!r}", "Write apply(lambda g: g.where(...)).")
         group = Group(self.stream.plan, self.keys)
         result = sub_plan(self.stream._derive(group))
         _check_is_stream(result)
@@ -323,7 +319,7 @@ def _check_is_stream(result: object) -> None:
     """Raise PlanError if the sub-plan of ``apply`` returned anything but a stream."""
     if not isinstance(result, Verbs):
         cure = "End it with .select(...)." if isinstance(result, WindowedStream | GroupedStream) else ""
-        raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {kind_of(result)}", cure))
+        raise PlanError("apply", "the sub-plan gave no stream", f"found {kind_of(result)}", cure)
 
 
 named_after(GroupedStream, "group_by(...)")

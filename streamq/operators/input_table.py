@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, kind_of, sentence
+from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, kind_of
 from streamq.plan.schema import MICRO_BATCH, Field
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def input_table(table: Any, verb: str) -> InputTable:
             hint = "It is a stream already: go on from it, as stream.where(...)."
         else:
             hint = "Give a Spark DataFrame or a pyarrow Table; for events written down use sq.events."
-        raise SourceError(sentence(verb, "not a DataFrame", f"found {kind}", hint))
+        raise SourceError(verb, "not a DataFrame", f"found {kind}", hint)
     names = [f.name for f in table.schema.fields]
     _check_once(names, verb, "DataFrame")
     frame = table.drop(MICRO_BATCH) if MICRO_BATCH in names else table
@@ -57,14 +57,14 @@ def static_table(table: Any, verb: str = "join_table") -> InputTable:
     """Return a table that does not grow; raise SourceError for anything but a batch DataFrame or an Arrow table."""
     static = input_table(table, verb)
     if getattr(static.rows, "isStreaming", False):
-        raise SourceError(sentence(verb, "a streaming DataFrame", "a table is static", "Join streams with join(...)."))
+        raise SourceError(verb, "a streaming DataFrame", "a table is static", "Join streams with join(...).")
     return static
 
 
 def source_name(name: str | None) -> str:
     """Return the user's name for a source, or a number that no source has yet; raise PlanError for an invalid name."""
     if name is not None and (not isinstance(name, str) or not name or name.startswith("#")):
-        raise PlanError(sentence("name", "not a name for a source", f"found {name!r}"))
+        raise PlanError("name", "not a name for a source", f"found {name!r}")
     return name or f"#{next(_numbers)}"
 
 
@@ -74,7 +74,7 @@ def _check_once(names: Sequence[str], verb: str, where: str) -> None:
     repeated = sorted({n for n in lower if lower.count(n) > 1})
     if repeated:
         there = f"there are: {', '.join(names)}"
-        raise AmbiguousColumn(sentence(verb, f"column {repeated[0]!r} twice in the {where}", there, "Rename one."))
+        raise AmbiguousColumn(verb, f"column {repeated[0]!r} twice in the {where}", there, "Rename one.")
 
 
 def table_fields(table: pa.Table) -> tuple[Field, ...]:
@@ -102,7 +102,7 @@ def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
                 hint = (
                     "Round it to microseconds first, in pandas by .dt.floor('us')." if "[ns" in str(field.type) else ""
                 )
-                raise SourceError(sentence(verb, wrong, str(error).splitlines()[0], hint)) from error
+                raise SourceError(verb, wrong, str(error).splitlines()[0], hint) from error
     return table
 
 
@@ -119,13 +119,13 @@ def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
 
     if pa.types.is_null(field.type):
         hint = "Cast it, as table.column(...).cast('string')."
-        raise SourceError(sentence(verb, f"column {field.name!r} has no type", "all its values are NULL", hint))
+        raise SourceError(verb, f"column {field.name!r} has no type", "all its values are NULL", hint)
     try:
         return arrow_type(from_arrow_type(field.type, prefer_timestamp_ntz=True))
     except (PySparkTypeError, ValueError) as error:
         # of a decimal with more than 38 digits, Arrow says so by a ValueError
         wrong = f"column {field.name!r} is of a type that Spark does not have"
-        raise SourceError(sentence(verb, wrong, f"found {field.type}", "Cast it first.")) from error
+        raise SourceError(verb, wrong, f"found {field.type}", "Cast it first.") from error
     except NeedsSpark:
         # a type that only Spark supports stays: in-process, an expression that reads the column raises
         return field.type

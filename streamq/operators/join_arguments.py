@@ -60,12 +60,10 @@ def equality_pairs(on: On, verb: str) -> Pairs:
             key_pairs.append(part)
         else:
             raise PlanError(
-                sentence(
-                    verb,
-                    "a key is a column name or a pair of them",
-                    f"found {part!r}",
-                    hint_for(part, 'Write on="k" or on=[("a", "b")].'),
-                )
+                verb,
+                "a key is a column name or a pair of them",
+                f"found {part!r}",
+                hint_for(part, 'Write on="k" or on=[("a", "b")].'),
             )
     return tuple(key_pairs)
 
@@ -73,17 +71,15 @@ def equality_pairs(on: On, verb: str) -> Pairs:
 def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
     """Raise PlanError for different time axes, UnknownColumn or TypeMismatch for keys that do not exist or cannot be equal."""
     if left.axis != right.axis:
-        raise PlanError(sentence(verb, "streams on different time axes", f"found {left.axis} and {right.axis}"))
+        raise PlanError(verb, "streams on different time axes", f"found {left.axis} and {right.axis}")
     for a, b in on:
         ours, theirs = left.require(a, verb, "left"), right.require(b, verb, "right")
         if wider(ours, theirs) is None:
             raise TypeMismatch(
-                sentence(
-                    verb,
-                    f"keys {a!r} and {b!r} of different types",
-                    f"found {ours.simpleString()} and {theirs.simpleString()}",
-                    "Cast one of them.",
-                )
+                verb,
+                f"keys {a!r} and {b!r} of different types",
+                f"found {ours.simpleString()} and {theirs.simpleString()}",
+                "Cast one of them.",
             )
         check_key(ours, a, verb, "match")
 
@@ -93,9 +89,7 @@ def check_suffixes(suffixes: tuple[str, str] | None, verb: str) -> None:
     if suffixes is None:
         return
     if not isinstance(suffixes, list | tuple) or len(suffixes) != 2 or not all(isinstance(s, str) for s in suffixes):
-        raise PlanError(
-            sentence(verb, "suffixes are two strings", f"found {suffixes!r}", 'Write suffixes=("_l", "_r").')
-        )
+        raise PlanError(verb, "suffixes are two strings", f"found {suffixes!r}", 'Write suffixes=("_l", "_r").')
 
 
 def result_names(
@@ -114,12 +108,10 @@ def result_names(
     clash = [n for n in left.schema.names if n.lower() in lower]
     if clash and suffixes is None and how in (JoinKind.INNER, JoinKind.LEFT):
         raise AmbiguousColumn(
-            sentence(
-                verb,
-                "columns of both streams have equal names",
-                f"found {', '.join(clash)}",
-                'Bring them apart with suffixes=("_l", "_r"), or rename them first.',
-            )
+            verb,
+            "columns of both streams have equal names",
+            f"found {', '.join(clash)}",
+            'Bring them apart with suffixes=("_l", "_r"), or rename them first.',
         )
     # a semi or anti join returns the left columns under their own names; only the condition uses the suffixes
     one, two = suffixes if suffixes is not None else ("", "__right")
@@ -130,9 +122,7 @@ def result_names(
     for name in [to for _, to in (*ours, *others)]:
         if name.lower() in seen:
             raise AmbiguousColumn(
-                sentence(
-                    verb, f"column {name!r} twice in the result", "", "Choose other suffixes, or rename one first."
-                )
+                verb, f"column {name!r} twice in the result", "", "Choose other suffixes, or rename one first."
             )
         seen.add(name.lower())
     return ours, others
@@ -186,12 +176,10 @@ def over_pair(
     over_columns = rewrite_expression(condition, place)
     if reads_lifetime(over_columns, "start", "end", "duration"):
         raise PlanError(
-            sentence(
-                verb,
-                "the condition reads a lifetime",
-                f"found {show(over_columns)}",
-                "Put it into the payload first: with_columns(at=sq.start()).",
-            )
+            verb,
+            "the condition reads a lifetime",
+            f"found {show(over_columns)}",
+            "Put it into the payload first: with_columns(at=sq.start()).",
         )
     return over_columns
 

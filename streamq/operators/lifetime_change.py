@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from streamq.choices import Anchor, LengthKind
-from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
+from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch
 from streamq.functions.arithmetic import SUBTRACT
 from streamq.functions.dates import EXTRACT, HOUR, MINUTE, UNIX_DATE, UNIX_MICROS
 from streamq.plan.expr import Call, Cast, Expr, Lifetime, Lit, as_expr
@@ -96,7 +96,7 @@ def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
     axis = plan.schema.axis
     most = None if within is None else ticks(within, axis, "alter_lifetime")
     if most is not None and most < 0:
-        raise TimeError(sentence("alter_lifetime", "within must not be negative", f"found {within!r}"))
+        raise TimeError("alter_lifetime", "within must not be negative", f"found {within!r}")
     if start is None:
         return Start()
     expr = resolve(start, plan, "alter_lifetime")
@@ -107,21 +107,17 @@ def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
             return Start(Anchor.RE)
     if columns(expr) and most is None:
         raise PlanError(
-            sentence(
-                "alter_lifetime",
-                "a start that reads the payload",
-                f"found {show(expr)}",
-                "Say how far before the event's start it can fall at most: within=...",
-            )
+            "alter_lifetime",
+            "a start that reads the payload",
+            f"found {show(expr)}",
+            "Say how far before the event's start it can fall at most: within=...",
         )
     if reads_lifetime(expr, "end") and (columns(expr) or reads_lifetime(expr, "start")):
         raise PlanError(
-            sentence(
-                "alter_lifetime",
-                "a start that reads the end beside other things",
-                f"found {show(expr)}",
-                "Start at sq.start() or sq.end() alone, or at a function of sq.start().",
-            )
+            "alter_lifetime",
+            "a start that reads the end beside other things",
+            f"found {show(expr)}",
+            "Start at sq.start() or sq.end() alone, or at a function of sq.start().",
         )
     kind = infer(expr, plan.schema, "alter_lifetime")
     if most is None:
@@ -129,9 +125,7 @@ def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
     expected = isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType) if axis == TIMESTAMP else True
     if not expected or (axis != TIMESTAMP and not isinstance(kind, t.IntegralType)):
         raise TypeMismatch(
-            sentence(
-                "alter_lifetime", "start is no instant of the axis", f"found {kind.simpleString()} in {show(expr)}"
-            )
+            "alter_lifetime", "start is no instant of the axis", f"found {kind.simpleString()} in {show(expr)}"
         )
     if axis == TIMESTAMP:
         return Start(Anchor.GIVEN, 0, instant_as_ticks(expr, kind), most)
@@ -172,12 +166,10 @@ def _check_order(expr: Expr, schema: Schema) -> None:
             continue
         if last is not None and (value is None or value < last[1]):
             raise PlanError(
-                sentence(
-                    "alter_lifetime",
-                    "a start that does not keep the order of events",
-                    f"{show(expr)} gives {last[1]} at {last[0]} and {'NULL' if value is None else value} at {when}",
-                    "A start is a non-decreasing function of sq.start(); or say within=...",
-                )
+                "alter_lifetime",
+                "a start that does not keep the order of events",
+                f"{show(expr)} gives {last[1]} at {last[0]} and {'NULL' if value is None else value} at {when}",
+                "A start is a non-decreasing function of sq.start(); or say within=...",
             )
         last = (when, value)
 
@@ -206,7 +198,7 @@ def length_of(duration: ExprArgument, plan: Node, verb: str = "alter_lifetime") 
         return Length(LengthKind.GIVEN, 0, instant_as_ticks(later, t.TimestampType()))
     if not isinstance(kind, t.IntegralType | t.NullType):
         raise TypeMismatch(
-            sentence(verb, "duration is neither ticks nor a duration", f"found {kind.simpleString()} in {show(expr)}")
+            verb, "duration is neither ticks nor a duration", f"found {kind.simpleString()} in {show(expr)}"
         )
     return Length(LengthKind.GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()))
 
@@ -228,7 +220,7 @@ def _positive(duration: Duration, axis: str, verb: str) -> int:
     """Return a duration in ticks; raise TimeError unless it is positive."""
     length = ticks(duration, axis, verb)
     if length <= 0:
-        raise TimeError(sentence(verb, "the duration must be positive", f"found {duration!r}"))
+        raise TimeError(verb, "the duration must be positive", f"found {duration!r}")
     return length
 
 
@@ -265,7 +257,7 @@ class ChangedLifetimes:
         is_there, starts = at.is_valid().to_numpy(zero_copy_only=False), pc.fill_null(at, INFINITY).to_numpy()
         if start.within is not None and (is_early := starts < saturating(le, -start.within)).any():
             shown = f"found start {starts[is_early][0]} of an event at {le[is_early][0]}"
-            raise TimeError(sentence("alter_lifetime", BREACH, shown))
+            raise TimeError("alter_lifetime", BREACH, shown)
         return is_there, starts
 
     def _lengths(self, rows: ArrowRows) -> np.ndarray[Any, Any]:

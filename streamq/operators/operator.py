@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from streamq.choices import Word
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.footprint import NO_RATES, Expected, ExpectedRates, Footprint
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
@@ -223,7 +223,7 @@ class Operator(Node, ABC):
                     "what it fails for is set aside in select, with_columns, where and the columns of group_by alone"
                 )
                 hint = f"Compute it before, in a column of its own: .with_columns(x={show(calls[0])})."
-                raise PlanError(sentence(name, wrong, f"found {show(expr)} in {self.title}", hint))
+                raise PlanError(name, wrong, f"found {show(expr)} in {self.title}", hint)
 
     @property
     @abstractmethod
@@ -284,12 +284,10 @@ def not_of_the_group(operator: Node, which: str) -> PlanError:
     ``which`` names the input in the message, as "its left side".
     """
     return PlanError(
-        sentence(
-            "apply",
-            f"{operator.title} takes a stream that is not of the group",
-            f"{which} does not come from the sub-plan's argument",
-            "Derive it from the argument, or do this outside of apply.",
-        )
+        "apply",
+        f"{operator.title} takes a stream that is not of the group",
+        f"{which} does not come from the sub-plan's argument",
+        "Derive it from the argument, or do this outside of apply.",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, kind_of, sentence
+from streamq.errors import PlanError, kind_of
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, KernelSite, PortColumns, RecomputeFactory, all_columns
 from streamq.operators.operator import QuarantineEvents
@@ -189,7 +189,7 @@ class ScanVerbs(ABC, Generic[S]):
             hint = f'Call it with columns: scan({what.name}("v")).' if is_bare else "Make one by @sq.udso(...)."
             if isinstance(what, Aggregate):
                 hint = f"Aggregates and operators over windows stand in a window's select: .select({show(what)})."
-            raise PlanError(sentence("scan", "no stateful operator over columns", f"found {kind_of(what)}", hint))
+            raise PlanError("scan", "no stateful operator over columns", f"found {kind_of(what)}", hint)
         stream, keys = self._groups()
         name = operator.operator.name
         args = tuple(resolve(arg, stream.plan, name, of_events=True) for arg in operator.args)
@@ -203,11 +203,11 @@ def _check_shape(shape: str, read: Sequence[Expr]) -> None:
     """Raise PlanError for events that are neither points nor edges, and for expressions that read an edge's end."""
     if shape not in (POINT, EDGE):
         what, hint = f"these are of the shape {shape!r}", "Write .to_points() before it."
-        raise PlanError(sentence("scan", "it goes over points, and edges as they start", what, hint))
+        raise PlanError("scan", "it goes over points, and edges as they start", what, hint)
     for expr in read if shape == EDGE else ():
         if reads_lifetime(expr, "end", "duration"):
             what = "an event is gone over as it starts, when its end is not known"
-            raise PlanError(sentence("scan", f"{show(expr)} reads an end", what))
+            raise PlanError("scan", f"{show(expr)} reads an end", what)
 
 
 named_after(ScanVerbs, "Stream")

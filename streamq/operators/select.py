@@ -11,7 +11,7 @@ from typing import Self, cast
 
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, OwnKernelFactory, PortColumns, all_columns
 from streamq.operators.operator import QuarantineEvents, RowKey
@@ -117,7 +117,7 @@ def check_attempts(exprs: Sequence[Expr], schema: Schema, verb: str) -> None:
         if any(column.startswith("__") for column in schema.names):
             hint = "Give the aggregates names, and call it in a select behind them."
             wrong = "what it fails for is set aside as an event, and here there are results of a window"
-            raise PlanError(sentence(name, wrong, f"found {show(expr)}", hint))
+            raise PlanError(name, wrong, f"found {show(expr)}", hint)
         check_in_process(expr, schema, verb)
 
 
@@ -148,12 +148,10 @@ class Select(ExpressionStep):
             kind = infer(expr, self.input.schema, "select")
             if isinstance(kind, t.NullType):
                 raise PlanError(
-                    sentence(
-                        "select",
-                        f"column {name!r} has no type",
-                        f"found {show(expr)}",
-                        "Cast it: lit(None).cast('string').",
-                    )
+                    "select",
+                    f"column {name!r} has no type",
+                    f"found {show(expr)}",
+                    "Cast it: lit(None).cast('string').",
                 )
             fields.append(Field(name, kind))
         return self.input.schema.with_fields(fields)
@@ -222,9 +220,7 @@ class SelectVerbs(Verbs):
         for column in columns:
             if isinstance(column, Aggregate):
                 hint = f"Make a window first: s.tumbling_window(...).select({show(column)}), of windows' results s.per_window()."
-                raise PlanError(
-                    sentence("select", f"{column.name} is of a window's events", "there is no window", hint)
-                )
+                raise PlanError("select", f"{column.name} is of a window's events", "there is no window", hint)
         columns_by_name = list(name_columns(columns, named_columns, self.plan.schema, "select"))
         check_names([name for name, _ in columns_by_name], "select")
         resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in columns_by_name)
@@ -259,9 +255,7 @@ class SelectVerbs(Verbs):
         """
         for name in names:
             if not isinstance(name, str):
-                raise PlanError(
-                    sentence("drop", "a column name is a string", f"found {name!r}", "Write drop('a', 'b').")
-                )
+                raise PlanError("drop", "a column name is a string", f"found {name!r}", "Write drop('a', 'b').")
             self.plan.schema.require(name, "drop")
         return self._derive(Select(self.plan, tuple((n, Col(n)) for n in self.plan.schema.names if n not in names)))
 

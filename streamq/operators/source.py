@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
-from streamq.errors import InvalidEvent, TypeMismatch, sentence, unknown_column
+from streamq.errors import InvalidEvent, TypeMismatch, unknown_column
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source_arguments import ItemRule, ItemRules, SourcePolicy
 from streamq.plan.footprint import Expected, Footprint
@@ -215,16 +215,14 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
             axes.add(INTEGER)
         else:
             raise TypeMismatch(
-                sentence(
-                    verb,
-                    f"column {name!r} is no time",
-                    f"found {kind.simpleString()}",
-                    "Times are timestamps, dates or integers; cast it first.",
-                )
+                verb,
+                f"column {name!r} is no time",
+                f"found {kind.simpleString()}",
+                "Times are timestamps, dates or integers; cast it first.",
             )
     if len(axes) != 1:
         raise TypeMismatch(
-            sentence(verb, "time columns on different axes", f"found {', '.join(names)}", "Cast them to one type.")
+            verb, "time columns on different axes", f"found {', '.join(names)}", "Cast them to one type."
         )
     return axes.pop()
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid, check_word, choose_word
-from streamq.errors import NeedsSpark, PlanError, column_names, sentence
+from streamq.errors import NeedsSpark, PlanError, column_names
 from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lowering import to_spark
@@ -190,7 +190,7 @@ class ArrowItems(SourceItems[pa.Array]):
             column = column.cast(pa.timestamp("us", tz="UTC"))
         elif not pa.types.is_integer(column.type):
             wrong = f"column {name!r} of type {column.type} in-process"
-            raise NeedsSpark(sentence("source", wrong, "", "Use integers or timestamps."))
+            raise NeedsSpark("source", wrong, "", "Use integers or timestamps.")
         ticks = column.cast(pa.int64())
         return ticks if missing is None else pc.fill_null(ticks, missing)
 
@@ -256,7 +256,7 @@ def key_columns(
         check_key(schema.require(column, verb), column, verb)
         if column in consumed:
             wrong = f"column {column!r} is of the {what} and is consumed"
-            raise PlanError(sentence(verb, wrong, "", f"Give it another {what}."))
+            raise PlanError(verb, wrong, "", f"Give it another {what}.")
     check_names([f.name for f in fields if f.name not in consumed], verb)
     return keys
 
@@ -267,7 +267,7 @@ def id_columns(
     """Return the id's columns, checked like those of a key; empty for None, PlanError for an id of no columns."""
     ids = () if id is None else key_columns(id, fields, consumed, verb, "id")
     if id is not None and not ids:
-        raise PlanError(sentence(verb, "no id", "", 'Name the column: id="trip_id".'))
+        raise PlanError(verb, "no id", "", 'Name the column: id="trip_id".')
     return ids
 
 
@@ -281,7 +281,7 @@ def order_columns(
         check_key(schema.require(column, verb), column, verb, "order")
         if column in consumed:
             hint = "Give columns in which items of one instant differ, such as the position in the log."
-            raise PlanError(sentence(verb, f"column {column!r} is in order_by and is consumed", "", hint))
+            raise PlanError(verb, f"column {column!r} is in order_by and is consumed", "", hint)
     return order
 
 
@@ -299,9 +299,9 @@ def beside_columns(
         schema.require(column, verb)
         if column in taken:
             wrong = f"column {column!r} makes the events, so it cannot be beside them"
-            raise PlanError(sentence(verb, wrong, "", "Leave it out of beside."))
+            raise PlanError(verb, wrong, "", "Leave it out of beside.")
         if columns.count(column) > 1:
-            raise PlanError(sentence(verb, f"column {column!r} is in beside twice", "", "Name it once."))
+            raise PlanError(verb, f"column {column!r} is in beside twice", "", "Name it once.")
     return columns
 
 
@@ -363,7 +363,7 @@ def source_policy(
     if not isinstance(anything, ProgressArgument):
         *others, last = (f"sq.{verb}(...)" for verb in verbs())
         wrong = f"progress is {', '.join(others)} or {last}"
-        raise PlanError(sentence(verb, wrong, f"found {progress!r}"))
+        raise PlanError(verb, wrong, f"found {progress!r}")
     check_word(late, list(LATE_POLICIES), "late", verb)
     return SourcePolicy(
         progress=progress.policy(axis),

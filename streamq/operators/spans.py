@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
-from streamq.errors import PlanError, TimeError, column_names, sentence
+from streamq.errors import PlanError, TimeError, column_names
 from streamq.operators.evaluated_operator import EvaluatedOperator, batch_events
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
@@ -119,7 +119,7 @@ class ChopVerbs(Verbs):
         """
         axis = self.plan.schema.axis
         if ticks(period, axis, "chop") <= 0:
-            raise TimeError(sentence("chop", "period must be positive", f"found {period!r}"))
+            raise TimeError("chop", "period must be positive", f"found {period!r}")
         return self._derive(Chop(self.plan, ticks(period, axis, "chop"), ticks(offset, axis, "chop")))
 
 
@@ -209,10 +209,10 @@ class DistinctIdsVerbs(Verbs):
         """
         ids = column_names(id, "distinct_ids", "the id")
         if not ids:
-            raise PlanError(sentence("distinct_ids", "no id", "", 'Name the column: id="trip_id".'))
+            raise PlanError("distinct_ids", "no id", "", 'Name the column: id="trip_id".')
         bound = ticks(within, self.plan.schema.axis, "distinct_ids")
         if bound < 0:
-            raise TimeError(sentence("distinct_ids", "within must not be negative", f"found {within!r}"))
+            raise TimeError("distinct_ids", "within must not be negative", f"found {within!r}")
         return self._derive(DistinctIds(self.plan, ids, bound))
 
 

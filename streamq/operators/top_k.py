@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import batch_events
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_factory import GridFactory
@@ -121,12 +121,10 @@ class TopK(MemberOperator):
             check_key(source.type_of(name), name, "top_k", "order")
         kind = infer(self.by, source, "top_k")
         if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.VariantType):
-            raise PlanError(sentence("top_k", f"no order on {kind.simpleString()}", f"found {show(self.by)}"))
+            raise PlanError("top_k", f"no order on {kind.simpleString()}", f"found {show(self.by)}")
         for name in self._places:
             if name in (n.lower() for n in source.names):
-                raise PlanError(
-                    sentence("top_k", f"a column called {name!r}", "the result has one", "Rename it first.")
-                )
+                raise PlanError("top_k", f"a column called {name!r}", "the result has one", "Rename it first.")
         shape = POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL
         places = [Field(name, t.IntegerType()) for name in self._places]
         return source.with_fields([*source.fields, *places]).with_shape(shape)

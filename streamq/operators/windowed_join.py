@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import JoinKind
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import add_bound
 from streamq.operators.evaluation import (
     CorrectingKernelFactory,
@@ -238,7 +238,7 @@ def _check_windows(size: Duration | None, rows: int | None, others: Mapping[str,
     if (size is None) == (rows is None):
         wrong = "no windows" if size is None else "windows of time and of rows"
         hint = "Write size= for windows of time, or rows= for the last rows of each stream."
-        raise PlanError(sentence("windowed_join", wrong, f"found size={size!r} and rows={rows!r}", hint))
+        raise PlanError("windowed_join", wrong, f"found size={size!r} and rows={rows!r}", hint)
     for name in (name for name, is_there in others.items() if is_there):
         kind, cure = ("rows", "rows=") if rows is None else ("time", "size=")
-        raise PlanError(sentence("windowed_join", f"{name} is of windows of {kind}", "", f"Write it with {cure}."))
+        raise PlanError("windowed_join", f"{name} is of windows of {kind}", "", f"Write it with {cure}.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamq.aggregates.time_sensitive import WINDOW_EDGES
 from streamq.choices import Anchor, ClipInput, LengthKind, Stamp, check_word, choose_word
-from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number, sentence
+from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number
 from streamq.keywords import CallResult
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.expansion import Explode
@@ -55,17 +55,15 @@ def rows_of(
             f"stamp {stamp!r} is for operators that give their own lifetimes",
             "Declare it time_sensitive=True.",
         )
-        raise PlanError(sentence(operator.name, wrong, "it is not time-sensitive", hint))
+        raise PlanError(operator.name, wrong, "it is not time-sensitive", hint)
     if stamp is Stamp.TIME_BOUND and "time_bound" not in operator.properties:
         hint = "Declare it: properties=[sq.time_bound]."
-        raise PlanError(
-            sentence(operator.name, "stamp 'time_bound' is a promise of the operator", "it makes none", hint)
-        )
+        raise PlanError(operator.name, "stamp 'time_bound' is a promise of the operator", "it makes none", hint)
     check_names([*(k for k in keys if not k.startswith("__")), *(f.name for f in operator.fields)], operator.name)
     bare = resolve(replace(applied, options=(str(stamp), *applied.options[1:])), source, operator.name)
     assert isinstance(bare, Aggregate)
     if any(aggregates_in(part) for part in bare.children):
-        raise PlanError(sentence(operator.name, "an aggregate of an aggregate", "", "Put a window over the window."))
+        raise PlanError(operator.name, "an aggregate of an aggregate", "", "Put a window over the window.")
     on_window = Stamp.ALIGN if stamp in (Stamp.UNCHANGED, Stamp.CLIP) else stamp
     lists = WindowAggregate(source, keys, window, ((ROWS, bare),), clip, on_window)
     rows: Node = Explode(lists, ROWS, flatten=True)
@@ -177,12 +175,10 @@ class WindowedStream(CallResult, Generic[S]):
             aggregated = {n for n, _ in aggregates.values()}
             for column in sorted(set(columns(output)) - aggregated - set(self.keys)):
                 raise PlanError(
-                    sentence(
-                        "select",
-                        f"column {column!r} is neither aggregated nor a key",
-                        f"found {show(expr)}",
-                        f"Aggregate it, as sq.max({column!r}), or group by it.",
-                    )
+                    "select",
+                    f"column {column!r} is neither aggregated nor a key",
+                    f"found {show(expr)}",
+                    f"Aggregate it, as sq.max({column!r}), or group by it.",
                 )
             outputs.append((name, output))
         node = WindowAggregate(source, self.keys, self.window, tuple(aggregates.values()), self.clip, self.stamp)
@@ -211,22 +207,20 @@ class WindowedStream(CallResult, Generic[S]):
                 if one is value:
                     own = ", ".join(f.name for f in value.function.fields)
                     hint = f"Its rows have the columns {own}: write .select({show(value)})."
-                    raise PlanError(sentence("select", wrong, f"found {name}={show(value)}", hint))
+                    raise PlanError("select", wrong, f"found {name}={show(value)}", hint)
             others = [*(show(one) for one in columns if one is not value and isinstance(one, Expr)), *named_columns]
             hint = f"Write .select({show(value)}), and other aggregates or operators in a select of their own."
-            raise PlanError(sentence("select", wrong, f"found {', '.join(others) or 'others'} beside it", hint))
+            raise PlanError("select", wrong, f"found {', '.join(others) or 'others'} beside it", hint)
         return None
 
     def _check_aligned(self, what: str) -> None:
         """Raise PlanError if the stamp is meant for operators that set lifetimes themselves; ``what`` names who does not."""
         if self.asked_stamp in OWN_LIFETIMES:
             raise PlanError(
-                sentence(
-                    "select",
-                    f"stamp {self.asked_stamp!r} is for operations that give their own lifetimes",
-                    f"{what} have none",
-                    f"Say {Stamp.ALIGN!r} or {Stamp.POINT_AT_END!r}.",
-                )
+                "select",
+                f"stamp {self.asked_stamp!r} is for operations that give their own lifetimes",
+                f"{what} have none",
+                f"Say {Stamp.ALIGN!r} or {Stamp.POINT_AT_END!r}.",
             )
 
     def top_k(self, k: int, by: ExprArgument, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
@@ -254,12 +248,10 @@ class WindowedStream(CallResult, Generic[S]):
         check_word(ties, ("keep", "break"), "ties", "top_k")
         if row_number and ties == "keep":
             hint = 'Say ties="break".'
-            raise PlanError(
-                sentence("top_k", "rows that share a rank have no number of their own", "ties='keep'", hint)
-            )
+            raise PlanError("top_k", "rows that share a rank have no number of their own", "ties='keep'", hint)
         if isinstance(by, list | tuple):
             hint = 'Of rows equal in the first, ties="break" takes those that come first by the payload.'
-            raise PlanError(sentence("top_k", "rows go by one column or expression", f"found by={by!r}", hint))
+            raise PlanError("top_k", "rows go by one column or expression", f"found by={by!r}", hint)
         source = self.stream.plan
         order = resolve(column_or_expr(by), source, "top_k")
         return self.stream._derive(
@@ -288,21 +280,17 @@ def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], col
         if isinstance(value, dict):
             named_so = {str(of) if str(of).isidentifier() else "n": (str(of), str(f)) for of, f in value.items()}
             hints = [for_aggregate_of(name, pair, columns) for name, pair in named_so.items()]
-            raise PlanError(
-                sentence("select", "a dictionary instead of aggregates", f"found {value!r}", " ".join(hints))
-            )
+            raise PlanError("select", "a dictionary instead of aggregates", f"found {value!r}", " ".join(hints))
         if isinstance(value, FunctionType):
-            raise PlanError(
-                sentence("select", "a function instead of an aggregate", f"found {value.__name__}", OF_ALL_VALUES)
-            )
+            raise PlanError("select", "a function instead of an aggregate", f"found {value.__name__}", OF_ALL_VALUES)
         if isinstance(value, str) and value not in columns and (hint := for_aggregate_of("n", value)):
-            raise UnknownColumn(sentence("select", f"no column {value!r}", f"there are: {', '.join(columns)}", hint))
+            raise UnknownColumn("select", f"no column {value!r}", f"there are: {', '.join(columns)}", hint)
     for name, value in keywords.items():
         kind = _instead_of_aggregate(value)
         if kind:
             shown = value.__name__ if kind == "function" else repr(value)
             hint = for_aggregate_of(name, value, columns)
-            raise PlanError(sentence("select", f"a {kind} instead of an aggregate", f"found {name}={shown}", hint))
+            raise PlanError("select", f"a {kind} instead of an aggregate", f"found {name}={shown}", hint)
 
 
 OF_ALL_VALUES = (
@@ -327,9 +315,7 @@ def _check_makes_values(name: str, expr: Expr) -> None:
     for part in expression_nodes(expr):
         if isinstance(part, Aggregate) and isinstance(part.function, UserOperator):
             hint = f"Write .select({show(part)}), and what is made of its columns in a select behind it."
-            raise PlanError(
-                sentence("select", f"{part.name} makes rows of its own", f"found {name}={show(expr)}", hint)
-            )
+            raise PlanError("select", f"{part.name} makes rows of its own", f"found {name}={show(expr)}", hint)
 
 
 def _instead_of_aggregate(value: Any) -> str:
@@ -368,12 +354,10 @@ def check_not_nested(expr: Expr) -> None:
             inner = [n for part in outer.children for n in expression_nodes(part) if isinstance(n, Aggregate)]
             if inner:
                 raise PlanError(
-                    sentence(
-                        outer.name,
-                        "an aggregate of an aggregate",
-                        f"found {show(inner[0])} inside",
-                        "Put a window over the window: .select(n=...).tumbling_window(...).select(...).",
-                    )
+                    outer.name,
+                    "an aggregate of an aggregate",
+                    f"found {show(inner[0])} inside",
+                    "Put a window over the window: .select(n=...).tumbling_window(...).select(...).",
                 )
 
 
@@ -385,7 +369,7 @@ def missing_verb(name: str, unfinished: IncompleteVerb) -> AttributeError:
     if name.startswith("_") or name in ("stream", "keys", "window"):
         return AttributeError(name)
     hint = for_window(name, unfinished.stream.plan.schema.axis) or unfinished.not_yet
-    return UnknownVerb(sentence(name, unfinished.called, "", hint))
+    return UnknownVerb(name, unfinished.called, "", hint)
 
 
 named_after(WindowedStream, "window")

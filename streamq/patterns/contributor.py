@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from streamq.choices import Consumption, Selection
-from streamq.errors import PlanError, UnknownVerb, nearest, sentence
+from streamq.errors import PlanError, UnknownVerb, nearest
 from streamq.keywords import CallResult
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Condition, Part
@@ -69,12 +69,12 @@ class Contributor(CallResult):
             hint = f'A pattern has it, and a part alone is one by sq.any_of(stream.alias("x")).{name}(...).'
         elif not name.startswith("_"):
             hint = hint or "It is for patterns, as in sq.sequence(...); a stream's verbs go before alias."
-        raise UnknownVerb(sentence("alias", f"a part of a pattern has no {name!r}", "", hint))
+        raise UnknownVerb("alias", f"a part of a pattern has no {name!r}", "", hint)
 
     def _selecting(self, selection: Selection) -> Contributor:
         if self.part.selection not in (Selection.EACH, selection):
             what = f"{self.part.selection.lower()}() and {selection.lower()}()"
-            raise PlanError(sentence("alias", f"a part with {what}", "it selects one event", "Leave one of them out."))
+            raise PlanError("alias", f"a part with {what}", "it selects one event", "Leave one of them out.")
         return self._replaced(selection=selection)
 
     def _replaced(self, **changes: Any) -> Contributor:
@@ -100,5 +100,5 @@ class AliasVerbs(Verbs):
           1    2      4   11
         """
         if not isinstance(name, str) or not name:
-            raise PlanError(sentence("alias", "a name is a string", f"found {name!r}"))
+            raise PlanError("alias", "a name is a string", f"found {name!r}")
         return Contributor(Part(Type(name), name), {name: self})

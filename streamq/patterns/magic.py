@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import CedrError, PlanError, nearest, sentence
+from streamq.errors import CedrError, PlanError, nearest
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern import Pattern, cedr
 from streamq.patterns.pattern_tree import Type, leaves
@@ -28,7 +28,7 @@ def load(shell: InteractiveShell) -> None:
         if not name:
             return pattern
         if not name.isidentifier():
-            raise PlanError(sentence("%%cedr", "not a name for the pattern", f"found {name!r}", "Write %%cedr risky."))
+            raise PlanError("%%cedr", "not a name for the pattern", f"found {name!r}", "Write %%cedr risky.")
         shell.user_ns[name] = pattern
         return None
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from streamq.compiler.plan_graph import Section, sections_html
-from streamq.errors import PlanError, kind_of, nearest, sentence, warn
+from streamq.errors import PlanError, kind_of, nearest, warn
 from streamq.keywords import check_keywords
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
@@ -57,7 +57,7 @@ class PatternProgram:
         try:
             check_program(program)
         except Refusal as refusal:
-            raise PlanError(sentence("pattern", refusal.wrong, refusal.observed, refusal.hint)) from None
+            raise PlanError("pattern", refusal.wrong, refusal.observed, refusal.hint) from None
         return cls(program, types, functions)
 
     def with_a_type_per_stream(self) -> PatternProgram:
@@ -150,7 +150,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         except Refusal as refusal:
             if self._source is not None:
                 raise self._source.refused(refusal) from None
-            raise PlanError(sentence("pattern", refusal.wrong, refusal.observed, refusal.hint)) from None
+            raise PlanError("pattern", refusal.wrong, refusal.observed, refusal.hint) from None
 
     def _derive(self, plan: Node, *others: Verbs) -> Any:
         return Stream(plan, tables_behind((self, *others), "union"))
@@ -193,7 +193,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         tree = last.pattern.pattern
         if not tree.repeats:
             hint = 'As a part of another one a pattern consumes: pattern.alias("x").consume().'
-            raise PlanError(sentence("consume", "a pattern in which nothing repeats", f"found {tree.keyword}", hint))
+            raise PlanError("consume", "a pattern in which nothing repeats", f"found {tree.keyword}", hint)
         return Pattern(self.written.with_last(replace(last, pattern=replace(last.pattern, pattern=tree.consuming()))))
 
     def where(self, condition: Any) -> Pattern:
@@ -216,7 +216,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
             return Pattern(self.written.with_last(last, functions=(*self.written.functions, condition)))
         if not isinstance(condition, str):
             hint = 'Write "x.m = y.m", or lambda x, y: x.m == y.m.'
-            raise PlanError(sentence("where", "not a condition of a pattern", f"found {kind_of(condition)}", hint))
+            raise PlanError("where", "not a condition of a pattern", f"found {kind_of(condition)}", hint)
         more = parse(f"EVENT e WHEN x WHERE\n{condition}").definitions[0].where
         return Pattern(self.written.with_last(replace(last, where=(*last.where, *more))))
 
@@ -245,7 +245,7 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     for name, stream in dict[str, Any](streams).items():
         if isinstance(stream, Contributor):
             hint = "Give the stream itself: AS names it."
-            raise PlanError(sentence(f"cedr, {name}", "not a stream", "found a stream under an alias", hint))
+            raise PlanError(f"cedr, {name}", "not a stream", "found a stream under an alias", hint)
         if not isinstance(stream, Stream):
             not_a_stream(f"cedr, {name}", stream)
     source = source_text(text)
@@ -261,7 +261,7 @@ def pattern_of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part
     """
     contributors = [_contributor(p, verb=verb) for p in parts]
     if not contributors:
-        raise PlanError(sentence(verb, "a pattern of nothing", "", 'Write a.alias("x"), b.alias("y").'))
+        raise PlanError(verb, "a pattern of nothing", "", 'Write a.alias("x"), b.alias("y").')
     return _pattern(make(tuple(c.part for c in contributors)), contributors)
 
 
@@ -279,7 +279,7 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
         written, part = stream.written, replace(stream.written.last.pattern, variable=name)
         return Contributor(part, written.types, tuple(_own_conditions(part, written.last.where)), written.functions)
     if name is None:
-        raise PlanError(sentence(verb, "a part without a name", "", 'Name it: stream.alias("x").'))
+        raise PlanError(verb, "a part without a name", "", 'Name it: stream.alias("x").')
     return AliasVerbs.alias(stream, name)
 
 
@@ -291,7 +291,7 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
     for name, times in Counter(variables_below(Part(tree))).items():
         if times > 1:
             hint = "Give each part a name of its own: stream.alias('x')."
-            raise PlanError(sentence("pattern", f"{name!r} stands for two parts", "", hint))
+            raise PlanError("pattern", f"{name!r} stands for two parts", "", hint)
     types: dict[str, Any] = {}
     where: tuple[Condition, ...] = ()
     functions: tuple[Function, ...] = ()
@@ -299,7 +299,7 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
         for name, stream in part.types.items():
             if types.setdefault(name, stream).plan != stream.plan:
                 hint = "Give each of them a name of its own: stream.alias('x')."
-                raise PlanError(sentence("pattern", f"{name!r} stands for two streams", "", hint))
+                raise PlanError("pattern", f"{name!r} stands for two streams", "", hint)
         where, functions = where + part.where, functions + part.functions
     program = Program((Definition("Pattern", Part(tree), where),))
     return Pattern(PatternProgram.checked(program, types, functions))
@@ -345,9 +345,7 @@ def _check_named(function: Function, definition: Definition, verb: str) -> None:
     every = dict.fromkeys([*variables_below(definition.pattern), *named])
     for name in inspect.signature(function).parameters:
         if name not in every:
-            raise PlanError(
-                sentence(verb, f"no variable {name!r}", f"there are: {', '.join(every)}", nearest(name, every))
-            )
+            raise PlanError(verb, f"no variable {name!r}", f"there are: {', '.join(every)}", nearest(name, every))
 
 
 def _called(function: Function, variables: Variables) -> Expr:

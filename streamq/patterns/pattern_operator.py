@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from streamq.errors import PlanError, kind_of, sentence
+from streamq.errors import PlanError, kind_of
 from streamq.patterns import syntax
 from streamq.patterns.contributor import Contributor
 from streamq.patterns.pattern_tree import Extent, PatternTree, Type, extents_of, parts_of
@@ -103,7 +103,7 @@ def count_of(count: Any, verb: str) -> int:
     if isinstance(number, bool) or not isinstance(number, int):
         observed = f"found {kind_of(count)}" if isinstance(count, Contributor | Stream) else f"found {count!r}"
         hint = "" if verb == "unless" else f"Write sq.{verb}(2, ...)."
-        raise PlanError(sentence(verb, "a count is a whole number", observed, hint))
+        raise PlanError(verb, "a count is a whole number", observed, hint)
     return number
 
 
@@ -114,7 +114,7 @@ def parse_scope(within: Duration, verb: str) -> syntax.Scope:
     """
     ticks = length(within, verb)
     if ticks <= 0:
-        raise PlanError(sentence(verb, "a scope is positive", f"found {within!r}"))
+        raise PlanError(verb, "a scope is positive", f"found {within!r}")
     if isinstance(within, timedelta):
         return show_duration(ticks, TIMESTAMP)
     return within if isinstance(within, str) else ticks

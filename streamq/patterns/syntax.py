@@ -254,7 +254,7 @@ def source_text(text: str | bytes) -> SourceText:
     string, a name or a comment without an end; PlanError for anything but text.
     """
     if not isinstance(text, str | bytes):
-        raise PlanError(sentence("cedr", "the text is a string, or bytes in UTF-8", f"found {kind_of(text)}"))
+        raise PlanError("cedr", "the text is a string, or bytes in UTF-8", f"found {kind_of(text)}")
     if len(text) > (MAX_LENGTH if isinstance(text, str) else 4 * MAX_LENGTH):
         raise _too_long(text[:1000] if isinstance(text, str) else text[:1000].decode("utf-8", "replace"))
     source = SourceText(text if isinstance(text, str) else _decoded(text))

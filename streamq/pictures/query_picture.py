@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streamq.aggregates.basic import COUNT
 from streamq.choices import OutputForm, Stamp, check_word
-from streamq.errors import PlanError, column_names, sentence
+from streamq.errors import PlanError, column_names
 from streamq.operators import Source, WindowAggregate
 from streamq.operators.member_operator import BOUNDS, MemberOperator
 from streamq.pictures.panel_history import (
@@ -85,12 +85,10 @@ def _section(between: Any, axis: str) -> tuple[int, int] | None:
     if between is None:
         return None
     if not isinstance(between, tuple | list) or len(between) != 2:
-        raise PlanError(sentence("plot", "between is a pair of instants", f"found {between!r}"))
+        raise PlanError("plot", "between is a pair of instants", f"found {between!r}")
     low, high = (instant_ticks(t, axis, "plot") for t in between)
     if low is None or high is None or low >= high:
-        raise PlanError(
-            sentence("plot", "between is a pair of instants, the first before the second", f"found {between!r}")
-        )
+        raise PlanError("plot", "between is a pair of instants, the first before the second", f"found {between!r}")
     return low, high
 
 
@@ -150,9 +148,7 @@ class _QueryDrawing:
         count = sum(table.num_rows for table in self.tables.values())
         if count > MOST_ROWS:
             hint = "Give fewer rows: q.plot(rows, output='changelog')."
-            raise PlanError(
-                sentence("plot", f"a changelog over more than {MOST_ROWS:,} rows", f"found {count:,}", hint)
-            )
+            raise PlanError("plot", f"a changelog over more than {MOST_ROWS:,} rows", f"found {count:,}", hint)
         until = instant_ticks(self.until, self.plan.schema.axis)
         recording = _recorded(self.plan, self.tables, until)
         late = Counter((row["source"], row["reason"]) for batch in recording.batches for row in batch.late.to_pylist())

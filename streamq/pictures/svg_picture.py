@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streamq import html
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.html import element, has_half_a_pair, markup_text, with_escapes
 
 
@@ -140,7 +140,7 @@ WIDTH = 960.0
 def check_title(title: Any, verb: str) -> None:
     """Raise PlanError, worded for ``verb``, for a title that is neither a text that can be written nor None."""
     if not isinstance(title, str | None) or has_half_a_pair(title or ""):
-        raise PlanError(sentence(verb, "title is a text", f"found {title!r}"))
+        raise PlanError(verb, "title is a text", f"found {title!r}")
 
 
 def label_ids(scope: str) -> str:
@@ -195,7 +195,7 @@ class SvgPicture(ABC):
                 text = html.whole_page(self.title, self.html)
             case _:
                 hint = "Save .svg, and convert it with any program for images."
-                raise PlanError(sentence("save", "a picture is saved as .svg or .html", f"found {file.name!r}", hint))
+                raise PlanError("save", "a picture is saved as .svg or .html", f"found {file.name!r}", hint)
         file.write_text(text, encoding="utf-8")
         return file
 

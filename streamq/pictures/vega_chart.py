@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamq import html
-from streamq.errors import PlanError, SessionError, TypeMismatch, counted, sentence
+from streamq.errors import PlanError, SessionError, TypeMismatch, counted
 from streamq.html import element, markup_text, shortened_to_width
 from streamq.pictures.panel_history import PanelHistory, shown_value
 from streamq.pictures.svg_picture import LIGHT, SvgPicture, dark_rules, folded, label_ids, named_elements
@@ -61,7 +61,7 @@ class VegaChart(SvgPicture):
         try:
             import altair
         except ImportError:
-            raise SessionError(sentence("chart", "Altair is not installed", "", TO_INSTALL)) from None
+            raise SessionError("chart", "Altair is not installed", "", TO_INSTALL) from None
         return altair.Chart.from_dict(self.spec)
 
     @cached_property
@@ -98,7 +98,7 @@ def _vl_convert() -> Any:
     try:
         import vl_convert
     except ImportError:
-        raise SessionError(sentence("chart", "vl-convert is not installed", "", TO_INSTALL)) from None
+        raise SessionError("chart", "vl-convert is not installed", "", TO_INSTALL) from None
     return vl_convert
 
 
@@ -110,10 +110,10 @@ def number_columns(schema: Schema, columns: Sequence[str], keys: Sequence[str]) 
     for name in columns:
         kind = schema.require(name, "chart")
         if not is_numeric(kind):
-            raise TypeMismatch(sentence("chart", f"column {name!r} holds no numbers", f"it is a {kind.simpleString()}"))
+            raise TypeMismatch("chart", f"column {name!r} holds no numbers", f"it is a {kind.simpleString()}")
     numeric = [f.name for f in schema.fields if is_numeric(f.type) and f.name not in keys]
     if not columns and not numeric:
-        raise TypeMismatch(sentence("chart", "no column holds numbers", f"there are: {schema.describe()}"))
+        raise TypeMismatch("chart", "no column holds numbers", f"there are: {schema.describe()}")
     return list(columns) or numeric
 
 
@@ -127,7 +127,7 @@ def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> Veg
     if history.count > MOST_STEPS_DRAWN:
         wrong = f"more than {MOST_STEPS_DRAWN:,} events"
         hint = "Draw a coarser window, or fewer groups."
-        raise PlanError(sentence("chart", wrong, f"found {history.count:,}", hint))
+        raise PlanError("chart", wrong, f"found {history.count:,}", hint)
     last = int(max([*history.starts.tolist(), *(e for e in history.ends.tolist() if e != INFINITY)], default=0)) + 1
     keys, groups = history.key_groups
     runs = run_numbers(history, groups.tolist())

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pyspark.sql.types import DataType, NullType
 
-from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.errors import PlanError, TypeMismatch
 from streamq.keywords import check_keywords
 from streamq.plan.function import Function, Text
 from streamq.plan.refusals import ValueRefusals
@@ -39,9 +39,7 @@ def plain_value(value: Any) -> Any:
         value = value.astype(f"{'datetime64' if isinstance(value, np.datetime64) else 'timedelta64'}[us]")
     plain = value.item()
     if isinstance(plain, np.generic):
-        raise TypeMismatch(
-            sentence("expression", "a number of no Spark type", f"found {value!r}", "Give a Python one.")
-        )
+        raise TypeMismatch("expression", "a number of no Spark type", f"found {value!r}", "Give a Python one.")
     return plain
 
 
@@ -262,7 +260,7 @@ class Expr(ValueRefusals, Tree):
     def alias(self, name: str) -> Expr:
         """The same value under a name, for verbs that take positional expressions."""
         if not isinstance(name, str):
-            raise PlanError(sentence("alias", "a name is a string", f"found {name!r}"))
+            raise PlanError("alias", "a name is a string", f"found {name!r}")
         return Alias(self, name)
 
     isNull, isNotNull, eqNullSafe, astype = is_null, is_not_null, eq_null_safe, cast
@@ -412,7 +410,7 @@ def as_expr(value: Any) -> Expr:
         return Opaque(value, str(value))
     if isinstance(value, ExpressionText):
         hint = "Write .cast('string'), and sq.functions.concat(...) to put texts together."
-        raise TypeMismatch(sentence("expression", "the text of an expression, not its value", f"found {value!r}", hint))
+        raise TypeMismatch("expression", "the text of an expression, not its value", f"found {value!r}", hint)
     if isinstance(value, dt.datetime) and value != value:
         return Lit(None)  # pandas' NaT
     if isinstance(value, dt.datetime | dt.timedelta):
@@ -424,7 +422,7 @@ def as_expr(value: Any) -> Expr:
     if isinstance(value, np.generic):
         return Lit(plain_value(value))
     wrong = "not a value a column can be compared or combined with"
-    raise TypeMismatch(sentence("expression", wrong, f"found {value!r}", hint_for(value)))
+    raise TypeMismatch("expression", wrong, f"found {value!r}", hint_for(value))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

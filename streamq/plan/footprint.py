@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from streamq.errors import PlanError, kind_of, sentence
+from streamq.errors import PlanError, kind_of
 from streamq.plan.node import Node
 from streamq.time import Duration, length, plain_integer, ticks
 
@@ -36,10 +36,10 @@ class Expected:
     def __post_init__(self) -> None:
         """Raise PlanError or TimeError for arguments that are no such numbers."""
         if length(self.every, "Expected: every") <= 0:
-            raise PlanError(sentence("Expected", "every is not positive", f"found {self.every!r}"))
+            raise PlanError("Expected", "every is not positive", f"found {self.every!r}")
         if isinstance(self.rows, Mapping):
             if not self.rows:
-                raise PlanError(sentence("Expected", "rows of no source", "found {}"))
+                raise PlanError("Expected", "rows of no source", "found {}")
             object.__setattr__(self, "rows", _numbers("rows", self.rows, 'rows={"rides": 2_000}'))
         else:
             object.__setattr__(self, "rows", _number("rows", self.rows))
@@ -100,14 +100,12 @@ def _numbers(argument: str, numbers: object, example: str) -> dict[str, int]:
     """Return numbers by name; raise PlanError for an argument that has no such numbers."""
     if not isinstance(numbers, Mapping):
         raise PlanError(
-            sentence("Expected", f"{argument} has no numbers by name", f"found {kind_of(numbers)}", f"Write {example}.")
+            "Expected", f"{argument} has no numbers by name", f"found {kind_of(numbers)}", f"Write {example}."
         )
     for name in numbers:
         if not isinstance(name, str):
             raise PlanError(
-                sentence(
-                    "Expected", f"{argument} has no numbers by name", f"found the name {name!r}", f"Write {example}."
-                )
+                "Expected", f"{argument} has no numbers by name", f"found the name {name!r}", f"Write {example}."
             )
     return {name: _number(f"{argument}[{name!r}]", number) for name, number in numbers.items()}
 
@@ -118,7 +116,7 @@ def _number(argument: str, number: object) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         hint = "For less than a row in the time, say a longer time: every=..." if isinstance(number, float) else ""
         shown = repr(number) if isinstance(number, int | float | str) else kind_of(number)
-        raise PlanError(sentence("Expected", f"{argument} is no positive integer", f"found {shown}", hint))
+        raise PlanError("Expected", f"{argument} is no positive integer", f"found {shown}", hint)
     return number
 
 

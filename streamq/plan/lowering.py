@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque
 from streamq.plan.schema import POINT, Schema, quote
 from streamq.plan.tree import fold
@@ -60,7 +60,7 @@ def to_spark(root: Expr, columns: ColumnSource, is_there: Column | None = None) 
                 return case.otherwise(parts[-1])
             case Opaque(shown=column):
                 return column
-        raise PlanError(sentence("expression", "an aggregate outside a window's select", f"found {node!r}"))
+        raise PlanError("expression", "an aggregate outside a window's select", f"found {node!r}")
 
     return fold(root, visit)
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast, dataclass_trans
 
 from pyspark.sql.types import DataType
 
-from streamq.errors import PlanError, kind_of, sentence
+from streamq.errors import PlanError, kind_of
 from streamq.keywords import CallResult, check_keywords
 from streamq.plan.expr import Expr
 from streamq.plan.function import NamedObject
@@ -375,7 +375,7 @@ def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:
         for name, table in stream.tables.items():
             if tables.setdefault(name, table) is not table:
                 reason, hint = "they are different tables", "Give each its own name=."
-                raise PlanError(sentence(verb, f"two sources called {name!r}", reason, hint))
+                raise PlanError(verb, f"two sources called {name!r}", reason, hint)
     return tables
 
 
@@ -398,7 +398,7 @@ def not_a_stream(verb: str, value: Any) -> NoReturn:
     hint = f"Begin with the scenario: scenario.{verb}(stream)." if type(value).__name__ == "Scenario" else hint
     if kind.endswith("DataFrame") or kind == "pyarrow Table":
         hint = "Make a source of it, as sq.points(df, time=...)."
-    raise PlanError(sentence(verb, "not a stream", f"found {kind}", hint))
+    raise PlanError(verb, "not a stream", f"found {kind}", hint)
 
 
 def state_text(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.errors import NeedsSpark, PlanError, TypeMismatch, sentence
+from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque
 from streamq.plan.function import Function, Operand, UnfitOperands, called
@@ -123,7 +123,7 @@ def check_boolean(expr: Expr, schema: Schema, verb: str, what: str, shown: str =
     kind = infer(expr, schema, verb)
     if not isinstance(kind, t.BooleanType | t.NullType):
         where = f"found {kind.simpleString()} in {shown or show(expr)}"
-        raise TypeMismatch(sentence(verb, f"{what} is not boolean", where, hint))
+        raise TypeMismatch(verb, f"{what} is not boolean", where, hint)
 
 
 def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
@@ -167,13 +167,13 @@ def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -
             return _case_type(node, parts, verb)
         case Aggregate():
             raise PlanError(
-                sentence(
-                    verb,
-                    "an aggregate outside a window's select",
-                    f"found {show_to_user(node)}",
+                verb,
+                "an aggregate outside a window's select",
+                f"found {show_to_user(node)}",
+                (
                     "Make a window first: s.tumbling_window(...).select(...); for results of windows s.per_window().select(...), "
-                    "for last rows s.snapshot_window().select(...).",
-                )
+                    "for last rows s.snapshot_window().select(...)."
+                ),
             )
     raise AssertionError(type(node))
 
@@ -186,7 +186,7 @@ def _case_type(node: Case, parts: list[DataType | None], verb: str) -> DataType 
     for condition in parts[:-1:2]:
         if condition is not None and not isinstance(condition, t.BooleanType | t.NullType):
             where = f"found {condition.simpleString()} in {show_to_user(node)}"
-            raise TypeMismatch(sentence(verb, "a condition that is not boolean", where))
+            raise TypeMismatch(verb, "a condition that is not boolean", where)
     common: DataType | None = t.NullType()
     for value in (*parts[1:-1:2], parts[-1]):
         common = wider(common, value) if common is not None and value is not None else None
@@ -200,7 +200,7 @@ def _call_type(node: Call, parts: list[DataType | None], verb: str) -> DataType 
     except UnfitOperands as unfit:
         shown = show_to_user(node)
         where = f"found {shown}" if unfit.kind is None else f"found {unfit.kind.simpleString()} in {shown}"
-        raise TypeMismatch(sentence(verb, unfit.wrong, where, unfit.hint)) from None
+        raise TypeMismatch(verb, unfit.wrong, where, unfit.hint) from None
 
 
 def operands_of(node: Call, kinds: Sequence[DataType | None], any_literal: bool = False) -> list[Operand]:
@@ -268,12 +268,12 @@ def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
         read = next((name for name in schema.consumed if re.search(rf"\b{re.escape(name)}\b", shown)), None)
         if read is not None and (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
             now = f"The source has read column {read!r}: {schema.consumed[read]}."
-            raise TypeMismatch(sentence(verb, f"no column {read!r}", f"found {shown}", now)) from error
+            raise TypeMismatch(verb, f"no column {read!r}", f"found {shown}", now) from error
         hint = for_aggregate(shown)
         if hint or (error.getCondition() or "").startswith(_OF_OTHER_ROWS):
             wrong = "a pyspark Column that is no value of one event"
-            raise TypeMismatch(sentence(verb, wrong, f"found {shown}", hint or _OTHER_ROWS)) from error
-        raise TypeMismatch(sentence(verb, f"Spark refuses {shown}", str(error).strip().splitlines()[0])) from error
+            raise TypeMismatch(verb, wrong, f"found {shown}", hint or _OTHER_ROWS) from error
+        raise TypeMismatch(verb, f"Spark refuses {shown}", str(error).strip().splitlines()[0]) from error
 
 
 def _needs_spark(expr: Expr, schema: Schema, verb: str) -> NeedsSpark:
@@ -294,7 +294,7 @@ def _needs_spark(expr: Expr, schema: Schema, verb: str) -> NeedsSpark:
         case _:
             wrong = "only Spark knows the type of this expression, and no session is active"
             hint = f"Cast its operands; or {ON_SPARK}."
-    return NeedsSpark(sentence(verb, wrong, f"found {show_to_user(cause)}", hint))
+    return NeedsSpark(verb, wrong, f"found {show_to_user(cause)}", hint)
 
 
 _OF_OTHER_ROWS = ("INVALID_WHERE_CONDITION", "WINDOW_FUNCTION_NOT_ALLOWED", "UNSUPPORTED_GENERATOR", "MISSING_GROUP_BY")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from streamq.errors import TypeMismatch, UnknownVerb, sentence
+from streamq.errors import TypeMismatch, UnknownVerb
 
 
 class ValueRefusals:
@@ -20,7 +20,7 @@ class ValueRefusals:
 
     def _refused(self, wrong: str, hint: str) -> TypeMismatch:
         """Return the error for an operation: ``wrong`` says what is wrong, ``hint`` what to write instead."""
-        return TypeMismatch(sentence("expression", wrong, f"found {self!r}", hint))
+        return TypeMismatch("expression", wrong, f"found {self!r}", hint)
 
     def _instead_of(self, name: str, methods: list[str]) -> str:
         """Return what to write instead of a method, or a NumPy function, of that name."""
@@ -35,7 +35,7 @@ class ValueRefusals:
             if name.startswith("_"):
                 raise AttributeError(name)
             hint = self._instead_of(name, [n for n in dir(type(self)) if not n.startswith("_")])
-            raise UnknownVerb(sentence("expression", f"no method {name!r}", f"found {self!r}", hint))
+            raise UnknownVerb("expression", f"no method {name!r}", f"found {self!r}", hint)
 
     def __bool__(self) -> bool:
         hint = (

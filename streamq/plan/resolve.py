@@ -30,14 +30,14 @@ class EventProxy:
     def __getitem__(self, name: str) -> Expr:
         """Return the payload column of a name, with the plan as its origin; raise UnknownColumn, or PlanError for no string."""
         if not isinstance(name, str):
-            raise PlanError(sentence(self._verb, "a column name is a string", f"found {name!r}"))
+            raise PlanError(self._verb, "a column name is a string", f"found {name!r}")
         if name not in self._plan.schema.names:
             self._plan.schema.unknown(name, self._verb)
         return Col(name, self._plan.digest)
 
     def __iter__(self) -> Iterator[Any]:
         hint = "Aggregates are sq.sum, sq.min, sq.max; Python's own take lists."
-        raise PlanError(sentence(self._verb, "an event is not iterable", "", hint))
+        raise PlanError(self._verb, "an event is not iterable", "", hint)
 
     def __repr__(self) -> str:
         return f"an event of {', '.join(self._plan.schema.names)}"
@@ -46,9 +46,7 @@ class EventProxy:
         """Raise PlanError for an operator or a call on the event itself, which lacks the name of a column."""
         names = self._plan.schema.names
         hint = f"Write e.{names[0]}." if names else "Its lifetime is sq.start(), sq.end()."
-        raise PlanError(
-            sentence(self._verb, "a whole event where one of its columns is wanted", f"found {self!r}", hint)
-        )
+        raise PlanError(self._verb, "a whole event where one of its columns is wanted", f"found {self!r}", hint)
 
     # a column was forgotten: lambda e: e > 5
     __bool__ = __len__ = __contains__ = __neg__ = __abs__ = __invert__ = __float__ = __int__ = __call__ = _refused
@@ -92,12 +90,10 @@ def resolve(argument: ExprArgument, plan: Node, verb: str, of_events: bool = Fal
                 ancestors.append({n.digest for n in nodes(plan)})
             if node.origin not in ancestors[0]:
                 raise MixedStreams(
-                    sentence(
-                        verb,
-                        "an expression that mixes streams",
-                        f"column {node.name!r} is of another one",
-                        "Join or union the streams first.",
-                    )
+                    verb,
+                    "an expression that mixes streams",
+                    f"column {node.name!r} is of another one",
+                    "Join or union the streams first.",
                 )
         if node.name not in plan.schema.names:
             head, _, rest = node.name.partition(".")
@@ -122,27 +118,23 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
         bound = next((p for p in parts(part) if isinstance(p, WindowBound)), None)
         if bound is not None:
             hint = f"An event's own is sq.{bound.part}()."
-            raise PlanError(
-                sentence(verb, "a bound of a window where there are only events", f"found {show(part)}", hint)
-            )
+            raise PlanError(verb, "a bound of a window where there are only events", f"found {show(part)}", hint)
 
 
 def _check_called(argument: ExprArgument, verb: str) -> None:
     """Raise PlanError for a user's module that was not called with columns."""
     if isinstance(argument, CallableModule):
         wrong, observed = f"{argument.name} is a module without columns", f"found {argument!r}"
-        raise PlanError(sentence(verb, wrong, observed, f"Call it with columns, as {argument.example_call}."))
+        raise PlanError(verb, wrong, observed, f"Call it with columns, as {argument.example_call}.")
 
 
 def no_expression(result: bool | None, verb: str) -> PlanError:
     """Return the error for a lambda that returned a plain truth value or None."""
     return PlanError(
-        sentence(
-            verb,
-            "the function gave no expression",
-            f"found {result!r}",
-            "Use & | ~ and == on its columns, not and, or, not, is.",
-        )
+        verb,
+        "the function gave no expression",
+        f"found {result!r}",
+        "Use & | ~ and == on its columns, not and, or, not, is.",
     )
 
 
@@ -167,14 +159,10 @@ def name_columns(
             case Alias(arg=arg, name=name):
                 yield name, arg
             case Expr():
-                raise PlanError(
-                    sentence(verb, "an expression without a name", f"found {show(item)}", "Write name=expression.")
-                )
+                raise PlanError(verb, "an expression without a name", f"found {show(item)}", "Write name=expression.")
             case _:
                 raise PlanError(
-                    sentence(
-                        verb, "neither a column nor a named expression", f"found {argument!r}", "Write name=expression."
-                    )
+                    verb, "neither a column nor a named expression", f"found {argument!r}", "Write name=expression."
                 )
     for name, argument in keywords.items():
         if isinstance(argument, str) and argument in schema.names:

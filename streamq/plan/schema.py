@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
+from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, unknown_column
 from streamq.html import has_half_a_pair, with_escapes
 from streamq.plan.spark_types import wider
 from streamq.plan.tree import lazy
@@ -152,7 +152,8 @@ class Schema:
 
     def require(self, name: str, verb: str, side: str = "") -> DataType:
         """Return the type of a column; raise UnknownColumn if there is no such column, of a join's ``side``."""
-        if name not in self._types:
+        # users pass what no set can hold, too
+        if not isinstance(name, str) or name not in self._types:
             self.unknown(name, verb, side)
         return self._types[name]
 
@@ -210,43 +211,34 @@ def check_names(names: Iterable[Any], verb: str) -> None:
     seen: dict[str, str] = {}
     for name in names:
         if not isinstance(name, str):
-            raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}"))
+            raise PlanError(verb, "a column name is a string", f"found {name!r}")
         if has_half_a_pair(name):
-            raise PlanError(sentence(verb, "a column name with half a surrogate pair", f"found {name!r}"))
+            raise PlanError(verb, "a column name with half a surrogate pair", f"found {name!r}")
         if name.lower() in RESERVED:
             raise PlanError(
-                sentence(
-                    verb,
-                    f"a payload column called {name!r}",
-                    "that is the lifetime's name in results",
-                    f"Rename it, or read the lifetime as sq.{name.lower()}().",
-                )
+                verb,
+                f"a payload column called {name!r}",
+                "that is the lifetime's name in results",
+                f"Rename it, or read the lifetime as sq.{name.lower()}().",
             )
         if name.lower() == MICRO_BATCH:
             wrong = f"a payload column called {name!r}"
             hint = "Rename it: folders of micro-batches are called that where a late sink is written."
-            raise PlanError(sentence(verb, wrong, "", hint))
+            raise PlanError(verb, wrong, "", hint)
         if re.fullmatch(r"__index_level_\d+__", name):
             # it is not left out: an index may hold the time, and nothing goes unsaid
             hint = "pyarrow.Table.from_pandas(df, preserve_index=False) leaves it out; df.rename_axis('name') makes it a column."
-            raise PlanError(sentence(verb, "the index of a pandas frame, without a name", f"found {name!r}", hint))
+            raise PlanError(verb, "the index of a pandas frame, without a name", f"found {name!r}", hint)
         if name.startswith("__"):
             raise PlanError(
-                sentence(
-                    verb,
-                    "a column name that begins with two underscores",
-                    f"found {name!r}",
-                    "Those are streamq's own.",
-                )
+                verb, "a column name that begins with two underscores", f"found {name!r}", "Those are streamq's own."
             )
         if name.lower() in seen:
             raise AmbiguousColumn(
-                sentence(
-                    verb,
-                    f"column {name!r} twice",
-                    f"found {seen[name.lower()]!r} and {name!r}",
-                    "Spark does not tell names apart by case.",
-                )
+                verb,
+                f"column {name!r} twice",
+                f"found {seen[name.lower()]!r} and {name!r}",
+                "Spark does not tell names apart by case.",
             )
         seen[name.lower()] = name
 
@@ -275,7 +267,7 @@ def check_key(kind: t.DataType, name: str, verb: str = "group_by", use: str = "g
             hint = "Say its type where the stream is made: sq.events(..., schema=), a column of a typed Arrow table."
         elif not isinstance(kind, t.MapType):
             hint = "Choose another column, or parts of it."
-        raise TypeMismatch(sentence(verb, f"cannot {use} by column {name!r}", f"found {kind.simpleString()}", hint))
+        raise TypeMismatch(verb, f"cannot {use} by column {name!r}", f"found {kind.simpleString()}", hint)
 
 
 def _untyped(kind: t.DataType) -> bool:

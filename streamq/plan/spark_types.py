@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.errors import TypeMismatch, sentence
+from streamq.errors import TypeMismatch
 
 _SIMPLE: Mapping[str, DataType] = {
     "boolean": t.BooleanType(), "bool": t.BooleanType(), "byte": t.ByteType(), "tinyint": t.ByteType(), "short": t.ShortType(),
@@ -50,7 +50,7 @@ def parse_type(to: Any, verb: str = "cast") -> DataType:
             if isinstance(to, type) and to in instead
             else "Give the name of a type, as 'double'."
         )
-        raise TypeMismatch(sentence(verb, "not a type of Spark's", f"found {getattr(to, '__name__', to)!r}", hint))
+        raise TypeMismatch(verb, "not a type of Spark's", f"found {getattr(to, '__name__', to)!r}", hint)
     text = to.strip()
     if text.lower() in _SIMPLE:
         return _SIMPLE[text.lower()]
@@ -71,7 +71,7 @@ def parse_type(to: Any, verb: str = "cast") -> DataType:
     hint = f"Give a pyspark DataType or one of {', '.join(_SIMPLE)}, decimal(p,s), array<t>, map<t, t>, struct<name: t, ...>."
     if text.lower() in _OF_OTHERS:
         hint = f"Write {_OF_OTHERS[text.lower()]!r}."
-    raise TypeMismatch(sentence(verb, "no such type", f"found {to!r}", hint))
+    raise TypeMismatch(verb, "no such type", f"found {to!r}", hint)
 
 
 def parse_fields(columns: Any, verb: str) -> tuple[t.StructField, ...]:
@@ -80,11 +80,11 @@ def parse_fields(columns: Any, verb: str) -> tuple[t.StructField, ...]:
         return tuple(columns.fields)
     if callable(columns):
         hint = f'Write @sq.{verb}("pattern string, strength double") above it: the columns of its rows in SQL.'
-        raise TypeMismatch(sentence(verb, "not the columns of rows", f"found {columns!r}", hint))
+        raise TypeMismatch(verb, "not the columns of rows", f"found {columns!r}", hint)
     names = [_FIELD.fullmatch(part) for part in _parts(columns)] if isinstance(columns, str) else []
     if not names or None in names:
         hint = 'Write names and types: "pattern string, strength double".'
-        raise TypeMismatch(sentence(verb, "not the columns of rows", f"found {columns!r}", hint))
+        raise TypeMismatch(verb, "not the columns of rows", f"found {columns!r}", hint)
     return tuple(t.StructField(f.group(1), parse_type(f.group(2), verb)) for f in names if f is not None)
 
 
@@ -116,7 +116,7 @@ def literal_type(value: Any) -> DataType:
             return t.BooleanType()
         case int():
             if not -(2**63) <= value < 2**63:
-                raise TypeMismatch(sentence("literal", "an integer beyond 64 bits", f"found {value}"))
+                raise TypeMismatch("literal", "an integer beyond 64 bits", f"found {value}")
             return t.IntegerType() if -(2**31) <= value < 2**31 else t.LongType()
         case float():
             return t.DoubleType()
@@ -127,7 +127,7 @@ def literal_type(value: Any) -> DataType:
         case Decimal():
             _, digits, exponent = value.as_tuple()
             if not isinstance(exponent, int):
-                raise TypeMismatch(sentence("literal", "a decimal that is no number", f"found {value}"))
+                raise TypeMismatch("literal", "a decimal that is no number", f"found {value}")
             scale = max(0, -exponent)
             return t.DecimalType(max(len(digits) + max(0, exponent), scale, 1), scale)
         case dt.datetime():
@@ -136,7 +136,7 @@ def literal_type(value: Any) -> DataType:
             return t.DateType()
         case dt.timedelta():
             return t.DayTimeIntervalType()
-    raise TypeMismatch(sentence("literal", "a value of no Spark type", f"found {value!r}"))
+    raise TypeMismatch("literal", "a value of no Spark type", f"found {value!r}")
 
 
 INTEGRAL = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streamq.errors import PlanError, column_names, sentence
+from streamq.errors import PlanError, column_names
 from streamq.keywords import check_keywords
 from streamq.plan.node import ADDED
 from streamq.progress.promises import ProgressArgument
@@ -60,15 +60,15 @@ def clock(delay: Duration, *, every: Duration | None = None) -> ProgressArgument
     steps = 1 if every is None else ticks(every, TIMESTAMP, "clock")
     policy = ClockCtis(ticks(delay, TIMESTAMP, "clock"), steps)
     if policy.delay < 0:
-        raise PlanError(sentence("clock", "delay is negative", f"found {delay!r}"))
+        raise PlanError("clock", "delay is negative", f"found {delay!r}")
     if policy.every < 1:
-        raise PlanError(sentence("clock", "every is no length of time", f"found {every!r}"))
+        raise PlanError("clock", "every is no length of time", f"found {every!r}")
 
     def on_axis(axis: str) -> ProgressPolicy:
         """Return the policy; raise PlanError unless the axis is that of timestamps."""
         if axis != TIMESTAMP:
             hint = "Cast them to timestamps, or take sq.generate(...)."
-            raise PlanError(sentence("clock", "a clock takes times that are timestamps", f"the axis is {axis}", hint))
+            raise PlanError("clock", "a clock takes times that are timestamps", f"the axis is {axis}", hint)
         return policy
 
     steps_shown = "" if every is None else f", every={every!r}"
@@ -168,10 +168,10 @@ def generate(
         least = 1 if name in ("every", "idle_after") else 0
         if length(duration, "generate") < least:
             wrong = f"{name} is {'no length of time' if least else 'negative'}"
-            raise PlanError(sentence("generate", wrong, f"found {duration!r}"))
+            raise PlanError("generate", wrong, f"found {duration!r}")
     partitions = None if per is None else column_names(per, "generate", "per")
     if partitions is not None and (not partitions or len({*partitions}) < len(partitions)):
-        raise PlanError(sentence("generate", "per takes different columns, one at least", f"found {per!r}"))
+        raise PlanError("generate", "per takes different columns, one at least", f"found {per!r}")
     if clock is not None:
         _clock(clock, TIMESTAMP)
     silence = None if idle_after is None else ticks(idle_after, TIMESTAMP, "generate")
@@ -180,7 +180,7 @@ def generate(
         """Return the policy for an axis; raise PlanError for ``max_ahead`` on integers, TimeError for misfit lengths."""
         if max_ahead is not None and axis != TIMESTAMP:
             wrong = "max_ahead goes by the wall clock, which takes timestamps"
-            raise PlanError(sentence("generate", wrong, f"the axis is {axis}"))
+            raise PlanError("generate", wrong, f"the axis is {axis}")
         of_source = GeneratedCtis(
             delay=ticks(delay, axis, "generate"),
             every=1 if every is None else ticks(every, axis, "generate"),
@@ -200,5 +200,5 @@ def _clock(argument: object, axis: str) -> ClockCtis:
     """Return the policy of ``sq.clock(...)`` on an axis; raise PlanError for any other argument."""
     policy = argument.policy(axis) if isinstance(argument, ProgressArgument) else None
     if not isinstance(policy, ClockCtis):
-        raise PlanError(sentence("generate", "clock is sq.clock(...)", f"found {argument!r}"))
+        raise PlanError("generate", "clock is sq.clock(...)", f"found {argument!r}")
     return policy

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.keywords import check_keywords
 from streamq.runtime.time.progress_policy import ProgressPolicy
 
@@ -91,5 +91,5 @@ def follow(other: TableHolder) -> ProgressArgument:
     tables = list(getattr(other, "tables", ()))
     if len(tables) != 1:
         what = f"found {len(tables)}" if hasattr(other, "tables") else f"found {other!r}"
-        raise PlanError(sentence("follow", "not one source", what, "Give the source itself, a stream."))
+        raise PlanError("follow", "not one source", what, "Give the source itself, a stream.")
     return ProgressArgument(f"sq.follow({tables[0]})", lambda axis: LeaderCtis(tables[0]))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamq import errors
-from streamq.errors import QueryFailed, StreamqError, sentence
+from streamq.errors import QueryFailed, StreamqError
 
 _OURS = re.compile(r"(?:^|\[USER_RAISED_EXCEPTION\] )streamq\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
 """Matches an error of streamq that was raised: the last line of a traceback, or Spark's exception from raise_error.
@@ -113,7 +113,7 @@ def _read(error: BaseException, verb: str, wrong: str, hint: str, kind: type[Str
     if places := _SINK.findall(text):
         # of a function among several sinks, the outermost note is last
         verb, wrong, hint = "query", f"{places[-1]} failed", REPORT
-    return kind(sentence(verb, wrong or _phase(error), reason(error), hint))
+    return kind(verb, wrong or _phase(error), reason(error), hint)
 
 
 def _phase(error: BaseException) -> str:

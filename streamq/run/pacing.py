@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.node import Node, nodes
 from streamq.runtime.hosts.envelope import READINGS
 from streamq.runtime.hosts.readings import Readings, combine_readings
@@ -194,14 +194,14 @@ def hops_of(plans: Sequence[Node], verb: str) -> Hops:
         wrong = (
             "trigger='adaptive' needs windows that hop in real time: hopping, tumbling, or landmark ones of whole hops"
         )
-        raise PlanError(sentence(verb, wrong, observed, hint))
+        raise PlanError(verb, wrong, observed, hint)
     lags = [node.policy.progress.lag for node in every if isinstance(node, Source)]
     grid = min(grids, key=lambda grid: grid.hop)
     silences = [n.policy.progress.idle_after for n in every if isinstance(n, Source)]
     if any(silence is not None and silence < 2 * grid.hop for silence in silences):
         wrong = "a pause of trigger='adaptive' may last a hop, and a source would count as idle meanwhile"
         hint = f"Give idle_after of two hops at least, {show_duration(2 * grid.hop, TIMESTAMP)}, or another trigger."
-        raise PlanError(sentence(verb, wrong, "a source has a shorter idle_after", hint))
+        raise PlanError(verb, wrong, "a source has a shorter idle_after", hint)
     return Hops(grid=grid, lag=max((lag for lag in lags if lag < INFINITY), default=0))
 
 

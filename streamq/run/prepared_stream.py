@@ -280,9 +280,7 @@ class _Inputs:
         control = self.options.control_folder
         if control is None:
             reason = "a checkpoint reads them from a folder that must be there as long as it is"
-            raise PlanError(
-                sentence(self.options.verb, f"source {name} has literal rows", reason, "Give control='a folder'.")
-            )
+            raise PlanError(self.options.verb, f"source {name} has literal rows", reason, "Give control='a folder'.")
         path = f"{control.path.rstrip('/')}-literal-{name}"
         frame = as_dataframe(self.spark, table)
         written = self._written_rows(path)
@@ -293,7 +291,7 @@ class _Inputs:
             wrong = f"the rows of {name} are not those of the checkpoint"
             difference = f"the checkpoint's run has read {len(written)} row(s), now there are {table.num_rows}"
             hint = "Use a new checkpoint, or a DataFrame where rows are added."
-            raise CheckpointError(sentence(self.options.verb, wrong, difference, hint))
+            raise CheckpointError(self.options.verb, wrong, difference, hint)
         return self.spark.readStream.schema(frame.schema).parquet(path)
 
     def _written_rows(self, path: str) -> list[dict[str, Any]] | None:

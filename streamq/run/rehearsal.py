@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import OutputForm, RunState
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.policies import Consistency
 from streamq.run.batch.answers import in_user_form, is_literal
 from streamq.run.run_options import ResultRequest, RunOptions
@@ -63,7 +63,7 @@ class Rehearsal:
         from streamq.plan.node import number_sources
 
         if not is_literal(query.tables):
-            raise PlanError(sentence("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...)."))
+            raise PlanError("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...).")
         result = ResultRequest(query=query, output=output)
         written, options = RunOptions(
             verb="rehearsal", results=(result,), consistency=consistency, early=early
@@ -88,12 +88,12 @@ class Rehearsal:
         """
         unknown = [name for name in rows if name not in self._named]
         if unknown:
-            raise PlanError(sentence("arrive", f"no source {unknown[0]!r}", f"there are: {', '.join(self._named)}"))
+            raise PlanError("arrive", f"no source {unknown[0]!r}", f"there are: {', '.join(self._named)}")
         counts = {self._named[name]: count for name, count in rows.items()} or dict.fromkeys(self._arrived)
         for name, count in rows.items():
             left = self._tables[self._named[name]].num_rows - self._arrived[self._named[name]]
             if not 0 <= count <= left:
-                raise PlanError(sentence("arrive", f"source {name!r} has {left} row(s) left", f"found {count!r}"))
+                raise PlanError("arrive", f"source {name!r} has {left} row(s) left", f"found {count!r}")
         batch = {}
         for table, most in counts.items():
             next_rows = self._tables[table].slice(self._arrived[table], most)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import OutputForm, choose_word
-from streamq.errors import PlanError, TimeError, nearest, sentence
+from streamq.errors import PlanError, TimeError, nearest
 from streamq.plan.node import Node, Verbs
 from streamq.policies import Consistency, consistency_of
 from streamq.run.pacing import hops_of
@@ -52,7 +52,7 @@ def split_sink(argument: SinkArgument, verb: str) -> Sink:
             "sink"
         )
         hint = "Write the rows in a function of (DataFrame, batch id), as into a table: df.write.format(...).save(...)."
-        raise PlanError(sentence(verb, wrong, f"found {argument!r}", hint))
+        raise PlanError(verb, wrong, f"found {argument!r}", hint)
     return sink
 
 
@@ -110,7 +110,7 @@ def _no_trigger(argument: object) -> PlanError:
     hint = "Write 'available_now', 'adaptive', or a duration as '10 seconds' or '500 ms'."
     if isinstance(argument, str):
         hint = nearest("available_now" if argument == "once" else argument, [AVAILABLE_NOW, ADAPTIVE]) or hint
-    return PlanError(sentence("run", "not a trigger", f"found {argument!r}", hint))
+    return PlanError("run", "not a trigger", f"found {argument!r}", hint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ class RunOptions:
 
         buckets = self.buckets
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
-            raise PlanError(sentence(self.verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
+            raise PlanError(self.verb, "buckets is a whole number of at least 1", f"found {buckets!r}")
         written = Results.from_plans(self.plans, self.verb)
         level = consistency_of(self.consistency, written.schema.axis, self.verb)
         egresses = tuple(result.egress(self.verb) for result in self.results)
@@ -240,7 +240,7 @@ class RunOptions:
         shared = sorted({path for path, name in zip(paths, names, strict=True) if names.count(name) > 1})
         if shared:
             wrong = "sinks, late_sink and checkpoint must be different folders"
-            raise PlanError(sentence(self.verb, wrong, f"found {shared[0]!r} twice"))
+            raise PlanError(self.verb, wrong, f"found {shared[0]!r} twice")
 
     def _check_checkpoint(self) -> None:
         """Raise PlanError if there is no checkpoint although rows outlast this process."""
@@ -248,11 +248,11 @@ class RunOptions:
         if self.checkpoint is None and (has_lasting_sink or self.late_sink is not None):
             argument = "sink" if has_lasting_sink else "late_sink"
             reason = f"the {argument} lasts longer than this process"
-            raise PlanError(sentence(self.verb, "no checkpoint", reason, "Give checkpoint='a folder'."))
+            raise PlanError(self.verb, "no checkpoint", reason, "Give checkpoint='a folder'.")
 
     def _check_finish(self) -> None:
         """Raise PlanError for ``finish=True`` without the trigger "available_now"."""
         if self.finish and self.trigger != AVAILABLE_NOW:
             wrong = "finish=True needs trigger='available_now'"
             hint = "With other triggers call run.finish() when the input has ended."
-            raise PlanError(sentence(self.verb, wrong, f"found trigger={self.trigger!r}", hint))
+            raise PlanError(self.verb, wrong, f"found trigger={self.trigger!r}", hint)

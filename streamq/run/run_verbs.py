@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamq.errors import PlanError, kind_of, sentence
+from streamq.errors import PlanError, kind_of
 from streamq.keywords import check_keywords
 from streamq.plan.footprint import Expected
 from streamq.plan.node import Verbs, not_a_stream
@@ -245,9 +245,9 @@ def _check_results(results: object, verb: str) -> None:
     """Raise PlanError, worded for ``verb``, for an argument that is no list of results."""
     hint = f"Give a list: sq.{verb}([sq.result(query, sink=...), ...])."
     if not isinstance(results, list | tuple):
-        raise PlanError(sentence(verb, "not a list of results", f"found {kind_of(results)}", hint))
+        raise PlanError(verb, "not a list of results", f"found {kind_of(results)}", hint)
     if not results:
-        raise PlanError(sentence(verb, "no results", "the list is empty", hint))
+        raise PlanError(verb, "no results", "the list is empty", hint)
     for each in results:
         if not isinstance(each, ResultRequest):
-            raise PlanError(sentence(verb, "not a result", f"found {kind_of(each)}", hint))
+            raise PlanError(verb, "not a result", f"found {kind_of(each)}", hint)

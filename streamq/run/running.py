@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamq.choices import RunState
-from streamq.errors import PlanError, counted, sentence, users_line
+from streamq.errors import PlanError, counted, users_line
 from streamq.plan.node import named_after
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.prepared_stream import Launch
@@ -439,7 +439,7 @@ _INPUT_ENDED = "its stream has ended"
 def _run_is_over(verb: str, reason: str) -> PlanError:
     """Return the error for a command to a run that is over for this reason."""
     hint = "" if reason == _INPUT_ENDED else START_AGAIN
-    return PlanError(sentence(verb, "the run is over", reason, hint))
+    return PlanError(verb, "the run is over", reason, hint)
 
 
 named_after(Run, "run")

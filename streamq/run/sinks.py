@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from streamq.compiler.egress import ResultColumns, user_late_rows
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink
 from streamq.run.pacing import Pacer, readings_in
@@ -309,11 +309,9 @@ class MemorySink(DisplaySink):
         if finish:
             reason = "flushing the last windows starts the query again, which Spark does not allow with that sink"
             hint = "Use a path, or leave the trigger out and call run.finish()."
-            raise PlanError(sentence(verb, "finish=True with the memory sink", reason, hint))
+            raise PlanError(verb, "finish=True with the memory sink", reason, hint)
         if not name:
-            raise PlanError(
-                sentence(verb, "the memory sink needs a name", "", "Give name='...': the table is called that.")
-            )
+            raise PlanError(verb, "the memory sink needs a name", "", "Give name='...': the table is called that.")
 
 
 @dataclass(frozen=True)
@@ -350,4 +348,4 @@ def sink_of(argument: SinkArgument, verb: str) -> Sink:
         if sink is not None:
             return sink
     hint = "Give a path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
-    raise PlanError(sentence(verb, "not a sink", f"found {argument!r}", hint))
+    raise PlanError(verb, "not a sink", f"found {argument!r}", hint)

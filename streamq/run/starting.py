@@ -60,9 +60,7 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
     prepared = prepare(options)
     if trigger.adaptive and master_of(prepared.spark).startswith("sc://"):
         wrong, reason = "trigger='adaptive' does not go through Spark Connect", "the server runs the micro-batches"
-        raise PlanError(
-            sentence(options.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
-        )
+        raise PlanError(options.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
     if options.calls_python:
         check_sink_functions(prepared.spark, options.verb)
     checkpoint = Checkpoint(prepared.spark, options.checkpoint)
@@ -76,7 +74,7 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
                 "the checkpoint's input was to end in the first micro-batch",
                 "the sources may have several",
             )
-            raise CheckpointError(sentence("run", wrong, observed, "Use a new checkpoint: nothing has been read here."))
+            raise CheckpointError("run", wrong, observed, "Use a new checkpoint: nothing has been read here.")
         # at most one micro-batch remains, with the rows that the end of the input makes final
         trigger = Trigger(available_now=True)
     elif claim.is_new and options.finish and prepared.program.stages and prepared.reads_all_at_once:
@@ -104,4 +102,4 @@ def refuse_second_run(checkpoint: str) -> None:
     other = _RUNNING.get(folder_name(checkpoint))
     if other is not None and other.query.isActive:
         hint = "Call stop() on that run first."
-        raise PlanError(sentence("run", "another run is on this checkpoint", f"found {checkpoint}", hint))
+        raise PlanError("run", "another run is on this checkpoint", f"found {checkpoint}", hint)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import pyarrow as pa
 
 from streamq.choices import CountReason, Invalid
-from streamq.errors import InvalidEvent, LateEvent, sentence
+from streamq.errors import InvalidEvent, LateEvent
 from streamq.plan.function import NamedObject
 from streamq.runtime.arrow.values import Mask
 from streamq.runtime.event import LE, RE
@@ -248,13 +248,11 @@ def late_error(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) 
     ``row`` None: the items are partial results of windows, and none is shown.
     """
     return LateEvent(
-        sentence(
-            f"source {judge.source}",
-            f"{n} late item(s) behind the CTI",
-            f"the CTI is {show_ticks(c, judge.axis)}"
-            + (", at a window's end" if row is None else f", first: {_own(row)}{_lifetime(row, judge.axis)}"),
-            'Say late="drop" or "adjust" to go on. More delay in sq.generate, or later CTIs, are for what is still to come.',
-        )
+        f"source {judge.source}",
+        f"{n} late item(s) behind the CTI",
+        f"the CTI is {show_ticks(c, judge.axis)}"
+        + (", at a window's end" if row is None else f", first: {_own(row)}{_lifetime(row, judge.axis)}"),
+        'Say late="drop" or "adjust" to go on. More delay in sq.generate, or later CTIs, are for what is still to come.',
     )
 
 
@@ -265,7 +263,7 @@ MEND_THE_SOURCE = 'Mend the source, or say invalid="drop".'
 def refuse_invalid(source: str, reason: str, row: dict[str, Any], axis: str = INTEGER) -> None:
     """Raise InvalidEvent for a row that is no event, showing its own columns, and its lifetime if it has one."""
     wrong = f"a row is no event: {reason}{_lifetime(row, axis)}"
-    raise InvalidEvent(sentence(f"source {source}", wrong, f"first: {_own(row)}", MEND_THE_SOURCE))
+    raise InvalidEvent(f"source {source}", wrong, f"first: {_own(row)}", MEND_THE_SOURCE)
 
 
 def _own(row: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.errors import PlanError, TypeMismatch
 from streamq.functions.text import CONCAT, LOWER
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
@@ -82,12 +82,10 @@ class Changes(EdgeSource):
         kind = Schema(self.columns, "integer").require(self.op, "changes")
         if not isinstance(kind, t.StringType):
             raise TypeMismatch(
-                sentence(
-                    "changes",
-                    f"column {self.op!r} holds no operations",
-                    f"found {kind.simpleString()}",
-                    f"They are strings: {_KNOWN}.",
-                )
+                "changes",
+                f"column {self.op!r} holds no operations",
+                f"found {kind.simpleString()}",
+                f"They are strings: {_KNOWN}.",
             )
         return super()._schema()
 
@@ -174,7 +172,7 @@ def changes(
     policy = source_policy("changes", axis_of(table.columns, (time,), "changes"), progress, late, invalid)
     keys = key_columns(key, table.columns, (time, op), "changes")
     if not keys:
-        raise PlanError(sentence("changes", "no key", "", "Name the columns that tell the table's rows apart."))
+        raise PlanError("changes", "no key", "", "Name the columns that tell the table's rows apart.")
     source = Changes(
         source_name(name),
         table.columns,

@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamq.choices import Invalid, check_word
-from streamq.errors import PlanError, TypeMismatch, column_names, sentence
+from streamq.errors import PlanError, TypeMismatch, column_names
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
 from streamq.operators.operator import BatchRun
@@ -200,12 +200,10 @@ class Edges(EdgeSource):
             kind, marked = types(value, raw, "edges")[value.digest], raw.type_of(self.edge)
             if kind is not None and not comparable(kind, marked):
                 raise TypeMismatch(
-                    sentence(
-                        "edges",
-                        f"{name} is no value of column {self.edge!r}",
-                        f"found {value!r} for a column of {marked.simpleString()}",
-                        "Say what the column holds: open=..., close=...",
-                    )
+                    "edges",
+                    f"{name} is no value of column {self.edge!r}",
+                    f"found {value!r} for a column of {marked.simpleString()}",
+                    "Say what the column holds: open=..., close=...",
                 )
         return super()._schema()
 
@@ -270,9 +268,9 @@ def edges(
     for column in (time, edge):
         Schema(table.columns, "integer").require(column, "edges")
     if not keys or {time, edge} & set(keys):
-        raise PlanError(sentence("edges", "the key needs columns other than time and edge", f"found {list(keys)}"))
+        raise PlanError("edges", "the key needs columns other than time and edge", f"found {list(keys)}")
     if edge_literal(open).digest == edge_literal(close).digest:
-        raise PlanError(sentence("edges", "open and close are the same value", f"found {open!r}"))
+        raise PlanError("edges", "open and close are the same value", f"found {open!r}")
     aside = beside_columns(beside, table.columns, (time, edge, *keys), "edges")
     source = Edges(
         source_name(name),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
 from streamq.operators.source import AS_END, AS_START, InsertSource, axis_of, source_schema
@@ -192,12 +192,10 @@ class Intervals(InsertSource):
         """Return the schema: the other columns, and the axis of start and end; raise PlanError if these are one column."""
         if self.start == self.end:
             raise PlanError(
-                sentence(
-                    "intervals",
-                    "start and end are the same column",
-                    f"found {self.start!r}",
-                    "Events of one instant are sq.points(df, time=...).",
-                )
+                "intervals",
+                "start and end are the same column",
+                f"found {self.start!r}",
+                "Events of one instant are sq.points(df, time=...).",
             )
         return source_schema(self, axis_of(self.columns, (self.start, self.end), "intervals"), INTERVAL, "intervals")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import SourceError, sentence
+from streamq.errors import SourceError
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import source_name, table_fields, with_spark_types
 from streamq.operators.source import axis_of
@@ -106,9 +106,9 @@ def _literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
 
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):
         hint = "Write sq.events([(start, end, {...}), ...])."
-        raise SourceError(sentence("events", "not a list of events", f"found {rows!r}", hint))
+        raise SourceError("events", "not a list of events", f"found {rows!r}", hint)
     if schema is not None and not isinstance(schema, Mapping):
-        raise SourceError(sentence("events", "schema gives types by name", f"found {schema!r}", "As {'v': 'double'}."))
+        raise SourceError("events", "schema gives types by name", f"found {schema!r}", "As {'v': 'double'}.")
     items = [_item(row) for row in rows]
     is_physical = any(i.kind != "insert" for i in items)
     axis = _time_type(items)
@@ -123,7 +123,7 @@ def _literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
     for name in names:
         if name in columns or name in ("kind", "new_end"):
             wrong = f"a payload column called {name!r}"
-            raise SourceError(sentence("events", wrong, "that is the item's own", "Give it another name."))
+            raise SourceError("events", wrong, "that is the item's own", "Give it another name.")
     check_names(names, "events")
     for name in names:
         columns[name] = _payload_column(name, [payload.get(name) for payload in payloads], types.get(name))
@@ -144,7 +144,7 @@ def _item(row: Any) -> Item:
                 "Write (start, end, {...}), with end None while it is alive, "
                 "sq.insert(...), sq.retract(...) or sq.cti(...)."
             )
-            raise SourceError(sentence("events", "not an event", f"found {row!r}", hint))
+            raise SourceError("events", "not an event", f"found {row!r}", hint)
     return replace(item, **{name: _instant(getattr(item, name)) for name in ("start", "end", "new_end")})
 
 
@@ -171,9 +171,9 @@ def _time_type(items: Sequence[Item]) -> pa.DataType:
     for time in times:
         if isinstance(time, bool) or not isinstance(time, dt.datetime if are_datetimes else int):
             wrong = "starts and ends are all integers or all datetimes"
-            raise SourceError(sentence("events", wrong, f"found {time!r}"))
+            raise SourceError("events", wrong, f"found {time!r}")
         if isinstance(time, int) and not MINUS_INFINITY <= time <= INFINITY:
-            raise SourceError(sentence("events", "an instant beyond 64 bits", f"found {time!r}"))
+            raise SourceError("events", "an instant beyond 64 bits", f"found {time!r}")
     return pa.timestamp("us", tz="UTC") if are_datetimes else pa.int64()
 
 
@@ -213,13 +213,13 @@ def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.
     except OverflowError as error:
         wrong = f"column {name!r} holds an integer beyond 64 bits"
         hint = f"Give it a type: schema={{{name!r}: 'decimal(38,0)'}}, and decimal.Decimal values."
-        raise SourceError(sentence("events", wrong, "", hint)) from error
+        raise SourceError("events", wrong, "", hint) from error
     except UnicodeEncodeError as error:
         wrong = f"column {name!r} holds a text with half a surrogate pair"
-        raise SourceError(sentence("events", wrong, f"found {error.object[error.start]!r}")) from None
+        raise SourceError("events", wrong, f"found {error.object[error.start]!r}") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise SourceError(sentence("events", f"column {name!r} mixes types", str(error).splitlines()[0])) from error
+        raise SourceError("events", f"column {name!r} mixes types", str(error).splitlines()[0]) from error
     if pa.types.is_null(column.type):
         hint = f"Give it one: schema={{{name!r}: 'double'}}."
-        raise SourceError(sentence("events", f"column {name!r} has only NULLs", "no type can be told", hint))
+        raise SourceError("events", f"column {name!r} has only NULLs", "no type can be told", hint)
     return column

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from streamq.choices import Invalid
-from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.errors import PlanError, TypeMismatch
 from streamq.functions.text import LOWER
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
@@ -106,12 +106,10 @@ class Physical(Source):
         kind = Schema(self.columns, "integer").require(self.kind, "physical")
         if not isinstance(kind, StringType):
             raise TypeMismatch(
-                sentence(
-                    "physical",
-                    f"column {self.kind!r} holds no kinds of rows",
-                    f"it is a {kind.simpleString()}",
-                    "A kind is 'insert', 'retract' or 'cti'.",
-                )
+                "physical",
+                f"column {self.kind!r} holds no kinds of rows",
+                f"it is a {kind.simpleString()}",
+                "A kind is 'insert', 'retract' or 'cti'.",
             )
         axis = axis_of(self.columns, (self.start, self.end, self.new_end), "physical")
         if self.sent is not None:
@@ -119,7 +117,7 @@ class Physical(Source):
             if not isinstance(sent, TimestampType):
                 wrong = f"column {self.sent!r} holds no instants at which rows were sent"
                 hint = "run(output='changelog', stamped=True) writes them; name the column: sent=..."
-                raise TypeMismatch(sentence("physical", wrong, f"it is a {sent.simpleString()}", hint))
+                raise TypeMismatch("physical", wrong, f"it is a {sent.simpleString()}", hint)
         schema = source_schema(self, axis, INTERVAL, "physical")
         if self.id is not None:
             check_key(schema.require(self.id, "physical"), self.id, "physical", "match")
@@ -266,7 +264,7 @@ def physical(
     axis = axis_of(table.columns, (start, end, new_end), "physical")
     policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
     if not (id is None or isinstance(id, str)):
-        raise PlanError(sentence("physical", "id is the name of one column", f"found {id!r}"))
+        raise PlanError("physical", "id is the name of one column", f"found {id!r}")
     until = instant_ticks(as_of, TIMESTAMP, "physical")
     stamp = STAMP if sent is None and as_of is not None else sent
     consumed = (kind, start, end, new_end, *((id,) if id else ()), *((stamp,) if stamp else ()))

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators import Source
 from streamq.operators.source import AS_END, AS_START
 from streamq.plan.schema import Field
@@ -319,7 +319,7 @@ def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
                 # generated values always fit, so this one comes from the user's Intent
                 instead = f"{str(error).splitlines()[0]} (the column is {f.type.simpleString()})"
-                raise PlanError(sentence("Intent", f"values that column {f.name!r} cannot hold", instead)) from error
+                raise PlanError("Intent", f"values that column {f.name!r} cannot hold", instead) from error
         if pa.types.is_date(kind):
             values = [None if v is None else v // DAY for v in values]
             return pa.array(values, pa.int32()).cast(kind)

@@ -14,7 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import Item, Scale, bounds, comparable, end_ticks
 from streamq.testing.intent import Intent
@@ -211,10 +211,10 @@ def _checked_pattern(pairs: Any) -> list[tuple[int, int]]:
     try:
         spans = [(start, end_ticks(end)) for start, end in pairs]
     except (TypeError, ValueError) as error:
-        raise PlanError(sentence("Intent", wrong, f"found {pairs!r}")) from error
+        raise PlanError("Intent", wrong, f"found {pairs!r}") from error
     for start, end in spans:
         if not (isinstance(start, int) and isinstance(end, int) and start < end):
-            raise PlanError(sentence("Intent", wrong, f"found {(start, None if end == INFINITY else end)!r}"))
+            raise PlanError("Intent", wrong, f"found {(start, None if end == INFINITY else end)!r}")
     return spans
 
 

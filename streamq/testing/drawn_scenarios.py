@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
-from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, sentence
+from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError
 from streamq.expressions import duration, end, start, when, window_end, window_start
 from streamq.functions.dates import TIMESTAMP_MICROS, UNIX_MICROS
 from streamq.keywords import check_keywords
@@ -53,7 +53,7 @@ def concrete(
         (intent, (Intent,), "not an intent", "Give t.Intent(...)."),
     ):
         if not isinstance(value, kind):
-            raise PlanError(sentence("concrete", wrong, f"found {type(value).__name__}", hint))
+            raise PlanError("concrete", wrong, f"found {type(value).__name__}", hint)
     return _cases(scenario, intent, may_fail=may_fail)
 
 
@@ -92,7 +92,7 @@ def filled(draw: Draw, scenario: Scenario | Stream) -> FilledScenario:
         hint = f'The axis is left open; say which: t.stream(axis="{other}").'
         raise TimeError(f"{wrong[0]}. {hint}") from error
     if not isinstance(query, Stream):
-        raise PlanError(sentence("scenario", "it does not end in a stream", f"found {scenario!r}"))
+        raise PlanError("scenario", "it does not end in a stream", f"found {scenario!r}")
     return FilledScenario(query, building.intents)
 
 
@@ -300,7 +300,7 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
             # None: the verb keeps the duration
             as_it_is = [None] * 2 * (verb == "alter_lifetime")
             return draw(st.sampled_from([*lengths, duration() * 2, *as_it_is]))
-    raise PlanError(sentence("scenario", f"argument {name!r} of {verb} cannot be drawn", "", "Give it a value."))
+    raise PlanError("scenario", f"argument {name!r} of {verb} cannot be drawn", "", "Give it a value.")
 
 
 STREAMS = {

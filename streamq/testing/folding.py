@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from streamq.errors import InvalidEvent, sentence
+from streamq.errors import InvalidEvent
 from streamq.keywords import check_keywords
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.recorded import Column, Names, RecordedRow, read_stream
@@ -39,10 +39,10 @@ def fold_physical(rows: Any, id: str | None = None) -> pa.Table:
     for row in stream.rows:
         if row.fault:
             reason = f"{row.fault}: {stream.row(row)}"
-            raise InvalidEvent(sentence("fold_physical", "a row that is not an event", reason))
+            raise InvalidEvent("fold_physical", "a row that is not an event", reason)
     items = [row for row in stream.rows if row.kind != CTI]
     for row in unmatched(items, lambda start: math.inf)[0][:1]:
-        raise InvalidEvent(sentence("fold_physical", "a retraction that matches nothing", f"found {stream.row(row)}"))
+        raise InvalidEvent("fold_physical", "a retraction that matches nothing", f"found {stream.row(row)}")
     events = history_of(items)
     inserts = [event.insert.at for event in events]
     columns = {name: _taken(stream.columns[name], inserts) for name in stream.payload}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.compiler.results import Results
-from streamq.errors import PlanError, UnknownColumn, nearest, sentence
+from streamq.errors import PlanError, UnknownColumn, nearest
 from streamq.operators import AlterLifetime, Clip, Except, Join, JoinTable, Select, Source, Union
 from streamq.plan.expr import Col
 from streamq.plan.node import Node, expanded, nodes, number_sources
@@ -127,7 +127,7 @@ def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
     if type(kinds[id]) in {type(kind) for kind in IDS.values()}:
         return lambda n: numbered_value(kinds[id], n)
     instead = f"column {id!r} is {kinds[id].simpleString()}"
-    raise PlanError(sentence("testing", "an id column needs a type with many values and without fields", instead))
+    raise PlanError("testing", "an id column needs a type with many values and without fields", instead)
 
 
 @st.composite
@@ -318,9 +318,7 @@ def _check_payload(plan: Node, intent: Intent) -> None:
     for name in intent.payload:
         if name not in there:
             raise UnknownColumn(
-                sentence(
-                    "Intent", f"no source has a column {name!r}", f"there are: {', '.join(there)}", nearest(name, there)
-                )
+                "Intent", f"no source has a column {name!r}", f"there are: {', '.join(there)}", nearest(name, there)
             )
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
-from streamq.errors import InvalidEvent, SourceError, sentence
+from streamq.errors import InvalidEvent, SourceError
 from streamq.keywords import check_keywords
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.sources.insert_only import intervals
@@ -47,7 +47,7 @@ def answer_table(rows: Any, verb: str) -> pa.Table:
     ways = ("to_arrow", "toArrow")
     if any(way in dir(rows) for way in ways):
         hint = f"Pass its answer: .{next(way for way in ways if way in dir(rows))}()."
-    raise SourceError(sentence(verb, "takes an Arrow table or a pandas frame", f"found {type(rows).__name__}", hint))
+    raise SourceError(verb, "takes an Arrow table or a pandas frame", f"found {type(rows).__name__}", hint)
 
 
 def ticks_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -122,13 +122,11 @@ def history(table: History) -> pa.Table:
     for name in ("start", "end"):
         if name not in answer.column_names:
             there = ", ".join(answer.column_names)
-            raise InvalidEvent(sentence("history", f"no column {name!r}", f"there are: {there}"))
+            raise InvalidEvent("history", f"no column {name!r}", f"there are: {there}")
     rest = [name for name in answer.column_names if name not in ("start", "end")]
     start, end = ticks_of(answer["start"]), pc.fill_null(ticks_of(answer["end"]), INFINITY)
     if start.null_count:
-        raise InvalidEvent(
-            sentence("history", "a start of NULL", f"found {start.null_count} of {answer.num_rows} rows")
-        )
+        raise InvalidEvent("history", "a start of NULL", f"found {start.null_count} of {answer.num_rows} rows")
     return pa.table([start, end, *(answer[name] for name in rest)], names=["start", "end", *rest])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from streamq.errors import PlanError, nearest, sentence
+from streamq.errors import PlanError, nearest
 from streamq.runtime.kernel import LATE_POLICIES
 from streamq.time import Duration
 
@@ -92,14 +92,14 @@ class Intent:
             flag = getattr(self, name)
             if flag is not None and not isinstance(flag, bool) and (name, flag) != ("nulls", MOSTLY):
                 hint = f"Give True or False{f', or {MOSTLY!r}' * (name == 'nulls')}, or leave it out."
-                raise PlanError(sentence("Intent", f"{name} is not a boolean", f"found {flag!r}", hint))
+                raise PlanError("Intent", f"{name} is not a boolean", f"found {flag!r}", hint)
         pattern: Any = self.pattern
         if not (pattern is None or callable(pattern)):
             hint = "Give a function (random, number of events) -> [(start, end), ...]."
-            raise PlanError(sentence("Intent", "pattern is not a function", f"found {pattern!r}", hint))
+            raise PlanError("Intent", "pattern is not a function", f"found {pattern!r}", hint)
         if type(self.events) is not int or self.events < 0:
             wrong = "events is not a whole number of at least 0"
-            raise PlanError(sentence("Intent", wrong, f"found {self.events!r}"))
+            raise PlanError("Intent", wrong, f"found {self.events!r}")
         self._check_payload()
 
     def _check_words(self, name: str, legal: Sequence[str]) -> None:
@@ -108,14 +108,14 @@ class Intent:
         there = f"there are: {', '.join(legal)}"
         if not (words is None or isinstance(words, str | tuple | list)):
             wrong = f"{name} is neither a word nor a tuple of words"
-            raise PlanError(sentence("Intent", wrong, f"found {words!r}; {there}"))
+            raise PlanError("Intent", wrong, f"found {words!r}; {there}")
         if not self.choices(name):
             hint = "To leave it open, leave it out."
-            raise PlanError(sentence("Intent", f"no word for {name}", f"found {words!r}; {there}", hint))
+            raise PlanError("Intent", f"no word for {name}", f"found {words!r}; {there}", hint)
         for word in self.choices(name):
             if word not in legal:
                 hint = nearest(word, legal) if isinstance(word, str) else ""
-                raise PlanError(sentence("Intent", f"no such {name}", f"found {word!r}; {there}", hint))
+                raise PlanError("Intent", f"no such {name}", f"found {word!r}; {there}", hint)
 
     def _check_payload(self) -> None:
         """Raise PlanError unless the payload maps column names to strategies or to sequences of values, which a string is not.
@@ -125,17 +125,15 @@ class Intent:
         payload: Any = self.payload
         if not isinstance(payload, Mapping):
             hint = 'Give values by column: {"k": ["a", "b"]}.'
-            raise PlanError(sentence("Intent", "payload is not a mapping", f"found {payload!r}", hint))
+            raise PlanError("Intent", "payload is not a mapping", f"found {payload!r}", hint)
         for name, values in payload.items():
             if not isinstance(name, str):
-                raise PlanError(sentence("Intent", "a column name in payload is not a string", f"found {name!r}"))
+                raise PlanError("Intent", "a column name in payload is not a string", f"found {name!r}")
             if isinstance(values, Sequence) and not isinstance(values, str | bytes) and not values:
-                raise PlanError(
-                    sentence("Intent", f"no values for column {name!r}", "", "None stands for NULL: [None].")
-                )
+                raise PlanError("Intent", f"no values for column {name!r}", "", "None stands for NULL: [None].")
             if isinstance(values, str | bytes) or not (isinstance(values, Sequence) or hasattr(values, "example")):
                 hint = "Give a sequence to choose from, or a Hypothesis strategy."
-                raise PlanError(sentence("Intent", f"not values for column {name!r}", f"found {values!r}", hint))
+                raise PlanError("Intent", f"not values for column {name!r}", f"found {values!r}", hint)
 
     def choices(self, name: str) -> tuple[str, ...]:
         """Return the words from which a part of WORDS is drawn: all legal ones if the part is open."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Invalid, Stamp
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.keywords import check_keywords
 from streamq.operators import Select, Source, TopK, Union
 from streamq.operators.source_arguments import SourcePolicy
@@ -331,4 +331,4 @@ def _stream(argument: Any, verb: str, part: str) -> Stream:
         if type(argument).__name__ == "Scenario"
         else "Make one, such as by sq.events(...)."
     )
-    raise PlanError(sentence(verb, "takes a stream", f"found {type(argument).__name__}", hint))
+    raise PlanError(verb, "takes a stream", f"found {type(argument).__name__}", hint)

@@ -14,7 +14,7 @@ from pyspark.cloudpickle import CloudPickler
 from pyspark.sql import types as t
 
 from streamq.choices import Stamp
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col
 from streamq.plan.partial import ReducedColumn
@@ -104,7 +104,7 @@ def with_copies(code: Any, name: str, form_of: Callable[[Any], CheckedModule]) -
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise PlanError(
-            sentence("check_module", f"what {name} holds cannot be pickled", why, "Make it within the code.")
+            "check_module", f"what {name} holds cannot be pickled", why, "Make it within the code."
         ) from error
     return replace(form_of(code), fresh=lambda: form_of(pickle.loads(body)))
 
@@ -141,7 +141,7 @@ def checked_module(
     if not is_window_code(code):
         methods = "initial(), add(state, values), result(state)"
         hint = f"Give a function of Series, or what has {methods}, or zero, reduce, merge and finish."
-        raise PlanError(sentence("check_module", "not a module", f"found {code!r}", hint))
+        raise PlanError("check_module", "not a module", f"found {code!r}", hint)
     name = name_of(code, None)
     window_form("check_module", name, code).check()
 
@@ -185,10 +185,10 @@ def checked_function(
     names = tuple(dict.fromkeys(part.name for part in expression_nodes(call) if isinstance(part, Col)))
     if order_insensitive:
         wrong = f"order_insensitive applies to aggregates only; {call.function.name} is called for one event"
-        raise PlanError(sentence("check_module", wrong))
+        raise PlanError("check_module", wrong)
     if len(names) != len(kinds):
         shown = f"{show(call)} reads {', '.join(names) or 'none'}"
-        raise PlanError(sentence("check_module", f"{len(kinds)} types for {len(names)} columns", shown))
+        raise PlanError("check_module", f"{len(kinds)} types for {len(names)} columns", shown)
     schema = Schema(tuple(Field(name, kind) for name, kind in zip(names, kinds, strict=True)), INTEGER)
 
     def events(rows: Rows) -> pa.Table:
@@ -271,10 +271,10 @@ def checked_stateful(
     """
     if aggregates:
         what = f"{operator.name} is called from event to event"
-        raise PlanError(sentence("check_module", "reference and order_insensitive apply to aggregates only", what))
+        raise PlanError("check_module", "reference and order_insensitive apply to aggregates only", what)
     if count is not None and count != len(kinds):
         found = f"found {len(kinds)} types, {count} columns"
-        raise PlanError(sentence("check_module", f"{operator.name} is applied to other columns", found))
+        raise PlanError("check_module", f"{operator.name} is applied to other columns", found)
 
     def form_of(code: Any) -> CheckedModule:
         return _stateful_form(replace(operator, code=code), kinds, arrow_type(axis))
@@ -374,7 +374,7 @@ def _form(decorated: DecoratedModule) -> CheckedModule:
         found = f"found {len(kinds)} types, {len(names)} names"
         hint = f"Declare it with columns=[...], or check {module.name}('v'), applied to the columns it reads."
         hint += f" If it reads lifetimes alone, check {module.name}()." if not names else ""
-        raise PlanError(sentence("check_module", f"the argument names of {module.name} are not known", found, hint))
+        raise PlanError("check_module", f"the argument names of {module.name} are not known", found, hint)
     called, instants = module.module, arrow_type(decorated.axis)
     column = ReducedColumn("", tuple(f"x{i}" for i in range(len(kinds))), arrow_type(module.returns), axis=instants)
     calling = module.calling(column, _calling_names(module, names))
@@ -382,7 +382,7 @@ def _form(decorated: DecoratedModule) -> CheckedModule:
     if unnamed := [name for name in module.filter_columns if name not in names]:
         what = f"filters_on({unnamed[0]}) has no effect: {module.name} has no argument of that name"
         hint = f"Name {unnamed[0]!r} in columns= of its decorator."
-        raise PlanError(sentence("check_module", what, f"there are: {', '.join(names)}", hint))
+        raise PlanError("check_module", what, f"there are: {', '.join(names)}", hint)
     asked = (calling.interval(WINDOW),) if module.time_sensitive else ()
 
     def events(rows: Rows) -> Any:

@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 )
 
 from streamq.choices import check_word
-from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.errors import PlanError, TypeMismatch
 from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.spark_types import parse_type
@@ -131,7 +131,7 @@ def check_module(
     ('answers', 'deterministic', 'pure')
     """
     if isinstance(examples, bool) or not isinstance(examples, int) or examples < 1:
-        raise PlanError(sentence(VERB, "examples is not a whole number of at least 1", f"found {examples!r}"))
+        raise PlanError(VERB, "examples is not a whole number of at least 1", f"found {examples!r}")
     kinds, values = _kinds(types), _strategy(values)
     tried = settings(
         max_examples=examples,
@@ -162,9 +162,7 @@ def check_module(
     else:
         _check_constructor(module)
         if not kinds:
-            raise PlanError(
-                sentence(VERB, "no types", "it is called with a Series for each argument", 'Give "double".')
-            )
+            raise PlanError(VERB, "no types", "it is called with a Series for each argument", 'Give "double".')
         form, bag = checked_module(module, kinds, order_insensitive, reference), _bag(kinds, values)
     broken = LawSearch(bag, tried, seed, tolerance).broken(form)
     if broken is not None:
@@ -178,7 +176,7 @@ def _kinds(types: Any) -> list[DataType]:
     """Return the argument types that a text names, none for an empty one; raise TypeMismatch for no text or no type."""
     if not isinstance(types, str):
         hint = 'Write names in SQL, "double, string".'
-        raise TypeMismatch(sentence(VERB, "not the types of the arguments", f"found {types!r}", hint))
+        raise TypeMismatch(VERB, "not the types of the arguments", f"found {types!r}", hint)
     kinds: list[DataType] = []
     if not types.strip():
         return kinds
@@ -187,7 +185,7 @@ def _kinds(types: Any) -> list[DataType]:
             kinds.append(parse_type(part))
         except TypeMismatch as error:
             hint = str(error).partition(". ")[2]
-            raise TypeMismatch(sentence(VERB, "no such type", f"found {part.strip()!r} in {types!r}", hint)) from None
+            raise TypeMismatch(VERB, "no such type", f"found {part.strip()!r} in {types!r}", hint) from None
     return kinds
 
 
@@ -200,7 +198,7 @@ def _of_arguments(module: Any, kinds: list[DataType]) -> list[DataType]:
         return kinds
     many = len(module.args)
     if len(kinds) not in (1, many) and many:
-        raise PlanError(sentence(VERB, f"{len(kinds)} types for {many} arguments", f"found {show(module)}"))
+        raise PlanError(VERB, f"{len(kinds)} types for {many} arguments", f"found {show(module)}")
     return kinds if len(kinds) == many else kinds[:1] * many
 
 
@@ -210,7 +208,7 @@ def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
         return values
     if not isinstance(values, list | tuple) or not values:
         hint = "Write a list, [1.0, 2.0], or a Hypothesis strategy, st.floats(0.5, 100)."
-        raise PlanError(sentence(VERB, "no values", f"found values={values!r}", hint))
+        raise PlanError(VERB, "no values", f"found values={values!r}", hint)
     return st.sampled_from(values)
 
 
@@ -222,7 +220,7 @@ def _check_constructor(module: Any) -> None:
         inspect.signature(module).bind()
     except TypeError as error:
         hint = f"Give an object: {module.__name__}(...)."
-        raise PlanError(sentence(VERB, f"{module.__name__} takes arguments", str(error), hint)) from None
+        raise PlanError(VERB, f"{module.__name__} takes arguments", str(error), hint) from None
     except ValueError:
         # a class that is not written in Python may have no signature
         return
@@ -385,5 +383,5 @@ def _values(kind: DataType, huge: bool) -> Sequence[Any]:
         # sums of a few dozen of the greatest still fit the type, but lose their last digits as floats
         return (1, 0, 2, None, -3, 7, 2 ** (BITS[type(kind)] - 7) + 1)
     raise PlanError(
-        sentence("check_module", f"no values of type {kind.simpleString()}", "", "Give a strategy: values=st.text().")
+        "check_module", f"no values of type {kind.simpleString()}", "", "Give a strategy: values=st.text()."
     )

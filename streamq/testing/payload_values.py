@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.runtime.arrow.arrow_types import BITS
 from streamq.testing.intent import Intent
 from streamq.testing.table import fields_of
@@ -214,7 +214,7 @@ def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list
             values += [{name: inner[-1] for name, inner, _ in parts}]
         case _:
             what = f"no values of type {kind.simpleString()}"
-            raise PlanError(sentence("Intent", what, "", "Give them: Intent(payload={'column': [...]})."))
+            raise PlanError("Intent", what, "", "Give them: Intent(payload={'column': [...]}).")
     return distinct(values)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from streamq.choices import check_word
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.keywords import check_keywords
 
 FAILS = "the query fails over it"
@@ -95,9 +95,9 @@ class Profile:
         for part in ("examples", "batch", "streams"):
             many = getattr(self, part)
             if not isinstance(many, int) or isinstance(many, bool) or many < 0:
-                raise PlanError(sentence("Profile", f"{part} is not a number of cases", f"found {many!r}"))
+                raise PlanError("Profile", f"{part} is not a number of cases", f"found {many!r}")
         if self.seed is not None and not isinstance(self.seed, int):
-            raise PlanError(sentence("Profile", "seed is neither a whole number nor None", f"found {self.seed!r}"))
+            raise PlanError("Profile", "seed is neither a whole number nor None", f"found {self.seed!r}")
 
 
 PROFILES: dict[str, Profile] = {
@@ -162,4 +162,4 @@ def _number(variable: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise PlanError(sentence(variable, "no whole number", f"found {text!r}")) from None
+        raise PlanError(variable, "no whole number", f"found {text!r}") from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan_json import plan_to_json, to_text
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.keywords import CallResult, MakingCall, check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.operators.grouped_stream import Group, GroupedStream
@@ -100,7 +100,7 @@ def whole_program(
         for name, readers in table_readers(plan).items():
             if name not in tables:
                 there = ", ".join(tables) or "none"
-                raise PlanError(sentence("program", f"no table {name!r}", f"there are: {there}"))
+                raise PlanError("program", f"no table {name!r}", f"there are: {there}")
             variables.setdefault(name, variable(readers[0], name, {*variables.values(), *own}))
     nodes_of = {
         name: [node for plan in plans.values() for node in table_readers(plan).get(name, [])] for name in variables

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
 
-from streamq.errors import SourceError, sentence
+from streamq.errors import SourceError
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.folding import Change, Event, fold_items, history_of, in_order, unmatched
 from streamq.testing.history import interval, shown
@@ -59,7 +59,7 @@ def breaches_in(
         what = "order" if order else "CTIs" if ctis and any(row.kind == CTI for row in stream.rows) else ""
         if what:
             hint = f"Give batch=..., a column whose numbers or times order them{'' if order else ', or ctis=False'}."
-            raise SourceError(sentence(verb, f"rows without an order cannot be judged for {what}", "", hint))
+            raise SourceError(verb, f"rows without an order cannot be judged for {what}", "", hint)
     judge = _Judge(stream, ctis)
     searches: list[Iterator[Finding]] = [judge.items(), judge.matched(order is not None)]
     searches += [judge.late(), judge.going_back()] * ctis

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamq.errors import SourceError, sentence
+from streamq.errors import SourceError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.literal import Item
@@ -118,7 +118,7 @@ def read_stream(rows: Any, names: Names, verb: str, *, is_bag: bool = False) -> 
         times.append(ticks)
         axes |= {axis} if axis else set()
     if len(axes) > 1:
-        raise SourceError(sentence(verb, "times must all be timestamps or all be integers", "found both"))
+        raise SourceError(verb, "times must all be timestamps or all be integers", "found both")
     identity = payload_columns(columns, names) if names.id is None else [names.id]
     whose, keys = (_comparable([columns[name] for name in part], count) for part in (identity, names.key))
     ends = ([INFINITY if end is None else end for end in column] for column in times[1:])
@@ -151,7 +151,7 @@ def _checked(columns: Mapping[str, Sequence[Any]], names: Names, count: int, ver
     for name, role in wanted.items():
         if name not in columns:
             instead = f"there are: {', '.join(map(repr, columns))}"
-            raise SourceError(sentence(verb, f"no column {name!r}", instead, f"Name it: {role}=..."))
+            raise SourceError(verb, f"no column {name!r}", instead, f"Name it: {role}=...")
     return names
 
 
@@ -173,18 +173,18 @@ def _columns(rows: Any, names: Names, verb: str) -> tuple[dict[str, Column], Nam
         try:
             return _named(pa.Table.from_pandas(rows, preserve_index=False)), names, True
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise SourceError(sentence(verb, "a column mixes types", str(error).splitlines()[0])) from error
+            raise SourceError(verb, "a column mixes types", str(error).splitlines()[0]) from error
     if hasattr(rows, "isStreaming"):
         if rows.isStreaming:
             hint = "Read the folder of its sink."
-            raise SourceError(sentence(verb, "a streaming DataFrame", "it has no rows yet", hint))
+            raise SourceError(verb, "a streaming DataFrame", "it has no rows yet", hint)
         return _named(rows.toArrow()), names, False
     if hasattr(rows, "__arrow_c_stream__"):
         return _named(pa.table(rows)), names, True
     if isinstance(rows, Iterable):
         return _listed(rows, verb), names, True
     hint = "Give a pandas or Arrow table, rows as dicts, items of sq.events, a Spark DataFrame or a folder of Parquet."
-    raise SourceError(sentence(verb, "not a physical stream", f"found {type(rows).__name__}", hint))
+    raise SourceError(verb, "not a physical stream", f"found {type(rows).__name__}", hint)
 
 
 def _named(table: pa.Table) -> dict[str, Column]:
@@ -214,7 +214,7 @@ def _as_row(item: Any, kind: Mapping[str, Any], verb: str) -> Mapping[str, Any]:
         case (start, end, Mapping() as payload):
             return {**kind, "start": start, "end": end, **payload}
     hint = "Give dicts, or items of sq.events: sq.insert(...), sq.retract(...), sq.cti(...), (start, end, {...})."
-    raise SourceError(sentence(verb, "not a row", f"found {item!r}", hint))
+    raise SourceError(verb, "not a row", f"found {item!r}", hint)
 
 
 # columns
@@ -229,7 +229,7 @@ def _batches(column: Column, name: str, verb: str) -> list[int]:
     """Return the number of each row's micro-batch, from 0 and without gaps; raise SourceError for NULLs."""
     numbers, _ = _ticks(column, name, verb)
     if count := numbers.count(None):
-        raise SourceError(sentence(verb, f"column {name!r} of micro-batches has NULLs", f"found {count}"))
+        raise SourceError(verb, f"column {name!r} of micro-batches has NULLs", f"found {count}")
     places = {number: place for place, number in enumerate(sorted(set(numbers)))}
     return [places[number] for number in numbers]
 
@@ -266,9 +266,9 @@ def _ticks(column: Column, name: str, verb: str) -> tuple[list[Any], str | None]
             ticks.append(int(value))
             axes.add(INTEGER)
         else:
-            raise SourceError(sentence(verb, f"column {name!r} does not hold times", f"found {value!r}", TIMES))
+            raise SourceError(verb, f"column {name!r} does not hold times", f"found {value!r}", TIMES)
     if len(axes) > 1:
-        raise SourceError(sentence(verb, f"column {name!r} holds timestamps and integers", "", TIMES))
+        raise SourceError(verb, f"column {name!r} holds timestamps and integers", "", TIMES)
     return ticks, next(iter(axes), None)
 
 
@@ -314,7 +314,7 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
     import pyarrow.dataset as ds
 
     if not path.exists():
-        raise SourceError(sentence(verb, f"no folder {str(path)!r}"))
+        raise SourceError(verb, f"no folder {str(path)!r}")
     written = _committed(path)
     if written is None:
         # a folder of several sinks' folders is not one stream
@@ -342,7 +342,7 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
 
 def _no_sink(wrong: str, path: Path, inner: Sequence[Path], verb: str) -> SourceError:
     own = f": {' or '.join(repr(str(p)) for p in inner)}" if inner else ""
-    return SourceError(sentence(verb, wrong, f"found {str(path)!r}", f"Give the folder of one Parquet sink{own}."))
+    return SourceError(verb, wrong, f"found {str(path)!r}", f"Give the folder of one Parquet sink{own}.")
 
 
 def _folders_with(path: Path, *patterns: str) -> list[Path]:

@@ -19,7 +19,7 @@ from streamq.compiler.constants_json import decoded, encoded, plain_hooks
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.results import Results
 from streamq.compiler.rules import RULES
-from streamq.errors import PlanError, SourceError, StreamqError, nearest, sentence
+from streamq.errors import PlanError, SourceError, StreamqError, nearest
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.plan.node import Node, nodes
@@ -86,7 +86,7 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution]:
         arrival, static = _arrival(document, plan), _static(document, plan)
     except _Wrong as error:
         where = f"not a case in {file!r}" if file else "not a case"
-        raise PlanError(sentence("replay", where, str(error), AGAIN)) from error.__cause__
+        raise PlanError("replay", where, str(error), AGAIN) from error.__cause__
     cut, until, clock = document.cut, document.until, document.clock
     calls = "\n".join(document.calls)
     return Case(plan, arrival, cut, until, static, clock, calls, document.may_fail), document.how
@@ -123,18 +123,18 @@ def _text(path: Any) -> str:
     """Return the text of a file; raise SourceError if there is none or it is a folder, PlanError if it is not text or no path."""
     if not isinstance(path, str | Path):
         hint = "The path of a failure's file is failed.saved."
-        raise PlanError(sentence("replay", "not the path of a saved case", f"found {type(path).__name__}", hint))
+        raise PlanError("replay", "not the path of a saved case", f"found {type(path).__name__}", hint)
     file = Path(path)
     if file.is_dir():
         hint = f"Give one of its files, or run all by: pytest {file}."
-        raise SourceError(sentence("replay", "a folder, not a saved case", f"found {str(path)!r}", hint))
+        raise SourceError("replay", "a folder, not a saved case", f"found {str(path)!r}", hint)
     if not file.exists():
         there = [f.name for f in file.parent.glob(f"*{SUFFIX}")]
-        raise SourceError(sentence("replay", "no such file", f"found {str(path)!r}", nearest(file.name, there)))
+        raise SourceError("replay", "no such file", f"found {str(path)!r}", nearest(file.name, there))
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise PlanError(sentence("replay", f"not a case in {str(path)!r}", "text: not UTF-8", AGAIN)) from error
+        raise PlanError("replay", f"not a case in {str(path)!r}", "text: not UTF-8", AGAIN) from error
 
 
 # parts

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from streamq.choices import check_word
-from streamq.errors import PlanError, UnknownVerb, nearest, sentence
+from streamq.errors import PlanError, UnknownVerb, nearest
 from streamq.keywords import check_keywords
 from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.windowed_stream import WindowedStream
@@ -32,7 +32,7 @@ class _Any:
         return "ANY"
 
     def __iter__(self) -> NoReturn:
-        raise PlanError(sentence("ANY", "stands in scenarios only", "", "Begin with t.stream(...)."))
+        raise PlanError("ANY", "stands in scenarios only", "", "Begin with t.stream(...).")
 
 
 ANY: Final = _Any()
@@ -94,10 +94,10 @@ class Scenario(Placeholder):
             raise AttributeError(name)
         if name in (*ENDS, *ATTRIBUTES):
             hint = "t.concrete(scenario) gives cases with nothing left out: case.query is such a stream."
-            raise UnknownVerb(sentence("scenario", f"no verb {name!r}", "parts of it are left out", hint))
+            raise UnknownVerb("scenario", f"no verb {name!r}", "parts of it are left out", hint)
         if name not in VERBS:
             there = f"there are: {', '.join(VERBS)}"
-            raise UnknownVerb(sentence("scenario", f"no verb {name!r}", there, nearest(name, VERBS)))
+            raise UnknownVerb("scenario", f"no verb {name!r}", there, nearest(name, VERBS))
         return lambda *args, **kwargs: Scenario(name, self, args, kwargs)
 
     def call_later(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Scenario:
@@ -107,7 +107,7 @@ class Scenario(Placeholder):
     def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return ``function(self, ...)``, as ``pipe`` of a stream does; raise PlanError if it cannot be called."""
         if not callable(function):
-            raise PlanError(sentence("pipe", "not a function of a stream", f"found {function!r}"))
+            raise PlanError("pipe", "not a function of a stream", f"found {function!r}")
         return function(self, *args, **kwargs)
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
-from streamq.errors import SourceError, TypeMismatch, sentence
+from streamq.errors import SourceError, TypeMismatch
 from streamq.keywords import check_keywords
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_type
@@ -65,10 +65,10 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
     for i, row in enumerate(tuples):
         if not isinstance(row, tuple):
             hint = f"Write a tuple: ({row!r},)."
-            raise SourceError(sentence("table", f"row {i} is not a tuple", f"found {row!r}", hint))
+            raise SourceError("table", f"row {i} is not a tuple", f"found {row!r}", hint)
         if len(row) != len(fields):
             there = ", ".join(f.name for f in fields)
-            raise SourceError(sentence("table", f"row {i} has {len(row)} values", f"the columns are: {there}"))
+            raise SourceError("table", f"row {i} has {len(row)} values", f"the columns are: {there}")
     arrays = [_column(f, [row[at] for row in tuples]) for at, f in enumerate(fields)]
     return pa.table(arrays, names=[f.name for f in fields])
 
@@ -83,13 +83,13 @@ def fields_of(columns: str) -> tuple[Field, ...]:
         match = re.fullmatch(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:]+))(?:\s*:\s*|\s+)(.+?)\s*", part, re.DOTALL)
         if match is None:
             hint = 'Write names and types: "t bigint, k string".'
-            raise SourceError(sentence("table", "not a column", f"found {part.strip()!r} in {columns!r}", hint))
+            raise SourceError("table", "not a column", f"found {part.strip()!r} in {columns!r}", hint)
         quoted, plain, kind = match.groups()
         fields.append(Field(quoted.replace("``", "`") if quoted else plain, _type(kind)))
     names = [f.name for f in fields]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
-        raise SourceError(sentence("table", f"column {twice[0]!r} twice", f"found {columns!r}"))
+        raise SourceError("table", f"column {twice[0]!r} twice", f"found {columns!r}")
     return tuple(fields)
 
 
@@ -115,13 +115,13 @@ def _type(text: str) -> t.DataType:
             return t.DayTimeIntervalType() if text.lower() == "interval day to second" else parse_type(text)
         except TypeMismatch as error:
             hint = str(error).partition(". ")[2]
-            raise TypeMismatch(sentence("table", "no such type", f"found {text!r}", hint)) from None
+            raise TypeMismatch("table", "no such type", f"found {text!r}", hint) from None
     kind, inner = match[1].lower(), match[2]
     if kind == "struct":
         return t.StructType([t.StructField(f.name, f.type) for f in fields_of(inner)])
     parts = [_type(part) for part in _split(inner)]
     if len(parts) != (2 if kind == "map" else 1):
-        raise TypeMismatch(sentence("table", "no such type", f"found {text!r}"))
+        raise TypeMismatch("table", "no such type", f"found {text!r}")
     return t.MapType(parts[0], parts[1]) if kind == "map" else t.ArrayType(parts[0])
 
 
@@ -140,7 +140,7 @@ def _column(field: Field, values: Sequence[Any]) -> pa.Array:
                 pa.scalar(_arrow_value(value, field.type), kind)
             except refused as error:
                 wrong = f"column {field.name!r} is {field.type.simpleString()}"
-                raise SourceError(sentence("table", wrong, f"row {row} has {value!r}")) from error
+                raise SourceError("table", wrong, f"row {row} has {value!r}") from error
         raise
     return column.cast(arrow_type(field.type))
 

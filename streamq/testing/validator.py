@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamq.errors import PlanError, StreamqError, counted, sentence
+from streamq.errors import PlanError, StreamqError, counted
 from streamq.keywords import check_keywords
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.history import Axis, interval, shown
@@ -171,9 +171,9 @@ def find_breaches(
     for name, word, words in (("shape", shape, SHAPES), ("order", order, ORDERS)):
         if word is not None and word not in words:
             listed = ", ".join(map(repr, words))
-            raise PlanError(sentence(verb, f"no such {name}", f"found {word!r}; there are: {listed}"))
+            raise PlanError(verb, f"no such {name}", f"found {word!r}; there are: {listed}")
     if shape == "signal" and key is None:
-        raise PlanError(sentence(verb, "a signal without a key", "", "Give key=...; () makes all rows one signal."))
+        raise PlanError(verb, "a signal without a key", "", "Give key=...; () makes all rows one signal.")
     keys = (key,) if isinstance(key, str) else tuple(key or ())
     names = Names(kind=kind, start=start, end=end, new_end=new_end, id=id, batch=batch, key=keys)
     stream = read_stream(rows, names, verb)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from streamq.compiler.results import Results, without_policies
-from streamq.errors import NeedsSpark, PlanError, kind_of, sentence
+from streamq.errors import NeedsSpark, PlanError, kind_of
 from streamq.keywords import check_keywords
 from streamq.operators import JoinTable
 from streamq.plan.node import Node, nodes, number_sources
@@ -171,24 +171,22 @@ def _checked_queries(query: Any) -> list[Stream]:
         return []
     queries = list(query) if isinstance(query, list | tuple) else [query]
     if not queries:
-        raise PlanError(sentence("verify", "no queries", "the list is empty", "Give some: t.verify([one, another])."))
+        raise PlanError("verify", "no queries", "the list is empty", "Give some: t.verify([one, another]).")
     for one in queries:
         if isinstance(one, Scenario):
-            raise PlanError(
-                sentence("verify", "a scenario in a list of queries", "", "Give it by itself: t.verify(it).")
-            )
+            raise PlanError("verify", "a scenario in a list of queries", "", "Give it by itself: t.verify(it).")
         if not isinstance(one, Stream):
             hint = "Call it: t.verify(f(stream))." if callable(one) else "Give a query, or a scenario: t.stream(...)."
-            raise PlanError(sentence("verify", "not a query", f"found {kind_of(one)}", hint))
+            raise PlanError("verify", "not a query", f"found {kind_of(one)}", hint)
     return queries
 
 
 def _check_arguments(intent: Any, may_fail: Any) -> None:
     """Raise PlanError unless the arguments are an intent, and True, False or None."""
     if not isinstance(intent, Intent):
-        raise PlanError(sentence("verify", "not an intent", f"found {intent!r}", 'Write t.Intent(disorder="high").'))
+        raise PlanError("verify", "not an intent", f"found {intent!r}", 'Write t.Intent(disorder="high").')
     if may_fail is not None and not isinstance(may_fail, bool):
-        raise PlanError(sentence("verify", "may_fail is neither True nor False", f"found {may_fail!r}"))
+        raise PlanError("verify", "may_fail is neither True nor False", f"found {may_fail!r}")
 
 
 def _numbered(queries: Sequence[Stream]) -> tuple[Node, dict[str, str]]:
@@ -208,13 +206,11 @@ def _refuse(report: Verification) -> NoReturn:
     """Raise the error for a verification that compared nothing: PlanError, or NeedsSpark if only Spark could run the query."""
     if report.set_aside:
         instead = f"all {report.set_aside.total()} cases were set aside: {report.reasons}"
-        raise PlanError(
-            sentence("verify", "nothing could be judged", instead, "Give legal values: t.Intent(payload=...).")
-        )
+        raise PlanError("verify", "nothing could be judged", instead, "Give legal values: t.Intent(payload=...).")
     if report.left_out:
         why = next(iter(report.left_out.values()))
-        raise NeedsSpark(sentence("verify", "nothing could be run", why, "Use a profile that runs cases on Spark."))
-    raise PlanError(sentence("verify", "nothing is tried", "the profile has no examples", "Give some: examples=50."))
+        raise NeedsSpark("verify", "nothing could be run", why, "Use a profile that runs cases on Spark.")
+    raise PlanError("verify", "nothing is tried", "the profile has no examples", "Give some: examples=50.")
 
 
 CROWD = 3

@@ -58,7 +58,7 @@ def trace_query(
     passed = passed_batches(plan, numbered, rows, verb="trace")
     if passed.count > MOST_ROWS:
         hint = "Pass fewer rows: q.trace(table.slice(0, 1000))."
-        raise PlanError(sentence("trace", f"more than {MOST_ROWS:,} rows", f"found {passed.count:,}", hint))
+        raise PlanError("trace", f"more than {MOST_ROWS:,} rows", f"found {passed.count:,}", hint)
     ticks = instant_ticks(until, plan.schema.axis, "trace")
     numbered_tables = frozenset(names[table] for table in filtered)
     recording = record_run(plan, passed.static, passed.batches, ticks, numbered_tables)
@@ -105,7 +105,7 @@ def shown_condition(where: Any, recording: Recording) -> str:
 def _has_all_values(values: Selector) -> Expr:
     """Return the condition that columns, ``start`` and ``end`` among them, have some values; raise PlanError for no columns."""
     if not values:
-        raise PlanError(sentence("trace", "where names no column", "it is {}", "Leave it out to follow all events."))
+        raise PlanError("trace", "where names no column", "it is {}", "Leave it out to follow all events.")
     columns = {name: Lifetime(name) if name in ("start", "end") else Col(name) for name in values}
     return reduce(and_, (c.is_null() if values[n] is None else c == values[n] for n, c in columns.items()))
 
@@ -215,7 +215,7 @@ class Trace:
         chosen = self._selected_events(event, source)
         effects = self.lineage.effects(chosen)
         if effects.failure:
-            raise PlanError(sentence("effects", f"without event {event} the query fails", effects.failure))
+            raise PlanError("effects", f"without event {event} the query fails", effects.failure)
         rows: list[ShownRow] = []
         kinds: list[str] = []
         for one in self.recording.operators:
@@ -265,7 +265,7 @@ class Trace:
         """Write the page to a file, whose name ends in .html, and return its path."""
         file = Path(path)
         if file.suffix.lower() != ".html":
-            raise PlanError(sentence("save", "a trace is saved as .html", f"found {file.name!r}"))
+            raise PlanError("save", "a trace is saved as .html", f"found {file.name!r}")
         file.write_text(self.to_html(), encoding="utf-8")
         return file
 
@@ -321,16 +321,14 @@ class Trace:
             if one.name == name:
                 return one
         there = f"there are: {', '.join(self.operators)}"
-        raise PlanError(sentence(verb, f"no operator {name!r}", there, nearest(str(name), self.operators)))
+        raise PlanError(verb, f"no operator {name!r}", there, nearest(str(name), self.operators))
 
     def _check_events(self, verb: str) -> None:
         """Raise PlanError if there are more events than can be left out in turn."""
         count = len(self.lineage.events)
         if count > MOST_EVENTS:
             hint = "Trace fewer rows, or ask for effects, which leave out one event."
-            raise PlanError(
-                sentence(verb, f"more than {MOST_EVENTS:,} events, each to be left out", f"found {count:,}", hint)
-            )
+            raise PlanError(verb, f"more than {MOST_EVENTS:,} events, each to be left out", f"found {count:,}", hint)
 
     def leave_out_each(self, verb: str) -> list[int]:
         """Answer the query without each event in turn, with a progress bar; return the events without which it fails."""
@@ -359,15 +357,13 @@ class Trace:
             return {}
         if not isinstance(row, Mapping):
             hint = "Write its columns: {'k': 1, 'start': 3}."
-            raise PlanError(sentence(verb, "a row is chosen by values of its columns", f"found {kind_of(row)}", hint))
+            raise PlanError(verb, "a row is chosen by values of its columns", f"found {kind_of(row)}", hint)
         names = [*user_columns(one.node.schema).values(), "start", "end"]
         values: dict[str, Any] = {}
         for name, value in row.items():
             if name not in names:
                 hint = nearest(str(name), names)
-                raise PlanError(
-                    sentence(verb, f"{one.name} has no column {name!r}", f"there are: {', '.join(names)}", hint)
-                )
+                raise PlanError(verb, f"{one.name} has no column {name!r}", f"there are: {', '.join(names)}", hint)
             is_instant = name in ("start", "end")
             values[name] = _ticks(value, one.node.schema.axis, verb) if is_instant else value
         return values
@@ -380,7 +376,7 @@ class Trace:
         if row is not None and not places:
             wrong = f"no row of {one.name} with {dict(row)}"
             hint = "trace.prevented(...) has the rows that events prevent, trace.late those that sources left out."
-            raise PlanError(sentence(verb, wrong, f"it has {len(shown):,} distinct rows at the end", hint))
+            raise PlanError(verb, wrong, f"it has {len(shown):,} distinct rows at the end", hint)
         return places
 
     def _selected_events(self, event: Any, source: str | None) -> list[int]:
@@ -391,7 +387,7 @@ class Trace:
         names = [one.name for one in self.recording.sources]
         if source is not None and source not in names:
             hint = nearest(str(source), names)
-            raise PlanError(sentence("effects", f"no source {source!r}", f"there are: {', '.join(names)}", hint))
+            raise PlanError("effects", f"no source {source!r}", f"there are: {', '.join(names)}", hint)
         if not isinstance(event, Mapping):
             events = self.lineage.events
             owners = [self.recording.operators[owner].name for owner, _ in events]
@@ -399,13 +395,11 @@ class Trace:
             if not is_there or source not in (None, owners[int(event)]):
                 there = f"there are {len(events)}, from 0" if source is None else f"source {source} has others"
                 there = self._no_events or there
-                raise PlanError(sentence("effects", f"no event {event}", there, "trace.events() has their numbers."))
+                raise PlanError("effects", f"no event {event}", there, "trace.events() has their numbers.")
             return [int(event)]
         if source is None and len(names) > 1:
             raise PlanError(
-                sentence(
-                    "effects", "an event of one of several sources", f"there are: {', '.join(names)}", "Say source=."
-                )
+                "effects", "an event of one of several sources", f"there are: {', '.join(names)}", "Say source=."
             )
         one = self._operator(names[0] if source is None else source, "effects")
         places = set(self._places(one, event, "effects"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from streamq.errors import PlanError, counted, sentence
+from streamq.errors import PlanError, counted
 from streamq.runtime.user_code.calls import ModuleStates
 from streamq.runtime.user_code.event_readers import FrameReader, SeriesReader, ValueReader
 from streamq.user_code.signature import (
@@ -89,11 +89,11 @@ class FunctionForm(WindowForm):
         if self.sensitive and len(parameters) < 2 and not takes_any_number(signature):
             wrong = "a time-sensitive function is called with (events, window)"
             takes = f"it takes {counted(len(parameters), 'argument')}"
-            raise PlanError(sentence(self.name, wrong, takes, f"It is {self.name}{signature}."))
+            raise PlanError(self.name, wrong, takes, f"It is {self.name}{signature}.")
         if not self.sensitive and [p.name for p in parameters[:2]] == ["events", "window"]:
             hint = f"{WITH_TIME} it gets them; without it, a Series an argument."
             wrong = "events and a window are asked for"
-            raise PlanError(sentence(self.name, wrong, "it is not time-sensitive", hint))
+            raise PlanError(self.name, wrong, "it is not time-sensitive", hint)
 
     def query_call(self, columns: int, options: Mapping[str, Any]) -> QueryCall:
         return QueryCall(0, options, leading=2) if self.sensitive else QueryCall(columns, options)
@@ -175,7 +175,7 @@ class AggregatorForm(ClassForm):
         module = make_object(self.name, self.code, options, self.verb)
         if self.sensitive:
             hint = "Give initial(), add(state, events) and result(state, window)."
-            raise PlanError(sentence(self.verb, "Spark's Aggregator does not know time", f"found {self.name}", hint))
+            raise PlanError(self.verb, "Spark's Aggregator does not know time", f"found {self.name}", hint)
 
         def zero() -> Any:
             return copy.deepcopy(module.zero() if callable(module.zero) else module.zero)

@@ -13,7 +13,7 @@ import numpy as np
 from pyspark.sql.types import DataType, StructField, StructType
 
 from streamq.choices import ErrorPolicy, choose_word
-from streamq.errors import PlanError, kind_of, sentence, users_line
+from streamq.errors import PlanError, kind_of, users_line
 from streamq.keywords import check_keywords
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column, plain_value
 from streamq.plan.fingerprint import fingerprint, text_of
@@ -80,7 +80,7 @@ class UserModule(CallableModule, ABC):
                 text_of(value)
         except Exception as error:
             what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
-            raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+            raise PlanError(self.name, what, why, "Make it within the code.") from error
 
     @property
     def held(self) -> tuple[Any, ...]:
@@ -139,7 +139,7 @@ class UserModule(CallableModule, ABC):
                 texts.append(f"({name!r}, {text_of(value)})")
             except Exception as error:
                 what, why = f"{name} is no plain value", f"found {value!r}; {type(error).__name__}: {error}"
-                raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+                raise PlanError(self.name, what, why, "Make it within the code.") from error
         return f"[{', '.join(texts)}]"
 
     @property
@@ -159,7 +159,7 @@ class UserModule(CallableModule, ABC):
         for option, value in options.items():
             if isinstance(value, Expr) or is_sparks_column(value):
                 hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."
-                raise PlanError(sentence(self.name, f"{option} is a plain value", "found a column", hint))
+                raise PlanError(self.name, f"{option} is a plain value", "found a column", hint)
         plain = {option: plain_value(value) for option, value in options.items()}
         return self.with_options({**self.options, **plain}) if options else self
 
@@ -170,7 +170,7 @@ class UserModule(CallableModule, ABC):
             is_many = isinstance(value, list | tuple | dict | set) or hasattr(value, "__array__")
             if is_many and not isinstance(value, np.generic) and package != "pyspark":
                 hint = f"In a query it takes columns; outside of one call {self.name}.code."
-                raise PlanError(sentence(self.name, "values instead of columns", f"found {kind_of(value)}", hint))
+                raise PlanError(self.name, "values instead of columns", f"found {kind_of(value)}", hint)
 
     def columns_of(self, operands: Sequence[Any]) -> list[Expr]:
         """Return columns from expressions and names of columns; raises PlanError for a plain value or a collection."""
@@ -178,7 +178,7 @@ class UserModule(CallableModule, ABC):
         for value in operands:
             if not isinstance(value, str | Expr) and not is_sparks_column(value):
                 hint = f"Plain values come by keyword, as {self.signature} calls them; a column of one value is sq.lit(...)."
-                raise PlanError(sentence(self.name, "a plain value by position", f"found {value!r}", hint))
+                raise PlanError(self.name, "a plain value by position", f"found {value!r}", hint)
         return [Col(o) if isinstance(o, str) else as_expr(o) for o in operands]
 
     @property
@@ -252,14 +252,14 @@ def guards_of(
     """
     is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and time_limit > 0):
-        raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
+        raise PlanError(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}")
     policy = choose_word(ErrorPolicy, on_error, "on_error", verb)
     if not _is_version(version):
-        raise PlanError(sentence(verb, "version is a whole number of at least 1", f"found {version!r}"))
+        raise PlanError(verb, "version is a whole number of at least 1", f"found {version!r}")
     if compatible_with is not None and not (_is_version(compatible_with) and compatible_with < version):
         wrong = "compatible_with is an earlier version"
         hint = "Say version=2, compatible_with=1: the state of version 1 goes on with this code."
-        raise PlanError(sentence(verb, wrong, f"found {compatible_with!r}, version={version}", hint))
+        raise PlanError(verb, wrong, f"found {compatible_with!r}, version={version}", hint)
     versions = {"version": version, "compatible_with": compatible_with}
     return {"time_limit": time_limit, "checked": checked, "on_error": policy, **versions}
 
@@ -276,7 +276,7 @@ def type_returned(verb: str, returns: Any, what: str) -> DataType:
     """
     if not isinstance(returns, str | DataType):
         hint = f'Write @sq.{verb}("double") above the function: the type of its {what} in SQL.'
-        raise PlanError(sentence(verb, f"no type of the {what}", f"found {returns!r}", hint))
+        raise PlanError(verb, f"no type of the {what}", f"found {returns!r}", hint)
     return parse_type(returns, verb)
 
 
@@ -332,7 +332,7 @@ def filters_on(*fields: str) -> Property:
     filters_on(symbol)
     """
     if not fields or not all(isinstance(field, str) for field in fields):
-        raise PlanError(sentence("filters_on", "no names of columns", f"found {fields!r}", 'Write filters_on("k").'))
+        raise PlanError("filters_on", "no names of columns", f"found {fields!r}", 'Write filters_on("k").')
     return Property("filters_on", fields)
 
 
@@ -345,7 +345,7 @@ def check_properties(properties: Iterable[Any], verb: str) -> tuple[Property, ..
         if not isinstance(one, Property):
             names = ", ".join(f"sq.{p}" for p in _ALL)
             hint = f'Give some of {names}, sq.filters_on("k").'
-            raise PlanError(sentence(verb, "not a property of modules", f"found {one!r}", hint))
+            raise PlanError(verb, "not a property of modules", f"found {one!r}", hint)
         checked.append(one)
     return tuple(dict.fromkeys(checked))
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamq import html
-from streamq.errors import PlanError, nearest, sentence
+from streamq.errors import PlanError, nearest
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import functions
 from streamq.user_code.module import UNNAMED, UserModule, place_of
@@ -121,7 +121,7 @@ class Repository:
         if name not in self._published:
             hint = " ".join(filter(None, (nearest(str(name), self), self.not_loaded)))
             there = f"there are: {', '.join(self) or 'none'}"
-            raise PlanError(sentence("modules", f"no module {name!r}", there, hint))
+            raise PlanError("modules", f"no module {name!r}", there, hint)
         return self._published[name][0]
 
     def __contains__(self, name: object) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.errors import PlanError, counted, nearest, sentence
+from streamq.errors import PlanError, counted, nearest
 from streamq.plan.schema import unnamed_argument
 
 FORM_METHODS = ("initial", "add", "result", "zero", "reduce", "merge", "finish", "step")
@@ -61,10 +61,10 @@ def check_methods(name: str, code: Any, needed: Mapping[str, str]) -> None:
         close = [(m, near) for m in missing for near in difflib.get_close_matches(m, others, n=1, cutoff=0.6)]
         hint = f"Is {close[0][1]!r} meant to be {close[0][0]!r}?" if close else ""
         what = f"found {', '.join(sorted(public))}" if public else "found no method"
-        raise PlanError(sentence(name, f"it has no {shown}", what, hint))
+        raise PlanError(name, f"it has no {shown}", what, hint)
     for method in needed:
         if method != "zero" and not callable(getattr(code, method)):
-            raise PlanError(sentence(name, f"{method} is a method", f"found {getattr(code, method)!r}"))
+            raise PlanError(name, f"{method} is a method", f"found {getattr(code, method)!r}")
 
 
 def check_method(name: str, code: Any, method: str, arguments: str) -> None:
@@ -85,7 +85,7 @@ def check_method(name: str, code: Any, method: str, arguments: str) -> None:
         asks = "window" in signature.parameters and not is_timed
         hint = f"{WITH_TIME} it gets the window." if asks else "It is time-sensitive." if is_timed else ""
         wrong = f"{method} is called with ({arguments})"
-        raise PlanError(sentence(name, wrong, f"it is {method}{signature}", hint)) from None
+        raise PlanError(name, wrong, f"it is {method}{signature}", hint) from None
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,11 @@ class QueryCall:
             missing = [p.name for p in own[self.columns :] if p.default is p.empty]
             hint = f"{WITH_TIME} it gets (events, window). " if "window" in missing and not self.leading else ""
             wrong = f"it is called with {counted(self.columns, 'column')}"
-            raise PlanError(sentence(name, wrong, f"it takes {_shown_range(least, most)}", hint + shown))
+            raise PlanError(name, wrong, f"it takes {_shown_range(least, most)}", hint + shown)
         try:
             signature.bind(*range(self.leading + self.columns), **self.options)
         except TypeError as error:
-            raise PlanError(sentence(name, "it cannot be called so", str(error), shown)) from None
+            raise PlanError(name, "it cannot be called so", str(error), shown) from None
 
     def argument_names(self, code: Any, count: int) -> tuple[str, ...]:
         """Return the names that code, or its method, has for ``count`` columns; generated ones for those without a name."""
@@ -151,7 +151,7 @@ def check_options(
     for option in options:
         if option not in names:
             hint = f"{nearest(option, names)} {shown}".strip()
-            raise PlanError(sentence(name, f"no parameter {option!r}", "", hint))
+            raise PlanError(name, f"no parameter {option!r}", "", hint)
 
 
 def make_object(name: str, code: Any, options: Mapping[str, Any], verb: str = "") -> Any:
@@ -163,9 +163,7 @@ def make_object(name: str, code: Any, options: Mapping[str, Any], verb: str = ""
     if not inspect.isclass(code):
         if options and not inspect.isroutine(code):
             hint = "Give the class, which is made with them, or a function."
-            raise PlanError(
-                sentence(verb or name, "an object takes no parameters", f"found {', '.join(options)}", hint)
-            )
+            raise PlanError(verb or name, "an object takes no parameters", f"found {', '.join(options)}", hint)
         return code
     signature = signature_without_self(code)
     shown = f"It is {name}{signature or '(...)'}."
@@ -174,7 +172,7 @@ def make_object(name: str, code: Any, options: Mapping[str, Any], verb: str = ""
     try:
         return code(**options)
     except TypeError as error:
-        raise PlanError(sentence(name, "it cannot be made", str(error), shown)) from error
+        raise PlanError(name, "it cannot be made", str(error), shown) from error
 
 
 def signature_without_self(code: Any, method: str = "") -> inspect.Signature | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.aggregate import Application, Partials, WindowPlace
 from streamq.plan.expr import Col, Expr
 from streamq.plan.partial import ReducedColumn
@@ -92,7 +92,7 @@ class UserAggregate(WindowModule):
         super().check()
         if promises := [promise for promise in self.properties if promise.partition("(")[0] in OF_OPERATORS]:
             name, hint = promises[0].partition("(")[0], "Operators are made with @sq.udo."
-            raise PlanError(sentence("uda", f"{name} is a promise of operators", f"found {promises[0]}", hint))
+            raise PlanError("uda", f"{name} is a promise of operators", f"found {promises[0]}", hint)
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
         """Return the column of a partial result made of states; None if states do not merge, or windows need their own calls."""

@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.choices import ArgumentForm, choose_word
-from streamq.errors import ModuleFailed, PlanError, sentence
+from streamq.errors import ModuleFailed, PlanError
 from streamq.plan.expr import Call, Col, as_expr
 from streamq.plan.function import ArrowForm, Fault, Function, Operand, Value
 from streamq.plan.lowering import ship_runtime
@@ -105,7 +105,7 @@ class UserFunction(UserModule, Function):
         """Raise PlanError for code that cannot be called, or with values in it that cannot be pickled."""
         if not callable(self.code):
             hint = 'Write @sq.udf("double") above a def.'
-            raise PlanError(sentence("udf", "not a function", f"found {self.code!r}", hint))
+            raise PlanError("udf", "not a function", f"found {self.code!r}", hint)
         super().check()
 
     @property
@@ -129,7 +129,7 @@ class UserFunction(UserModule, Function):
         function = self.called_with(options)
         if not operands:
             hint = "Columns come by position, not by keyword."
-            raise PlanError(sentence(self.name, "it is called without a column", "", hint))
+            raise PlanError(self.name, "it is called without a column", "", hint)
         self.check_in_query(operands)
         QueryCall(len(operands), function.options).check(self.name, self.code)
         return Call(function, tuple(Col(o) if isinstance(o, str) else as_expr(o) for o in operands))
@@ -154,7 +154,7 @@ class UserFunction(UserModule, Function):
             worker = packed(self._on_worker)
         except Exception as error:
             what = "it cannot be sent to Spark's workers"
-            raise PlanError(sentence(self.name, what, f"{type(error).__name__}: {error}")) from error
+            raise PlanError(self.name, what, f"{type(error).__name__}: {error}") from error
 
         def call(*arrays: pa.Array) -> pa.Array:
             return worker(*arrays)

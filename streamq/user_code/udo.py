@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.choices import Stamp
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
 from streamq.plan.partial import ReducedColumn
@@ -97,11 +97,11 @@ class UserOperator(WindowModule):
         if str(time_bound) in self.properties and not self.time_sensitive:
             wrong = "time_bound is a promise about lifetimes of its rows"
             hint = "Say time_sensitive=True, too."
-            raise PlanError(sentence(self.name, wrong, "it is not time-sensitive, and gives none", hint))
+            raise PlanError(self.name, wrong, "it is not time-sensitive, and gives none", hint)
         names = [f.name for f in self.fields]
         if others := [name for name in self.filter_columns if name not in names]:
             shown = f"found {others[0]}, there are: {', '.join(names)}"
-            raise PlanError(sentence(self.name, "filters_on names no column of its rows", shown))
+            raise PlanError(self.name, "filters_on names no column of its rows", shown)
 
     @property
     def default_stamp(self) -> Stamp | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.expr import Alias, Expr, as_expr
 from streamq.plan.fingerprint import text_of
 from streamq.plan.tree import lazy, show
@@ -85,7 +85,7 @@ def udso(
     guards = guards_of("udso", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
     if promises := check_properties(properties, "udso"):
         shown = ", ".join(map(str, promises))
-        raise PlanError(sentence("udso", "a property that does not apply to stateful operators", f"found {shown}"))
+        raise PlanError("udso", "a property that does not apply to stateful operators", f"found {shown}")
 
     fields = {"initial": initial, "time_sensitive": time_sensitive}
     return partial(decorate, StatefulOperator, returns=row, name=name, **fields, **guards)
@@ -151,11 +151,11 @@ class StatefulOperator(UserModule, EventOperator):
         has_methods = all(callable(getattr(self.code, method, None)) for method in STEPWISE)
         if has_methods and self._is_function:
             both = "the code has initial(), and initial= is given"
-            raise PlanError(sentence("udso", "two initial states", both, "Say it in one of them."))
+            raise PlanError("udso", "two initial states", both, "Say it in one of them.")
         if not has_methods and not (self._is_function and inspect.isroutine(self.code)):
             hint = "Give a class with initial() and step(state, *values), or say initial= and give a function."
             wrong = "no code that goes from event to event"
-            raise PlanError(sentence("udso", wrong, f"found {self.code!r}", hint))
+            raise PlanError("udso", wrong, f"found {self.code!r}", hint)
         super().check()
 
     @property
@@ -207,7 +207,7 @@ class StatefulOperator(UserModule, EventOperator):
             start, step = module.initial, module.step
         if inspect.isgeneratorfunction(code if self._is_function else step):
             hint = "Return the state, and a list of rows."
-            raise PlanError(sentence(self.name, "a step gives (state, rows)", "this one is a generator", hint))
+            raise PlanError(self.name, "a step gives (state, rows)", "this one is a generator", hint)
         return start, step
 
     def evaluator(self, values: int, **site: Any) -> ModuleScanEvaluator:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.partial import RangedMembers, RangeReduction, ReducedColumn, Reduction
@@ -42,13 +42,13 @@ class WindowModule(UserModule, AggregateFunction):
         """
         if not is_window_code(self.code):
             hint = f"Write @sq.{self.kind}(...) above a def or a class."
-            raise PlanError(sentence(self.kind, "not code", f"found {self.code!r}", hint))
+            raise PlanError(self.kind, "not code", f"found {self.code!r}", hint)
         self.form.check()
         self._check_columns()
         super().check()
         if str(mergeable) in self.properties and (self.time_sensitive or getattr(self.code, "merge", None) is None):
             hint = "Give it merge(a, b), and leave lifetimes alone."
-            raise PlanError(sentence(self.name, "it is declared mergeable", "it cannot be merged", hint))
+            raise PlanError(self.name, "it is declared mergeable", "it cannot be merged", hint)
 
     def _check_columns(self) -> None:
         """Raise PlanError for a column called start or end, and for ``columns`` that nothing reads.
@@ -59,12 +59,12 @@ class WindowModule(UserModule, AggregateFunction):
         if reserved:
             hint = "Call the argument something else."
             what = f"{reserved[0]!r} is reserved for the lifetime"
-            raise PlanError(sentence(self.kind, what, f"found columns={list(self.columns)}", hint))
+            raise PlanError(self.kind, what, f"found columns={list(self.columns)}", hint)
         if self.columns and not self.time_sensitive and not self.filter_columns:
             hint = "Say time_sensitive=True, or leave columns= out."
             wrong = "columns= names what time-sensitive code reads"
             position = "this is not time-sensitive; its arguments come by position"
-            raise PlanError(sentence(self.kind, wrong, position, hint))
+            raise PlanError(self.kind, wrong, position, hint)
 
     @lazy
     def form(self) -> WindowForm:
@@ -116,7 +116,7 @@ class WindowModule(UserModule, AggregateFunction):
         function = self.called_with(options)
         if not operands and not self.time_sensitive:
             hint = "Columns come by position; with time_sensitive=True it may read lifetimes alone."
-            raise PlanError(sentence(self.name, "it is called without a column", "", hint))
+            raise PlanError(self.name, "it is called without a column", "", hint)
         args = self.columns_of(operands)
         names = self._argument_names(args)
         function.form.check_call(len(args), function.options)
@@ -131,7 +131,7 @@ class WindowModule(UserModule, AggregateFunction):
         """
         if self.columns and len(self.columns) != len(args):
             shown = f"it takes {', '.join(self.columns)}"
-            raise PlanError(sentence(self.name, f"{len(args)} arguments", shown))
+            raise PlanError(self.name, f"{len(args)} arguments", shown)
         if not self.time_sensitive:
             return ()
         names = []
@@ -143,11 +143,9 @@ class WindowModule(UserModule, AggregateFunction):
                     names.append(name)
                 case _:
                     hint = f"Name it, as in ({show(arg)}).alias('v')."
-                    raise PlanError(sentence(self.name, "an argument without a name", f"found {show(arg)}", hint))
+                    raise PlanError(self.name, "an argument without a name", f"found {show(arg)}", hint)
         if len({*names, "start", "end"}) != len(names) + 2:
-            raise PlanError(
-                sentence(self.name, "arguments of one name", f"found {', '.join([*names, 'start', 'end'])}")
-            )
+            raise PlanError(self.name, "arguments of one name", f"found {', '.join([*names, 'start', 'end'])}")
         return tuple(names)
 
     def result(self, of: Application) -> DataType:

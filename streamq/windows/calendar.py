@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, available_timezones
 import numpy as np
 import pyarrow as pa
 
-from streamq.errors import TimeError, nearest, sentence
+from streamq.errors import TimeError, nearest
 from streamq.runtime.arrow.columnar import ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
@@ -67,18 +67,18 @@ class Calendar(Window):
         """Return windows of a period such as ``"1 month"``; raise TimeError for other texts, unknown zones, an integer axis."""
         if axis != TIMESTAMP:
             hint = "On an integer axis nobody knows which day it is: take a tumbling_window."
-            raise TimeError(sentence("calendar_window", "no calendar on an integer axis", f"found {period!r}", hint))
+            raise TimeError("calendar_window", "no calendar on an integer axis", f"found {period!r}", hint)
         words = _PERIOD.fullmatch(period) if isinstance(period, str) else None
         n, unit = (int(words[1] or 1), words[2].lower()) if words else (0, "")
         if n < 1 or unit not in UNITS:
             near = nearest(unit, UNITS) if len(unit) > 1 else ""
             hint = "Write '1 day', '2 weeks', '1 month', '1 quarter' or '1 year'; shorter ones are tumbling windows."
             wrong = "not a period of the calendar"
-            raise TimeError(sentence("calendar_window", wrong, f"found {period!r}", near or hint))
+            raise TimeError("calendar_window", wrong, f"found {period!r}", near or hint)
         if not isinstance(zone, str) or zone not in available_timezones():
             near = nearest(zone, sorted(available_timezones())) if isinstance(zone, str) else ""
             hint = near or "Write a name of the tz database, such as 'Europe/Berlin' or 'UTC'."
-            raise TimeError(sentence("calendar_window", "no such time zone", f"found {zone!r}", hint))
+            raise TimeError("calendar_window", "no such time zone", f"found {zone!r}", hint)
         return cls(n, unit, zone)
 
     @property

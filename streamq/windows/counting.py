@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import ClipInput, check_word
-from streamq.errors import PlanError, check_whole_number, column_names, sentence
+from streamq.errors import PlanError, check_whole_number, column_names
 from streamq.plan.footprint import Footprint, Retention
 from streamq.runtime.arrow.columnar import codes, first_places, ints
 from streamq.runtime.arrow.values import Ints, Mask
@@ -61,7 +61,7 @@ class Count(Window):
         clip = asked or (ClipInput.RIGHT if self.by == "end" else ClipInput.FULL)
         if self.by == "end" and clip not in (ClipInput.NONE, ClipInput.RIGHT):
             wrong, hint = "windows of ends clip right or not at all", 'Say clip_input="none", or leave it out.'
-            raise PlanError(sentence("count_window", wrong, f"found {clip!r}", hint))
+            raise PlanError("count_window", wrong, f"found {clip!r}", hint)
         return clip
 
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.errors import TimeError, sentence
+from streamq.errors import TimeError
 from streamq.runtime.arrow.columnar import ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
@@ -45,7 +45,7 @@ class Hopping(Window):
         """Return windows of these durations; TimeError for a size or hop below 1 tick, or what does not fit the axis."""
         for name, duration in (("size", size), ("hop", hop)):
             if ticks(duration, axis, verb) <= 0:
-                raise TimeError(sentence(verb, f"{name} must be positive", f"found {duration!r}"))
+                raise TimeError(verb, f"{name} must be positive", f"found {duration!r}")
         return cls(ticks(size, axis, verb), ticks(hop, axis, verb), ticks(offset, axis, verb))
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.errors import PlanError, TimeError, sentence
+from streamq.errors import PlanError, TimeError
 from streamq.plan.footprint import Footprint, Retention
 from streamq.runtime.arrow.columnar import codes, expand_ranges, ints
 from streamq.runtime.arrow.values import Ints, Mask
@@ -56,12 +56,12 @@ class Landmark(Window):
         arguments that do not fit the axis.
         """
         if start is None and period is None:
-            raise PlanError(sentence("landmark_window", "no landmark", "", "Say start=..., period=..., or both."))
+            raise PlanError("landmark_window", "no landmark", "", "Say start=..., period=..., or both.")
         at = instant_ticks(start, axis, "landmark_window") if start is not None else 0
         every = None if period is None else ticks(period, axis, "landmark_window")
         for name, length in (("hop", ticks(hop, axis, "landmark_window")), ("period", every)):
             if length is not None and length <= 0:
-                raise TimeError(sentence("landmark_window", f"{name} must be positive", f"found {length} ticks"))
+                raise TimeError("landmark_window", f"{name} must be positive", f"found {length} ticks")
         return cls(ticks(hop, axis, "landmark_window"), at or 0, every)
 
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:

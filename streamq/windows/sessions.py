@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.errors import TimeError, sentence
+from streamq.errors import TimeError
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
 from streamq.runtime.arrow.columnar import codes, ints
@@ -45,7 +45,7 @@ class Session(Window):
     def from_arguments(cls, gap: Duration, axis: str) -> Session:
         """Return sessions with a gap; raise TimeError for a gap of fewer than two ticks, or one that does not fit the axis."""
         if ticks(gap, axis, "session_window") < 2:
-            raise TimeError(sentence("session_window", "gap must be at least two ticks", f"found {gap!r}"))
+            raise TimeError("session_window", "gap must be at least two ticks", f"found {gap!r}")
         return cls(ticks(gap, axis, "session_window"))
 
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:

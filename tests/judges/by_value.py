@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import ArgumentForm
-from streamq.errors import ModuleFailed, QueryFailed, sentence
+from streamq.errors import ModuleFailed, QueryFailed
 from streamq.plan.expr import Call, Cast
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.testing.oracle.modules import plain_value, series_of
@@ -116,7 +116,7 @@ def _called(function: UserFunction, columns: list[pa.Array]) -> pa.Array:
         except (Exception, SystemExit) as error:
             values = ", ".join(repr(argument.to_pylist()[0]) for argument in arguments)
             what = f"{type(error).__name__}: {error}; of {values}"
-            raise ModuleFailed(sentence(function.name, "it failed", what)) from error
+            raise ModuleFailed(function.name, "it failed", what) from error
     return pa.array(results, to)
 
 

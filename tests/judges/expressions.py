@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pyspark.sql import types as t
 
-from streamq.errors import NeedsSpark, PlanError, sentence
+from streamq.errors import NeedsSpark, PlanError
 from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit
 from streamq.plan.passes import infer
 from streamq.plan.schema import Schema
@@ -69,7 +69,7 @@ def sql(expr: Expr, schema: Schema, by_value: ByValue = lambda *_: None) -> str:
                 return _as(f"CASE {' '.join(branches)} ELSE {parts[-1]} END", kind_of(node))
             case Call():
                 return otherwise(node, parts, lambda: _called(node, parts, kind_of))
-        raise Untranslated(sentence("oracle", f"{type(node).__name__} is not translated", f"found {show(node)}"))
+        raise Untranslated("oracle", f"{type(node).__name__} is not translated", f"found {show(node)}")
 
     return fold_expr(expr, visit)
 
@@ -96,9 +96,9 @@ def _called(node: Call, parts: list[str], kind_of: Callable[[Expr], t.DataType |
                 return f"({FUNCTIONS[name](*shown)})"
             except TypeError as error:
                 wrong = f"function {name!r} of {len(arguments)} arguments is not translated"
-                raise Untranslated(sentence("oracle", wrong, f"found {show(node)}")) from error
+                raise Untranslated("oracle", wrong, f"found {show(node)}") from error
     wrong = f"function {node.function.name!r} is not translated"
-    raise Untranslated(sentence("oracle", wrong, f"found {show(node)}"))
+    raise Untranslated("oracle", wrong, f"found {show(node)}")
 
 
 def _as(part: str, kind: t.DataType | None) -> str:
@@ -129,7 +129,7 @@ def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType 
         return f"({parts[0]} {sign} to_microseconds({parts[1]}))"
     common = wider(left, right) if left is not None and right is not None else None
     if not isinstance(common, t.NumericType):
-        raise Untranslated(sentence("oracle", f"{sign!r} on these types is not translated", f"found {show(node)}"))
+        raise Untranslated("oracle", f"{sign!r} on these types is not translated", f"found {show(node)}")
     if sign == "/":
         common = t.DoubleType()
     a, b = (_as(p, common) for p in parts)
@@ -155,7 +155,7 @@ def _decimal(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | N
     scale = s + r if sign == "*" else max(s, r)
     precision = p + q + 1 if sign == "*" else max(p - s, q - r) + scale + 1
     if sign in ("/", "%") or precision > 38:
-        raise Untranslated(sentence("oracle", f"{sign!r} on these types is not translated", f"found {show(node)}"))
+        raise Untranslated("oracle", f"{sign!r} on these types is not translated", f"found {show(node)}")
     a, b = (f"CAST({part} AS DECIMAL({n}, {m}))" for part, (n, m) in zip(parts, digits, strict=True))
     return f"CAST({a} {sign} {b} AS DECIMAL({precision}, {scale}))"
 
@@ -190,9 +190,7 @@ def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str
         case (t.DateType(), t.StringType() | t.TimestampType()) | (t.TimestampType(), t.DateType()):
             return plain
     operand = "an expression of unknown type" if kind is None else kind.simpleString()
-    raise Untranslated(
-        sentence("oracle", f"a cast of {operand} to {to.simpleString()} is not translated", f"found {show(node)}")
-    )
+    raise Untranslated("oracle", f"a cast of {operand} to {to.simpleString()} is not translated", f"found {show(node)}")
 
 
 def _well_formed(part: str, form: str, value: str, to: t.DataType) -> str:

@@ -246,7 +246,7 @@ def batch_frames(
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
             if frames[source.table].isStreaming:
                 wrong = f"source {source.shown_name()} is a streaming DataFrame"
-                raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
+                raise PlanError(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...).")
         rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
         rewritten = without_unread_columns(rewritten)
         check_form(rewritten, form, verb)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.errors import PlanError, SourceError, kind_of, sentence, unknown_column
+from streamq.errors import PlanError, SourceError, kind_of, unknown_column
 from streamq.operators import Source
 from streamq.operators.input_table import input_table
 from streamq.plan.node import Node, nodes
@@ -36,7 +36,7 @@ def tables_in_memory(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: 
         if not isinstance(read[table], pa.Table):
             example = "df.limit(1000)" if len(names) == 1 else f"{{{name!r}: df.limit(1000)}}"
             hint = f"Pass rows in its place, as {example}, or of a stream those of run.sample(); they are read into memory."
-            raise PlanError(sentence(verb, f"source {name} is a DataFrame", f"{verb} reads rows in memory", hint))
+            raise PlanError(verb, f"source {name} is a DataFrame", f"{verb} reads rows in memory", hint)
     return read
 
 
@@ -48,11 +48,11 @@ def _rows_by_name(names: list[str], rows: Any, verb: str) -> Mapping[str, Any]:
         if len(names) == 1:
             return {names[0]: rows}
         hint = f"Write {{{names[0]!r}: rows, ...}}."
-        raise PlanError(sentence(verb, "rows for one of several sources", f"there are: {', '.join(names)}", hint))
+        raise PlanError(verb, "rows for one of several sources", f"there are: {', '.join(names)}", hint)
     for name in rows:
         if name not in names:
             hint = f"Rows are tables by the names of their sources: {{{names[0]!r}: table}}."
-            raise PlanError(sentence(verb, f"no source {name!r}", f"there are: {', '.join(names)}", hint))
+            raise PlanError(verb, f"no source {name!r}", f"there are: {', '.join(names)}", hint)
     return rows
 
 
@@ -65,14 +65,14 @@ def _rows_of_reader(reader: Node, name: str, rows: Any, verb: str) -> pa.Table:
     if is_dataframe(rows):
         if rows.isStreaming:
             hint = "Pass rows that were read as a batch, by spark.read, or recorded by run.sample()."
-            raise PlanError(sentence(verb, "a streaming DataFrame has no rows yet", f"source {name}", hint))
+            raise PlanError(verb, "a streaming DataFrame has no rows yet", f"source {name}", hint)
         rows = rows.toArrow()
     if not isinstance(rows, pa.Table):
         columns = (
             ", ".join(column.name for column in reader.columns) if isinstance(reader, Source) else "those of the table"
         )
         hint = f"Pass a pyarrow Table, a pandas or a batch DataFrame with its columns: {columns}."
-        raise SourceError(sentence(verb, f"the rows of source {name} are no table", f"found {kind_of(rows)}", hint))
+        raise SourceError(verb, f"the rows of source {name} are no table", f"found {kind_of(rows)}", hint)
     table: pa.Table = input_table(rows, verb).rows
     if not isinstance(reader, Source):
         return table
@@ -84,7 +84,7 @@ def _rows_of_reader(reader: Node, name: str, rows: Any, verb: str) -> pa.Table:
             typed[column.name] = table.column(column.name).cast(arrow_type(column.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             wrong = f"rows that do not fit source {name}"
-            raise SourceError(sentence(verb, wrong, f"{column.name}: {str(error).splitlines()[0]}")) from error
+            raise SourceError(verb, wrong, f"{column.name}: {str(error).splitlines()[0]}") from error
     return pa.table(typed)
 
 
@@ -146,7 +146,7 @@ def _static_tables(passed: list[dict[str, pa.Table]], unread: Mapping[str, pa.Ta
     for name, nothing in unread.items():
         for batch in passed:
             if batch[name] is not nothing and not static.setdefault(name, batch[name]).equals(batch[name]):
-                raise PlanError(sentence(verb, f"two tables for {name}", "a static table never changes"))
+                raise PlanError(verb, f"two tables for {name}", "a static table never changes")
     return static
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from streamq.errors import PlanError, nearest, sentence, unknown_column
+from streamq.errors import PlanError, nearest, unknown_column
 from streamq.operators.operator import QuarantineEvents, set_aside
 from streamq.plan.node import Verbs, expanded, named_after
 from streamq.plan.schema import POINT
@@ -104,9 +104,7 @@ class Quarantine(Generic[S]):
         table = self._events(aside)
         if on_windows:
             if not aside.in_windows:
-                raise PlanError(
-                    sentence("quarantine", f"{module} fails for events, not for windows", "on_windows=True")
-                )
+                raise PlanError("quarantine", f"{module} fails for events, not for windows", "on_windows=True")
             times = {"start": table.column("window_start"), "end": table.column("window_end")}
             table = pa.table({name: times.get(name, table.column(name)) for name in table.column_names})
         elif aside.schema.shape == POINT:
@@ -141,13 +139,11 @@ class Quarantine(Generic[S]):
                 f"no module {module!r} that sets anything aside",
                 f"there are: {', '.join(self.modules) or 'none'}",
             )
-            raise PlanError(sentence("quarantine", wrong, shown, nearest(module, self.modules)))
+            raise PlanError("quarantine", wrong, shown, nearest(module, self.modules))
         if len(candidates) > 1:
             shown = "; ".join(", ".join(aside.schema.names) for aside in candidates)
             hint = "Give it another name for each: sq.uda(..., name=...)."
-            raise PlanError(
-                sentence("quarantine", f"{module} is called over different inputs", f"they have {shown}", hint)
-            )
+            raise PlanError("quarantine", f"{module} is called over different inputs", f"they have {shown}", hint)
         (aside,) = candidates
         return aside
 
@@ -178,7 +174,7 @@ def _check_free(windows: Sequence[str], names: Sequence[str]) -> None:
     for name in windows:
         if name in names:
             hint = "Rename it before the window: .rename({...})."
-            raise PlanError(sentence("quarantine", "a column that the events get", f"the input has {name!r}", hint))
+            raise PlanError("quarantine", "a column that the events get", f"the input has {name!r}", hint)
 
 
 named_after(Quarantine, "quarantine()")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from streamq.errors import MixedStreams, PlanError, UnknownColumn, sentence
+from streamq.errors import MixedStreams, PlanError, UnknownColumn
 from streamq.plan.lowering import map_in_arrow, ship_runtime
 from streamq.plan.schema import quote
 from streamq.run.status.history import RESULTS, observed_values
@@ -240,7 +240,7 @@ def instants_between(between: Any, axis: str) -> tuple[int, int] | None:
         return None
     if not isinstance(between, tuple | list) or len(between) != 2:
         hint = "Write between=(start, end); None is no bound."
-        raise PlanError(sentence("sample", "between is two instants", f"found {between!r}", hint))
+        raise PlanError("sample", "between is two instants", f"found {between!r}", hint)
     low, high = (instant_ticks(instant, axis, "sample") for instant in between)
     return MINUS_INFINITY if low is None else low, INFINITY if high is None else high
 
@@ -310,13 +310,13 @@ def check_limits(rows: object, seconds: object) -> None:
 def check_rows(verb: str, argument: str, rows: object) -> None:
     """Raise PlanError, worded for an argument of ``verb``, unless it is a positive number of rows."""
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-        raise PlanError(sentence(verb, f"{argument} is a whole number of at least 1", f"found {rows!r}"))
+        raise PlanError(verb, f"{argument} is a whole number of at least 1", f"found {rows!r}")
 
 
 def check_seconds(verb: str, argument: str, seconds: object) -> None:
     """Raise PlanError, worded for an argument of ``verb``, unless it is a positive number of seconds."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
-        raise PlanError(sentence(verb, f"{argument} is a positive number of seconds", f"found {seconds!r}"))
+        raise PlanError(verb, f"{argument} is a positive number of seconds", f"found {seconds!r}")
 
 
 def _delete(folder: str) -> None:

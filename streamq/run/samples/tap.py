@@ -157,6 +157,4 @@ def tapped_operator(program: StagedPlan, operator: str) -> str:
     among: Iterable[str] = matches or titles
     shown = [f"{titles[name]} (state {name})" if matches else titles[name] for name in among]
     hint = "Give the name of its state." if matches else nearest(str(operator), titles.values())
-    raise PlanError(
-        sentence("tap", wrong, f"there are: {', '.join(shown)}" if shown else "the query has no state", hint)
-    )
+    raise PlanError("tap", wrong, f"there are: {', '.join(shown)}" if shown else "the query has no state", hint)

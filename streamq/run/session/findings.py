@@ -348,5 +348,5 @@ def session_of(tables: Collection[Any], verb: str) -> SparkSession:
     active = active_session()
     if active is None:
         reason = "the query has only literal and Arrow tables" if tables else ""
-        raise SessionError(sentence(verb, "no active SparkSession", reason, "Start one: sq.session()."))
+        raise SessionError(verb, "no active SparkSession", reason, "Start one: sq.session().")
     return active

@@ -214,7 +214,7 @@ def session(
             spark = builder.getOrCreate()
     except PySparkException as error:
         hint = "What it printed on stderr says why."
-        raise SessionError(sentence("session", "Spark did not start", last_line(str(error)), hint)) from error
+        raise SessionError("session", "Spark did not start", last_line(str(error)), hint) from error
     if local:
         # its workers run the interpreter that has just been checked
         mark_checked(spark)
@@ -254,7 +254,7 @@ def _adopted(active: SparkSession, master: str | None, wanted: Mapping[str, str]
     stop = "Stop it first: SparkSession.active().stop()"
     if master is not None and master != actual and not (master.startswith("sc://") and actual.startswith("sc://")):
         difference = f"its master is {actual}, not {master}"
-        raise SessionError(sentence("session", "another session is active", difference, stop))
+        raise SessionError("session", "another session is active", difference, stop)
     doctor(raise_on_problem=True)
     for key, value in (REQUIRED | dict(wanted)).items():
         present = active.conf.get(key, None)
@@ -262,7 +262,7 @@ def _adopted(active: SparkSession, master: str | None, wanted: Mapping[str, str]
             continue
         if not active.conf.isModifiable(key):
             difference = f"it has {key} = {present}, not {value}"
-            raise SessionError(sentence("session", "the active session cannot be changed so", difference, stop))
+            raise SessionError("session", "the active session cannot be changed so", difference, stop)
         active.conf.set(key, value)
     return active
 

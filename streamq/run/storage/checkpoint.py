@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.state_names import query_text
-from streamq.errors import CheckpointError, PlanError, TimeError, sentence
+from streamq.errors import CheckpointError, PlanError, TimeError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.storage.files import last_number, path_exists, read_line, write_line
 from streamq.runtime.hosts.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
@@ -132,15 +132,15 @@ def outside_cti(program: StagedPlan, to: int | dt.datetime, source: str | None) 
     cti = instant_ticks(to, program.axis, "advance")
     if cti is None:
         hint = "To end the input, call run.finish()."
-        raise TimeError(sentence("advance", "no instant", "found None", hint))
+        raise TimeError("advance", "no instant", "found None", hint)
     if source is None:
         return OutsideCti(None, cti)
     sources = {r.source.shown_name(): r.source for r in program.sources if r.source}
     if source not in sources:
-        raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(sources)}"))
+        raise PlanError("advance", f"no source {source!r}", f"there are: {', '.join(sources)}")
     if sources[source].policy.progress.leader is not None:
         wrong = f"source {source!r} has the progress of another source"
-        raise PlanError(sentence("advance", wrong, "", "Name the source that it follows."))
+        raise PlanError("advance", wrong, "", "Name the source that it follows.")
     return OutsideCti(sources[source].table, cti)
 
 
@@ -245,11 +245,11 @@ class Checkpoint:
         if stored is None:
             if path_exists(self.spark, f"{self.path}/streamq/{MIGRATION}"):
                 wrong, hint = "the migration into the checkpoint is not done", "Call sq.migrate again."
-                raise CheckpointError(sentence("run", wrong, f"found {self.path}", hint))
+                raise CheckpointError("run", wrong, f"found {self.path}", hint)
             if path_exists(self.spark, f"{self.path}/metadata"):
                 hint = "Use a new checkpoint, or to_stream() and a writeStream."
                 wrong = "the checkpoint is that of a writeStream"
-                raise CheckpointError(sentence("run", wrong, f"found {self.path}", hint))
+                raise CheckpointError("run", wrong, f"found {self.path}", hint)
             # a run that was interrupted while it marked the checkpoint has done nothing yet
             return self._claim_new(own)
         is_ending = self.control.has_end(self.spark)
@@ -260,7 +260,7 @@ class Checkpoint:
             return replace(self._claim_new(own), is_ending=is_ending)
         if is_ending and read_line(self.spark, self._ended) is not None:
             hint = "Use a new checkpoint, and a new sink."
-            raise CheckpointError(sentence("run", "the checkpoint's stream has ended", "finish was called on it", hint))
+            raise CheckpointError("run", "the checkpoint's stream has ended", "finish was called on it", hint)
         fit = fit_to_state(stored, own)
         fit.check("run")
         assert isinstance(stored, Identity)
@@ -286,7 +286,7 @@ class Checkpoint:
             elif mine[folder] != form:
                 wrong = "a sink has rows of another form"
                 observed = f"{folder} has {mine[folder]}, and would get {form}"
-                raise CheckpointError(sentence("run", wrong, observed, "Use a new sink."))
+                raise CheckpointError("run", wrong, observed, "Use a new sink.")
         self._write(own, stored, self.last_commit())
 
     def _last_claim(self) -> Identity:
@@ -372,6 +372,6 @@ def _refuse_used_sink(spark: SparkSession, sink: str) -> None:
         path = f"{sink}/{trace}"
         if path_exists(spark, path):
             wrong, hint = "the sink has micro-batches of another checkpoint", "the checkpoint that it belongs to"
-            raise CheckpointError(sentence("run", wrong, f"found {path}", f"Use a new sink, or {hint}."))
+            raise CheckpointError("run", wrong, f"found {path}", f"Use a new sink, or {hint}.")
     wrong, hint = "the sink has files of others", "Use a new folder: Spark would no longer see them."
-    raise CheckpointError(sentence("run", wrong, f"found some in {sink}", hint))
+    raise CheckpointError("run", wrong, f"found some in {sink}", hint)

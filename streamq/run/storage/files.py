@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from pyarrow import fs
 
-from streamq.errors import CheckpointError, sentence
+from streamq.errors import CheckpointError
 from streamq.run.failure import spark_errors
 from streamq.runtime.hosts.identity import Identity
 
@@ -154,7 +154,7 @@ class Offsets:
         form, settings, *offsets = content.decode().split("\n")
         if form != FORMAT or len(offsets) != len(sources):
             wrong = "Spark's log of offsets is of another format"
-            raise CheckpointError(sentence(verb, wrong, f"found {form} with {len(offsets)} source(s)"))
+            raise CheckpointError(verb, wrong, f"found {form} with {len(offsets)} source(s)")
         return Offsets(json.loads(settings), dict(zip(sources, offsets, strict=True)))
 
     def to_bytes(self, sources: list[str], partitions: str) -> bytes:
@@ -183,7 +183,7 @@ class RawFolder:
             return RawFolder(*fs.FileSystem.from_uri(folder_name(path) if local is None else str(local.absolute())))
         except Exception as error:
             wrong, hint = "this program cannot reach the files", "Run it where it can, with a path that Arrow knows."
-            raise CheckpointError(sentence(verb, wrong, f"found {path}: {error}", hint)) from error
+            raise CheckpointError(verb, wrong, f"found {path}: {error}", hint) from error
 
     def __truediv__(self, name: str) -> RawFolder:
         return RawFolder(self.system, f"{self.path}/{name}")

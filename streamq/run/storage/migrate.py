@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from streamq.errors import CheckpointError, PlanError, sentence
+from streamq.errors import CheckpointError, PlanError
 from streamq.keywords import check_keywords
 from streamq.plan.node import Verbs, not_a_stream, tables_behind
 from streamq.policies import Consistency
@@ -147,15 +147,15 @@ class _Migrator:
         stored = checkpoint.stored()
         if not isinstance(stored, Identity):
             other = "there is none" if stored is None else f"its state has another layout (version {stored.version})"
-            raise CheckpointError(sentence(VERB, "not a checkpoint of run", f"found {self.old}: {other}"))
+            raise CheckpointError(VERB, "not a checkpoint of run", f"found {self.old}: {other}")
         if checkpoint.control.has_end(self.spark):
-            raise CheckpointError(sentence(VERB, "the checkpoint's stream has ended", "finish was called on it"))
+            raise CheckpointError(VERB, "the checkpoint's stream has ended", "finish was called on it")
         upto, planned = checkpoint.last_commit(), checkpoint.last_planned()
         if planned > upto and self._is_written(stored, planned):
             upto = planned
         if upto < 0:
             hint = "Run the query on a new checkpoint."
-            raise CheckpointError(sentence(VERB, "the checkpoint has no micro-batch yet", f"found {self.old}", hint))
+            raise CheckpointError(VERB, "the checkpoint has no micro-batch yet", f"found {self.old}", hint)
         return stored, upto
 
     def _is_written(self, stored: Identity, number: int) -> bool:
@@ -165,7 +165,7 @@ class _Migrator:
             some = [name for name, has in has_rows.items() if has]
             wrong = f"micro-batch {number} was interrupted, and only some sinks have its rows"
             hint = f"Delete it there, streamq_batch={number}: the new run will write these rows."
-            raise CheckpointError(sentence(VERB, wrong, f"found it in {', '.join(some)}", hint))
+            raise CheckpointError(VERB, wrong, f"found it in {', '.join(some)}", hint)
         return any(has_rows.values())
 
     def _has_rows(self, folder: str, form: str, number: int) -> bool:
@@ -184,7 +184,7 @@ class _Migrator:
         is_mine = f"streamq/{MIGRATION}" in files
         if files and not (is_mine and json.loads((target / "streamq").read(MIGRATION)) == plan):
             wrong = "the new checkpoint is no empty folder"
-            raise CheckpointError(sentence(VERB, wrong, f"found {self.new}", "Give a new folder."))
+            raise CheckpointError(VERB, wrong, f"found {self.new}", "Give a new folder.")
         if Checkpoint(self.spark, self.new).stored() is not None:
             return False
         target.delete()
@@ -202,7 +202,7 @@ class _Migrator:
         run.awaitTermination()
         checkpoint = Checkpoint(self.spark, self.new)
         if (checkpoint.last_commit(), checkpoint.last_planned()) != (0, 0):
-            raise CheckpointError(sentence(VERB, "Spark has not processed the rows in one micro-batch", ""))
+            raise CheckpointError(VERB, "Spark has not processed the rows in one micro-batch", "")
 
     def _done(self, stored: Identity, upto: int) -> Migration:
         """Return the migration that is done."""
@@ -237,7 +237,7 @@ def _check_names(identity: Identity) -> None:
     if len(unnamed) > 1:
         wrong = f"{len(unnamed)} sources have no name"
         reason = "which of them the checkpoint has read how far is known by their names"
-        raise PlanError(sentence(VERB, wrong, reason, "Give each source its own name=."))
+        raise PlanError(VERB, wrong, reason, "Give each source its own name=.")
 
 
 def _check_forms(stored: Identity, identity: Identity) -> None:
@@ -252,4 +252,4 @@ def _check_forms(stored: Identity, identity: Identity) -> None:
         wrong = "the output cannot change with the query"
         reason = f"the checkpoint's run has {form}, and has not sent the same rows so far"
         hint = f"Migrate with {form}, then run with the other output: it goes on, or says why not."
-        raise CheckpointError(sentence(VERB, wrong, reason, hint))
+        raise CheckpointError(VERB, wrong, reason, hint)

@@ -195,7 +195,7 @@ def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
         what, hint = refusal or ("its type" if node.children else "a pyspark Column", "")
         hint = hint or f"Cast the operands; or {ON_SPARK}."
         wrong = f"{what} needs Spark, and this query runs in-process"
-        raise NeedsSpark(sentence(verb, wrong, f"found {show_to_user(node)}", hint))
+        raise NeedsSpark(verb, wrong, f"found {show_to_user(node)}", hint)
 
     fold(expr, visit)
     return checked

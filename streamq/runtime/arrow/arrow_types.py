@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.errors import NeedsSpark, sentence
+from streamq.errors import NeedsSpark
 from streamq.plan.function import Fault
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
         case t.StructType():
             return pa.struct([pa.field(f.name, arrow_type(f.dataType)) for f in kind.fields])
     if type(kind) not in _ARROW or (isinstance(kind, t.StringType) and kind != t.StringType()):
-        raise NeedsSpark(sentence("arrow", "a type that only Spark has", f"found {kind.simpleString()}", "Cast it."))
+        raise NeedsSpark("arrow", "a type that only Spark has", f"found {kind.simpleString()}", "Cast it.")
     return _ARROW[type(kind)]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.errors import StreamqError, sentence
+from streamq.errors import StreamqError
 from streamq.runtime.arrow.values import SAME, Ints, Mask, bytes_tell, combine_numbers, number_values
 from streamq.runtime.event import WEIGHT
 
@@ -204,12 +204,10 @@ def narrow_sums(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         return values.cast(kind)
     except pa.ArrowInvalid as error:
         raise StreamqError(
-            sentence(
-                "sum",
-                f"overflow of {kind}",
-                str(error).splitlines()[0],
-                "Cast the column to a wider type, such as decimal(38,0).",
-            )
+            "sum",
+            f"overflow of {kind}",
+            str(error).splitlines()[0],
+            "Cast the column to a wider type, such as decimal(38,0).",
         ) from error
 
 

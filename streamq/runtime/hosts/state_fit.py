@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.errors import CheckpointError, sentence
+from streamq.errors import CheckpointError
 from streamq.runtime.hosts.hosted_kernel import scope_owner
 from streamq.runtime.hosts.identity import (
     FORM_CHANGED,
@@ -48,7 +48,7 @@ class Fit:
         """Raise CheckpointError, in the name of ``verb``, if the query does not fit."""
         if self.misfits:
             wrong = "the checkpoint cannot go on with this query"
-            raise CheckpointError(sentence(verb, wrong, "; ".join(self.misfits), self.hint))
+            raise CheckpointError(verb, wrong, "; ".join(self.misfits), self.hint)
 
 
 def check_state(baskets: Baskets, own: Identity) -> None:

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.errors import ModuleFailed, sentence
+from streamq.errors import ModuleFailed
 from streamq.runtime.arrow.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import Ints, Mask
@@ -250,7 +250,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
             row = python_rows(changed.slice(0, 1))[0]
             shown = ", ".join(f"{n} = {v!r}" for n, v in row.items() if not n.startswith("__"))
             what = f"after CTI {c} the row ({shown}) at {row[LE]} has {'come' if row[WEIGHT] > 0 else 'gone'}"
-            raise ModuleFailed(sentence(self.time_bound_by, "it breaks its promise to be time_bound", what))
+            raise ModuleFailed(self.time_bound_by, "it breaks its promise to be time_bound", what)
 
     def own_rows(self, delta: pa.Table) -> pa.Table:
         """Return the rows within a delta's lists of rows, each with its own lifetime and the list's weight.

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import Stamp
-from streamq.errors import ModuleFailed, sentence
+from streamq.errors import ModuleFailed
 from streamq.plan.fingerprint import fingerprint
 from streamq.plan.function import NamedObject, VersionedCode
 from streamq.plan.schema import show_argument, shown_group
@@ -150,9 +150,7 @@ class ModuleCall:
 
     def failure(self, reason: str, *, is_taken: bool = False) -> ModuleFailed:
         """Return the error of a failed call; under quarantine it advises a late output, unless ``is_taken``: there is one."""
-        return ModuleFailed(
-            sentence(self.name, "it failed", reason, NOBODY_TAKES if self.quarantine and not is_taken else "")
-        )
+        return ModuleFailed(self.name, "it failed", reason, NOBODY_TAKES if self.quarantine and not is_taken else "")
 
 
 def shown_values(values: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import Stamp
-from streamq.errors import QueryFailed, sentence
+from streamq.errors import QueryFailed
 from streamq.operators import Scan, TopK, WindowAggregate
 from streamq.plan.aggregate import Aggregate, Rounding
 from streamq.plan.expr import Expr
@@ -235,7 +235,7 @@ def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
         results = list(_results(node, starts, numbers, arguments, run.functions.set_aside))
         own = [pa.array([row[i] for _, row in results], arrow_type(field.dataType)) for i, field in enumerate(fields)]
     except FAILURES as error:
-        raise QueryFailed(sentence("oracle", f"{node.operator.name} failed", repr(error))) from error
+        raise QueryFailed("oracle", f"{node.operator.name} failed", repr(error)) from error
     result = rows.select(["le", *dict.fromkeys(keys)]).take(pa.array([at for at, _ in results], pa.int64()))
     for i, (column, field) in enumerate(zip(own, fields, strict=True)):
         result = result.append_column(f"own{i}", to_duckdb(column, field.dataType))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT
 from streamq.plan.tree import fold
@@ -81,7 +81,7 @@ def oracle(
         """
         if type(node) not in ORACLE:
             there = ", ".join(n.__name__ for n in ORACLE)
-            raise PlanError(sentence("oracle", f"no definition of {type(node).__name__}", f"there are: {there}"))
+            raise PlanError("oracle", f"no definition of {type(node).__name__}", f"there are: {there}")
         run.reach = max((t for i in inputs if (t := come[i]) is not None), default=None)
         query = ORACLE[type(node)](node, inputs, run)
         typed = [f"CAST(c{i} AS {sql_type(f.type)}) AS c{i}" for i, f in enumerate(node.schema.fields)]

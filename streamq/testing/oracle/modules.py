@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, ErrorPolicy, Stamp
-from streamq.errors import ModuleFailed, sentence
+from streamq.errors import ModuleFailed
 from streamq.plan.aggregate import Aggregate
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.user_code.code_values import FAILURES, LASTS, START
@@ -123,12 +123,12 @@ class ModuleValue:
                 axis = INTEGER if self.instants == LONG else TIMESTAMP
                 start, end = (show_ticks(ticks, axis) for ticks in window)
                 what = f"{type(error).__name__}: {error}; window [{start}, {end})"
-                raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
+                raise ModuleFailed(self._module.name, "it failed", what) from error
         try:
             return pa.array(values, to)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             what = f"its result is not of type {self.result.simpleString()}: {error}"
-            raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
+            raise ModuleFailed(self._module.name, "it failed", what) from error
 
     def _over_members(self, columns: list[Any], le: Any, re: Any, window: tuple[int, int]) -> Any:
         """Return the value of one window.

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from streamq.errors import NeedsSpark, QueryFailed, sentence
+from streamq.errors import NeedsSpark, QueryFailed
 from streamq.plan.expr import Alias, Col, Expr, Lifetime, Lit
 from streamq.plan.lowering import in_utc, to_spark
 from streamq.plan.passes import columns, expression_nodes, infer, is_opaque
@@ -139,7 +139,7 @@ def _computation(expr: Expr, schema: Schema, operands: Sequence[Operand]) -> Com
         if spark is None:
             hint = "Start a session first: sq.session()."
             raise NeedsSpark(
-                sentence("oracle", "an expression that only Spark evaluates", f"found {show(expr)}", hint)
+                "oracle", "an expression that only Spark evaluates", f"found {show(expr)}", hint
             ) from error
         return _in_spark(expr, operands, spark)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streamq.choices import Invalid
-from streamq.errors import InvalidEvent, ModuleFailed, PlanError, QueryFailed, SourceError, StreamqError, sentence
+from streamq.errors import InvalidEvent, ModuleFailed, PlanError, QueryFailed, SourceError, StreamqError
 from streamq.operators import JoinTable, Source
 from streamq.plan.expr import Call, Expr
 from streamq.plan.node import Node
@@ -144,10 +144,10 @@ class Run:
                 raise failure from error
             reason = str(failure or error).splitlines()[0]
             wrong = "a module fails" if isinstance(failure, ModuleFailed) else "the query fails by Spark's rules"
-            raise QueryFailed(sentence("oracle", wrong, reason)) from error
+            raise QueryFailed("oracle", wrong, reason) from error
         except duckdb.OutOfMemoryException as error:
             wrong = f"an operator's rows do not fit into {MEMORY}"
-            raise TooMuch(sentence("oracle", "too many rows", wrong, "Give fewer events, or shorter ones.")) from error
+            raise TooMuch("oracle", "too many rows", wrong, "Give fewer events, or shorter ones.") from error
         return name
 
     def arrow(self, query: str) -> pa.Table:
@@ -186,7 +186,7 @@ class Run:
         for i, f in enumerate(node.columns):
             if f.name not in table.column_names:
                 there = ", ".join(table.column_names)
-                raise SourceError(sentence("oracle", f"no column {f.name!r} in {node.table!r}", f"there are: {there}"))
+                raise SourceError("oracle", f"no column {f.name!r} in {node.table!r}", f"there are: {there}")
             column = table[f.name]
             columns[f"x{i}"] = ticks(column) if f.name in time_columns(node) else to_duckdb(column, f.type)
         return pa.table(columns)
@@ -231,7 +231,7 @@ def events_of(node: Source, run: Run, query: str) -> str:
     if node.policy.invalid_in(False) == Invalid.FAIL:
         bad = run.value(f"SELECT min(bad) FROM {rows}")
         if bad is not None:
-            raise InvalidEvent(sentence(f"source {node.shown_name()}", "a row is no event", bad))
+            raise InvalidEvent(f"source {node.shown_name()}", "a row is no event", bad)
     return f"(SELECT * EXCLUDE (bad) FROM {rows} WHERE bad IS NULL)"
 
 

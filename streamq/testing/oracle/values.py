@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.time import INFINITY, TIMESTAMP
@@ -49,7 +49,7 @@ def sql_type(kind: t.DataType) -> str:
         case t.StructType():
             return f"STRUCT({', '.join(f'{quoted(f.name)} {sql_type(f.dataType)}' for f in kind.fields)})"
     if type(kind) not in _TYPES:
-        raise PlanError(sentence("oracle", f"type {kind.simpleString()} is not translated"))
+        raise PlanError("oracle", f"type {kind.simpleString()} is not translated")
     return _TYPES[type(kind)]
 
 
@@ -88,7 +88,7 @@ def literal(value: Any) -> str:
             return f"CAST('{value.isoformat()}' AS DATE)"
         case dt.timedelta():
             return f"CAST({value // dt.timedelta(microseconds=1)} AS BIGINT)"
-    raise PlanError(sentence("oracle", f"a literal of {type(value).__name__} is not translated", f"found {value!r}"))
+    raise PlanError("oracle", f"a literal of {type(value).__name__} is not translated", f"found {value!r}")
 
 
 def _inside(kind: t.DataType) -> pa.DataType:

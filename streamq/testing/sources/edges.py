@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.schema import Field
 from streamq.sources.changes import DELETES, PREIMAGES, VERSIONS, Changes
@@ -163,7 +163,7 @@ class EdgesRoom(EdgeItems, SourceRoom[Edges]):
 def _mark(value: Expr) -> Any:
     """Return the literal that marks an edge; raise PlanError for other expressions."""
     if not isinstance(value, Lit):
-        raise PlanError(sentence("testing", "an edge that is not a literal", f"found {value!r}"))
+        raise PlanError("testing", "an edge that is not a literal", f"found {value!r}")
     return value.value
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
-from streamq.errors import InvalidEvent, sentence
+from streamq.errors import InvalidEvent
 from streamq.plan.schema import Field
 from streamq.progress.promises import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
@@ -67,7 +67,7 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     while run.value(f"SELECT count(*) FROM {totals} WHERE w < 0"):
         if node.policy.invalid_in(False) == Invalid.FAIL:
             wrong = "a retraction that matches nothing"
-            raise InvalidEvent(sentence(f"source {node.shown_name()}", "a row is no event", wrong))
+            raise InvalidEvent(f"source {node.shown_name()}", "a row is no event", wrong)
         place = f"row_number() OVER (PARTITION BY {listed('inserts', 'le', 're', *key)} ORDER BY n DESC)"
         rows = run.table(f"""
             SELECT a.* EXCLUDE (place) FROM (SELECT *, {place} AS place FROM {rows}) a

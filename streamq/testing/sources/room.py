@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.choices import CountReason
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError
 from streamq.operators import Source
 from streamq.plan.schema import Field
 from streamq.progress.generate import GeneratedCtis
@@ -277,7 +277,7 @@ def rooms() -> dict[type[Source], SourceRoom[Any]]:
 def room_of(source: Source) -> SourceRoom[Any]:
     """Return the room of a source; raise PlanError if there is none."""
     if type(source) not in rooms():
-        raise PlanError(sentence("testing", f"no room for a source {type(source).__name__}"))
+        raise PlanError("testing", f"no room for a source {type(source).__name__}")
     return rooms()[type(source)]
 
 

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from streamq.errors import sentence
 from streamq.testing.arrival import DAY, Bounds
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.testing.oracle.values import listed, order_of, same
@@ -35,7 +34,7 @@ def hopping_windows(grid: Grid, events: str, run: Run) -> str:
     last = f"least(re, {until})"
     if (run.value(f"SELECT max({last}::HUGEINT - le) FROM {events}") or 0) > MOST_WINDOWS * hop:
         hint = "Use lifetimes of the query's own lengths: leave the pattern out, or make it shorter."
-        raise TooMuch(sentence("oracle", "too many windows", f"a lifetime is longer than {MOST_WINDOWS} hops", hint))
+        raise TooMuch("oracle", "too many windows", f"a lifetime is longer than {MOST_WINDOWS} hops", hint)
     low, high = f"(le::HUGEINT - {offset} - {size}) // {hop} - 2", f"({last}::HUGEINT - {offset}) // {hop} + 2"
     start = f"{offset} + i * {hop}::HUGEINT"
     return run.table(f"""
@@ -133,7 +132,7 @@ def _windows(window: Calendar, least: int, last: int) -> Iterator[tuple[int, int
         if start < end:
             yield start, end
         begins = following
-    raise TooMuch(sentence("oracle", "too many windows", f"more than {MOST}"))
+    raise TooMuch("oracle", "too many windows", f"more than {MOST}")
 
 
 def _date(ticks: int) -> dt.date:
@@ -141,7 +140,7 @@ def _date(ticks: int) -> dt.date:
     try:
         return (EPOCH + dt.timedelta(microseconds=ticks)).date()
     except OverflowError as error:
-        raise TooMuch(sentence("oracle", "an instant beyond the calendar", f"found {ticks}")) from error
+        raise TooMuch("oracle", "an instant beyond the calendar", f"found {ticks}") from error
 
 
 def _begin(window: Calendar, day: dt.date) -> dt.date:
