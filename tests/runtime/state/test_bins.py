@@ -1,156 +1,198 @@
-"""Bins of time: few, whatever the first micro-batch was like; none that could not hold what is in it; split by group if large."""
+"""Bins: any sequence of micro-batches finds the rows that a plain list has; bins are few, rewritten seldom, split if large."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.arrow.columnar import concat, net_deltas
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.arrow.columnar import ints, net_deltas
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import HASH, with_hashes
-from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore, KernelBaskets
-from streamq.runtime.state.bins import ENDLESS, MOST, Bins, hashes_in, is_part
+from streamq.runtime.state.baskets import CHUNK_ROWS, COMPACT_AT, UNREAD, Baskets, BinSizes, DictStore, KernelBaskets
+from streamq.runtime.state.bins import ENDLESS, MOST, Bins, is_part
 from streamq.time import INFINITY, MINUS_INFINITY
+from tests.laws.cost_mutants import DEAD_ROWS
 
-SMALL = BinSizes(split_above=64, whole_upto=100)
+SMALL = BinSizes(split_above=16, whole_upto=30)
+
+
+class CountingStore(DictStore):
+    """Counts what is written."""
+
+    writes = 0
+
+    def put(self, key: str, value: bytes) -> None:
+        self.writes += 1
+        super().put(key, value)
 
 
 def scope() -> KernelBaskets:
-    return Baskets(DictStore()).scoped("x")
+    return Baskets(CountingStore()).scoped("x")
 
 
-def held(state: KernelBaskets, *columns: str) -> Bins:
-    return Bins(state, "rows", lambda rows: rows, columns, SMALL)
+def reopened(state: KernelBaskets) -> KernelBaskets:
+    """The state as the next micro-batch reads it."""
+    state.baskets.flush()
+    return Baskets(state.baskets.store).scoped("x")
 
 
-def lifetimes(le: Any, re: Any, **columns: Any) -> pa.Table:
-    return pa.table({"__le": pa.array(le, pa.int64()), "__re": pa.array(re, pa.int64()), **columns})
+def lives(*rows: tuple[int, int, int], weight: int = 1) -> pa.Table:
+    """Events of a start, an end and a group."""
+    le, re, k = np.array(rows, np.int64).reshape(-1, 3).T
+    return pa.table({LE: le, RE: re, "k": k, WEIGHT: np.full(len(le), weight)})
 
 
-def put(state: KernelBaskets, *lives: tuple[int, int]) -> None:
-    held(state).hold(lifetimes(*zip(*lives, strict=True)))
+def bins(state: KernelBaskets, *columns: str) -> Bins:
+    return Bins(state, "rows", net_deltas, columns, SMALL)
+
+
+def counted(table: pa.Table | None) -> Counter[tuple[int, int, int]]:
+    """How often each event is there."""
+    net = () if table is None else net_deltas(table).to_pylist()
+    return Counter({(row[LE], row[RE], row["k"]): row[WEIGHT] for row in net})
+
+
+@pytest.mark.parametrize("columns", [(), ("k",)])
+@pytest.mark.parametrize("seed", range(3))
+def test_bins_have_the_events_of_a_plain_list(seed: int, columns: tuple[str, ...]) -> None:
+    """Events of few groups come, some endless, and are taken back; those that ended are forgotten with their bins."""
+    rng = np.random.default_rng(seed)
+    state, events = scope(), Counter[tuple[int, int, int]]()
+    for c in range(0, 3_000, 100):
+        n = int(rng.integers(1, 60))
+        starts = c + rng.integers(0, 200, n)
+        ends = np.where(rng.random(n) < 0.1, INFINITY, starts + rng.integers(1, 10 ** rng.integers(1, 4, n)))
+        new = [*zip(starts.tolist(), ends.tolist(), rng.integers(0, 40, n).tolist(), strict=True)]
+        gone = [event for event in events if rng.random() < 0.2]
+        held = bins(state, *columns)
+        for rows, weight in ((new, 1), (gone, -1)):
+            held.hold(lives(*rows, weight=weight))
+            events.update({event: weight * n for event, n in Counter(rows).items()})
+        held.forget(c)
+        events = Counter({event: n for event, n in events.items() if n})
+        state = reopened(state)
+        held = bins(state, *columns)
+        assert len([bin for bin in held if bin != ENDLESS]) <= 2 * MOST
+        some = np.unique(with_hashes(lives((0, 1, 3), (0, 1, 4)), ["k"]).column(HASH).to_numpy())
+        every = Counter[tuple[int, int, int]]()
+        for bin in held:
+            rows, few = counted(held.read(bin)), counted(held.read_groups(bin, lambda some=some: some))
+            every += rows
+            first, last = held.span(bin)
+            assert last >= c and all(first <= le and re <= last for le, re, _ in rows)
+            assert few == (rows if not held.is_split(bin) else {e: n for e, n in rows.items() if e[2] in (3, 4)})
+            assert columns or not held.is_split(bin)
+        living = {event: n for event, n in events.items() if event[1] >= c}
+        assert {event: n for event, n in every.items() if event[1] >= c} == living
+        events = every
+    bins(state, *columns).forget(INFINITY)
+    assert state.names() == []
 
 
 @pytest.mark.slow
 def test_bins_get_wider_where_there_would_be_too_many() -> None:
     state = scope()
-    put(state, (0, 1), (10, 11))
-    lives = [(at, at + 1) for at in range(20, 5_000, 7)]
-    for life in lives:
-        put(state, life)
+    bins(state).hold(lives((0, 1, 0), (10, 11, 0)))
+    for at in range(20, 5_000, 7):
+        bins(state).hold(lives((at, at + 1, 0)))
         assert len(state.bins("rows")) <= MOST
-    every = state.read_all("rows")
-    assert every is not None
-    assert sorted(every.column("__le").to_pylist()) == [0, 10, *(at for at, _ in lives)]
-    for bin in state.bins("rows"):
-        rows = state.read("rows", bin)
-        assert rows is not None
-        lives_there = [*zip(*(column.to_pylist() for column in rows.columns), strict=True)]
-        assert held(state).span(bin) == (min(le for le, _ in lives_there), max(re for _, re in lives_there))
-
-
-def test_what_never_ends_has_a_bin_of_its_own() -> None:
-    state = scope()
-    put(state, (0, INFINITY), (5, 9))
-    assert ENDLESS in state.bins("rows") and len(state.bins("rows")) == 2
 
 
 def test_a_lifetime_over_most_of_the_axis_lies_within_its_bin() -> None:
-    lives = [(MINUS_INFINITY + 1, INFINITY - 1), (MINUS_INFINITY + 1, 0), (-(2**62), 2**62), (-1, INFINITY - 1)]
-    for le, re in lives:
+    ends = [(MINUS_INFINITY + 1, INFINITY - 1), (MINUS_INFINITY + 1, 0), (-(2**62), 2**62), (-1, INFINITY - 1)]
+    for le, re in ends:
         state = scope()
-        put(state, (le, re))
+        bins(state).hold(lives((le, re, 0)))
         (bin,) = state.bins("rows")
-        assert held(state).span(bin) == (le, re)
-        held(state).forget(re)
+        assert bins(state).span(bin) == (le, re)
+        bins(state).forget(re)
         assert state.bins("rows") == [bin]
 
 
-def test_a_large_bin_is_split_by_group() -> None:
-    """Few rows are read for one group."""
+def test_of_a_large_bin_only_the_rows_of_some_groups_are_decoded() -> None:
+    """Events of one group stay together, however many they are."""
     state, size = scope(), 2_000
     for start in range(0, size, 50):
-        le = np.full(50, start // 1_000)
-        keys = np.arange(start, start + 50)
-        held(state, "k").hold(lifetimes(le, le + 5_000, k=keys))
+        bins(state, "k").hold(lives(*((start // 1_000, 5_001, k) for k in range(start, start + 50))))
+    (bin,) = held = bins(state, "k")
     names = state.bins("rows")
-    bins = held(state, "k")
-    (bin,) = bins
-    assert all(map(is_part, names)) and bins.span(bin) == (0, 5_001)
-    rows = {name: state.read("rows", name) for name in names}
-    every = concat([t for t in rows.values() if t is not None])
-    assert sorted(every.column("k").to_pylist()) == list(range(size))
-    touched = every.column(HASH).to_numpy()[:1]
-    hit = [name for name in names if len(hashes_in(name, touched))]
-    assert len(hit) == 1 and rows[hit[0]].num_rows < size / 8
-    assert bins.read_groups(bin, lambda: touched).num_rows == 1
-    assert state.filled("rows", hit[0]).chunks == 1, "it had many chunks"
+    assert all(map(is_part, names)) and len(names) > 8
+    (wanted,) = some = with_hashes(lives((0, 1, 7)), ["k"]).column(HASH).to_numpy()
+    held.read(bin)
     before = state.baskets.work.rows
-    assert bins.read_groups(bin, lambda: touched).column("k").to_pylist() == every.column("k").to_pylist()[:1]
-    assert state.baskets.work.rows == before + 1
-    assert bins.read_groups(bin, lambda: touched[:0]) is None
-    assert bins.read(bin).num_rows == size
-
-
-def test_the_events_of_one_group_stay_in_few_bins() -> None:
-    state = scope()
+    assert ints(held.read_groups(bin, lambda: some), "k").tolist() == [7]
+    assert state.baskets.work.rows == before + 1 and held.read_groups(bin, lambda: some[:0]) is None
+    alone = scope()
     for _ in range(40):
-        held(state, "k").hold(lifetimes(np.zeros(50), np.full(50, 9), k=np.ones(50, np.int64)))
-    (name,) = state.bins("rows")
-    assert is_part(name) and state.filled("rows", name).rows == 2_000
+        bins(alone, "k").hold(lives(*[(0, 9, 1)] * 50))
+    assert len(alone.bins("rows")) == 1 and wanted
 
 
-# bins split by group
-
-SMALLEST = BinSizes(split_above=16, whole_upto=16)
-SPAN = (0, 1)
+# when a chunk is appended, and when a bin is rewritten
 
 
-def deltas(*keys: int, weight: int = 1) -> pa.Table:
-    return pa.table({"k": pa.array(keys, pa.int64()), WEIGHT: np.full(len(keys), weight)})
-
-
-def parted(state: KernelBaskets, *columns: str) -> Bins:
-    return Bins(state, "rows", net_deltas, columns, SMALLEST)
-
-
-def keys_of(rows: pa.Table | None) -> list[int]:
-    return [] if rows is None else sorted(rows.column("k").to_pylist())
-
-
-@pytest.mark.parametrize("size", [5, 10, 200])
-def test_a_bin_has_the_rows_of_each_group(size: int) -> None:
+def filled(rows: int, times: int) -> KernelBaskets:
     state = scope()
-    for start in range(0, size, 5):
-        parted(state, "k").append("a", deltas(*range(start, start + 5)), SPAN)
-    parted(state, "k").append("b", deltas(1), SPAN)
-    read = parted(state, "k")
-    assert list(read) == ["a", "b"] and read.is_split("a") is (size > 16)
-    assert keys_of(read.read("a")) == list(range(size)) and keys_of(read.read("b")) == [1]
-    if read.is_split("a"):
-        some = np.unique(with_hashes(deltas(3, 4, -1), ["k"]).column(HASH).to_numpy())
-        before = state.baskets.work.rows
-        assert keys_of(read.read_groups("a", lambda: some)) == [3, 4]
-        assert state.baskets.work.rows == before + 2
-    read.drop("a")
-    assert list(read) == ["b"] and state.bins("rows") == ["b"] and read.read("a") is None
+    for n in range(times):
+        add(state, np.arange(rows) + n)
+    return state
 
 
-def test_bins_without_groups_stay_whole() -> None:
-    state = scope()
-    parted(state).append("a", deltas(*range(100)), SPAN)
-    assert state.bins("rows") == ["a"]
+def add(state: KernelBaskets, values: Any, weight: int = 1) -> None:
+    rows = pa.table({"v": values, WEIGHT: np.full(len(values), weight)})
+    state.add("in", "0", rows, net_deltas)
 
 
-def test_rows_that_others_take_back_are_dropped_once_they_are_the_majority() -> None:
-    state = scope()
-    for _ in range(10):
-        parted(state, "k").append("a", deltas(*range(40)), SPAN)
-        parted(state, "k").append("a", deltas(*range(40), weight=-1), SPAN)
-    parted(state, "k").append("a", deltas(*range(20)), SPAN)
-    assert all(map(is_part, state.bins("rows")))
-    filled = [state.filled("rows", name) for name in state.bins("rows")]
-    assert sum(one.rows for one in filled) == 20 and sum(one.stored for one in filled) <= 40
+def written(state: KernelBaskets) -> int:
+    store = state.baskets.store
+    assert isinstance(store, CountingStore)
+    return store.writes
+
+
+def test_small_chunks_become_one() -> None:
+    state = filled(10, UNREAD * COMPACT_AT)
+    assert state.filled("in", "0").chunks == written(state) == UNREAD * COMPACT_AT
+    add(state, np.arange(10))
+    rows = state.read("in", "0")
+    assert rows is not None and rows.num_rows == 9 + UNREAD * COMPACT_AT
+    assert state.filled("in", "0").chunks == 1 and written(state) == UNREAD * COMPACT_AT + 1
+
+
+def test_a_bin_of_many_rows_is_seldom_rewritten() -> None:
+    state = filled(CHUNK_ROWS, COMPACT_AT + 5)
+    assert state.read("in", "0", net_deltas) is not None
+    assert state.filled("in", "0").chunks == written(state) == COMPACT_AT + 5
+
+
+def test_a_bin_of_large_chunks_is_not_rewritten_for_each_row() -> None:
+    state = filled(1_000_000, 4)
+    assert state.filled("in", "0").chunks > 3 * COMPACT_AT
+    before = written(state)
+    for _ in range(3):
+        add(state, np.arange(10))
+    assert written(state) == before + 3
+
+
+def test_a_bin_is_rewritten_once_most_of_its_rows_are_dead() -> None:
+    state = filled(100, 1)
+    add(state, np.arange(30), -1)
+    assert state.filled("in", "0").chunks == 2 and written(state) == 2
+    add(state, np.arange(30, 60), -1)
+    assert state.filled("in", "0").chunks == 1 and state.filled("in", "0").rows == 40
+
+
+def test_bins_that_keep_dead_rows_are_seen() -> None:
+    with DEAD_ROWS.in_place(), pytest.raises(AssertionError):
+        test_a_bin_is_rewritten_once_most_of_its_rows_are_dead()
+
+
+def test_a_bin_of_many_chunks_is_rewritten_once_when_it_is_read() -> None:
+    state = filled(10, COMPACT_AT)
+    for _ in range(2):
+        rows = state.read("in", "0", net_deltas)
+        assert rows is not None and rows.num_rows == 9 + COMPACT_AT
+    assert state.filled("in", "0").chunks == 1 and written(state) == COMPACT_AT + 1

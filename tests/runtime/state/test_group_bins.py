@@ -12,11 +12,10 @@ import pytest
 from streamq.runtime.arrow.columnar import decode_rows, decode_small, encode_small, ints
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import HASH
-from streamq.runtime.state.agenda import Agenda, agenda_of
-from streamq.runtime.state.baskets import SMALL, Baskets, BinSizes, DictStore, KernelBaskets
+from streamq.runtime.state.agenda import agenda_of
+from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.time import INFINITY
-from tests.laws.cost_mutants import DEAD_ROWS
 
 EVENTS = "events"
 INSTANTS = ("c", "m", "due", "held", "since")
@@ -146,41 +145,6 @@ def test_a_bin_of_events_that_end_late_is_cleaned_before_if_many_end_earlier() -
 
 def ending(events: pa.Table, end: int) -> pa.Table:
     return events.set_column(2, RE, pa.array(np.full(events.num_rows, end)))
-
-
-def test_a_large_bin_of_few_chunks_is_compacted_once_most_of_its_rows_are_dead() -> None:
-    state = Baskets(DictStore()).scoped("kernel")
-    random, sizes = np.random.default_rng(5), BinSizes(split_above=1 << 20, whole_upto=0)
-    hashes = np.sort(random.choice(1 << 32, 20_000, replace=False)).astype(np.uint32)
-    events = rows(hashes, random.integers(0, 1 << 60, len(hashes)))
-    taken_back = [events.slice(at, 4_000) for at in range(0, 16_000, 4_000)]
-    for change in (events, *(part.set_column(3, WEIGHT, pa.array(np.full(4_000, -1))) for part in taken_back)):
-        state = reopened(state)
-        bins = GroupBins(state, sizes)
-        bins.open(change.column(HASH).to_numpy(), 0)
-        bins.append(EVENTS, change)
-        bins.close([EVENTS], 0)
-        filled = state.filled(EVENTS, bins.leaves[0].name)
-        assert filled.chunks < 4 and filled.bytes > SMALL, "there is no other reason to rewrite it"
-        assert filled.stored <= 2 * filled.rows
-    assert filled.rows == 4_000
-
-
-def test_bins_that_keep_dead_rows_are_seen() -> None:
-    with DEAD_ROWS.in_place(), pytest.raises(AssertionError):
-        test_a_large_bin_of_few_chunks_is_compacted_once_most_of_its_rows_are_dead()
-
-
-def test_what_a_group_no_longer_waits_for_is_forgotten() -> None:
-    """Also if nothing was less: then the agenda is read to find what is the least now."""
-    one, other = (Agenda(c, m, by=[by, by, *[-1] * 5]) for c, m, by in ((5, 7, 1), (6, 9, 2)))
-    both = one.earlier(other)
-    assert (both.c, both.m, both.by[:2]) == (5, 7, [1, 1])
-    assert both.stands_without(np.array([2], np.uint32), Agenda())
-    assert not both.stands_without(np.array([1], np.uint32), Agenda())
-    assert not both.stands_without(np.array([1], np.uint32), Agenda(c=5, m=8))
-    held = Agenda(c=5, by=[1, *[-1] * 6])
-    assert held.stands_without(np.array([1], np.uint32), Agenda(c=4, by=[1, *[-1] * 6]))
 
 
 @pytest.mark.parametrize("n", [0, 1, 1_000])

@@ -14,7 +14,6 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, TimeBinSizes
 from streamq.runtime.state.time_bins import TimeBins, unsettled_rows
 from streamq.time import INFINITY, MINUS_INFINITY
-from tests.laws.cost_mutants import DEAD_ROWS
 
 Row = tuple[int, int, int]
 
@@ -101,18 +100,3 @@ def test_bins_stay_few_where_time_goes_backwards() -> None:
     for t in range(300, 0, -1):
         TimeBins(state, "rows").append(deltas([(t, t + 1, 1)]))
     assert len(TimeBins(state, "rows").bins) < 20
-
-
-def test_a_bin_is_compacted_once_most_of_its_rows_are_dead() -> None:
-    state, most = scope(), TimeBinSizes().most
-    TimeBins(state, "rows").append(deltas((t, t + 1, 1) for t in range(most)))
-    for at in range(most // 8, most, most // 8):
-        TimeBins(state, "rows").append(deltas((t, t + 1, -1) for t in range(at, at + most // 8)))
-        filled = [state.filled("rows", bin) for bin in state.bins("rows")]
-        assert all(bin.chunks <= 5 and bin.stored <= 2 * bin.rows for bin in filled)
-    assert sum(bin.rows for bin in filled) == most // 8
-
-
-def test_bins_that_keep_dead_rows_are_seen() -> None:
-    with DEAD_ROWS.in_place(), pytest.raises(AssertionError):
-        test_a_bin_is_compacted_once_most_of_its_rows_are_dead()
