@@ -25,6 +25,7 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
+from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.time.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
@@ -296,17 +297,15 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
                 due = np.where(is_waiting, due, least((of, release.dues(to_come.first))))
                 is_waiting[place[of]] = True
         may_change = self._is_open(rows, clock.c) if LAST_END in rows.column_names else np.zeros(rows.num_rows, bool)
-        return pa.table(
-            {
-                HASH: hashes,
-                "c": least(waits.c, (holds.group, holds.until)),
-                "m": least(waits.m, *to_start),
-                "due": due,
-                "held": least((holds.group, holds.at)),
-                "since": least((of_row[may_change], ints(rows, RE)[may_change])),
-                "waits": is_waiting,
-                "reaches": reaches,
-            }
+        return agenda_of(
+            hashes,
+            c=least(waits.c, (holds.group, holds.until)),
+            m=least(waits.m, *to_start),
+            due=due,
+            held=least((holds.group, holds.at)),
+            since=least((of_row[may_change], ints(rows, RE)[may_change])),
+            waits=is_waiting,
+            reaches=reaches,
         )
 
     def _waits(self, rows: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> Waits:

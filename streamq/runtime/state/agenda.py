@@ -12,14 +12,12 @@ import pyarrow as pa
 from streamq.runtime.arrow.columnar import ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.groups import BITS, HASH, GroupHashes
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 NOBODY = -1
 """A hash that no group has."""
 
-_INSTANTS = ("c", "m", "due", "held", "since")
-_FLAGS = ("waits", "reaches")
-_NAMES = (*_INSTANTS, *_FLAGS)
+_NAMES = ("c", "m", "due", "held", "since", "waits", "reaches")
 
 
 @dataclass(repr=False)
@@ -27,9 +25,9 @@ class Agenda:
     """The instants that the groups of a bin, or one group, wait for; INFINITY: for none.
 
     c, m: the least CTI and the least watermark at which a group must be evaluated. due: the least progress that sends a row, of
-    those that wait, if ``waits``. held: the least instant that a group holds the CTI back to. since: the least end of a sent row
-    that may still change. reaches: a group has events that lie in windows to come. by: for each of these the hash of a group to
-    which it is due, so that changes of other groups need not be compared with all.
+    those that wait. held: the least instant that a group holds the CTI back to. since: the least end of a sent row that may still
+    change. waits, reaches: MINUS_INFINITY if a row waits, or if a group has events that lie in windows to come. by: for each of
+    these the hash of a group to which it is due, so that changes of other groups need not be compared with all.
     """
 
     c: int = INFINITY
@@ -37,37 +35,42 @@ class Agenda:
     due: int = INFINITY
     held: int = INFINITY
     since: int = INFINITY
-    waits: bool = False
-    reaches: bool = False
+    waits: int = INFINITY
+    reaches: int = INFINITY
     by: list[int] = field(default_factory=lambda: [NOBODY] * len(_NAMES))
 
     @staticmethod
-    def of_rows(rows: Sequence[pa.Table]) -> Agenda:
-        """Return the agenda of several groups, each a row of the tables."""
-        least = Agenda()
-        for table in rows:
-            if table.num_rows:
-                least = least.earlier(_least_of(table))
-        return least
+    def of_rows(rows: pa.Table) -> Agenda:
+        """Return the agenda of several groups, each a row of a table."""
+        if not rows.num_rows:
+            return Agenda()
+        hashes, dues = rows.column(HASH).to_numpy(), []
+        for name in _NAMES:
+            column = ints(rows, name)
+            place = int(column.argmin())
+            due = int(column[place])
+            dues.append((due, int(hashes[place]) if due < INFINITY else NOBODY))
+        return Agenda._of_dues(dues)
+
+    @staticmethod
+    def _of_dues(dues: Sequence[tuple[Any, int]]) -> Agenda:
+        """Return the agenda of instants, each with the hash of a group to which it is due."""
+        return Agenda(**{name: at for name, (at, _) in zip(_NAMES, dues, strict=True)}, by=[by for _, by in dues])
+
+    @property
+    def _dues(self) -> list[tuple[int, int]]:
+        """Each instant, with the hash of a group to which it is due."""
+        return [(getattr(self, name), by) for name, by in zip(_NAMES, self.by, strict=True)]
 
     def earlier(self, other: Agenda) -> Agenda:
         """Return what the groups of both wait for."""
-        mine, others = self.values, other.values
-        chosen, by = [], []
-        for place, name in enumerate(_NAMES):
-            is_mine = mine[place] <= others[place] if name in _INSTANTS else mine[place]
-            chosen.append(mine[place] if is_mine else others[place])
-            by.append((self if is_mine else other).by[place])
-        return Agenda(**dict(zip(_NAMES, chosen, strict=True)), by=by)
+        least = [min(pair, key=lambda due: due[0]) for pair in zip(self._dues, other._dues, strict=True)]
+        return Agenda._of_dues(least)
 
     def stands_without(self, groups: GroupHashes, instead: Agenda) -> bool:
         """Return True if nothing of it is due to some groups that wait for ``instead`` now, or if that is no less."""
-        mine, others = self.values, instead.values
-        is_theirs = np.isin(self.by, groups)
-        return not any(
-            theirs and not (others[place] <= mine[place] if name in _INSTANTS else others[place])
-            for place, (name, theirs) in enumerate(zip(_NAMES, is_theirs, strict=True))
-        )
+        is_later = [new > at for (at, _), (new, _) in zip(self._dues, instead._dues, strict=True)]
+        return not (np.isin(self.by, groups) & is_later).any()
 
     @property
     def values(self) -> list[Any]:
@@ -76,7 +79,7 @@ class Agenda:
 
     def is_due(self, c: int, m: int, is_further: bool) -> bool:
         """Return True if a group must be evaluated; ``is_further``: the bound on windows to come has moved."""
-        return self.c <= c or self.m <= m or (is_further and self.reaches)
+        return self.c <= c or self.m <= m or (is_further and self.reaches < INFINITY)
 
 
 @dataclass(eq=False, repr=False)
@@ -119,35 +122,22 @@ class Leaf:
         ]
 
 
-STORED = pa.schema([(HASH, pa.uint32()), *((n, pa.int64()) for n in _INSTANTS), *((n, pa.bool_()) for n in _FLAGS)])
-
-
-def _least_of(table: pa.Table) -> Agenda:
-    """Return the agenda of groups, at least one, each a row of a table."""
-    hashes = table.column(HASH).to_numpy()
-    least, by = [], []
-    for name in _NAMES:
-        column = table.column(name).to_numpy()
-        place = int(column.argmin() if name in _INSTANTS else column.argmax())
-        least.append(column[place].item())
-        by.append(int(hashes[place]) if column[place] != (INFINITY if name in _INSTANTS else False) else NOBODY)
-    return Agenda(**dict(zip(_NAMES, least, strict=True)), by=by)
+STORED = pa.schema([(HASH, pa.uint32()), *((name, pa.int64()) for name in _NAMES)])
 
 
 def agenda_of(hashes: Any, **columns: Ints | Mask) -> pa.Table:
-    """Return the agenda of groups, a row each; what ``columns`` do not name they do not wait for."""
-    n = len(hashes)
-    nothing = {name: np.full(n, INFINITY) for name in _INSTANTS} | {name: np.zeros(n, bool) for name in _FLAGS}
-    return pa.table({HASH: hashes, **nothing, **columns}, schema=STORED)
+    """Return the agenda of groups, a row each; what ``columns`` do not name they do not wait for.
+
+    A column may be a mask of the groups that wait.
+    """
+    dues = dict.fromkeys(_NAMES, np.full(len(hashes), INFINITY)) | columns
+    at = {name: np.where(due, MINUS_INFINITY, INFINITY) if due.dtype == bool else due for name, due in dues.items()}
+    return pa.table({HASH: hashes, **at}, schema=STORED)
 
 
 def without_silent(agenda: pa.Table) -> pa.Table:
     """Return the rows of an agenda without those of groups that wait for nothing."""
-    waits = np.zeros(agenda.num_rows, bool)
-    for name in _INSTANTS:
-        waits |= ints(agenda, name) < INFINITY
-    for name in _FLAGS:
-        waits |= agenda.column(name).to_numpy()
+    waits = np.any([ints(agenda, name) < INFINITY for name in _NAMES], axis=0)
     return agenda.filter(pa.array(waits))
 
 

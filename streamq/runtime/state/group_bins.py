@@ -71,7 +71,7 @@ class GroupBins:
                 agenda = self._latest_agenda(leaf)
                 is_group_due = (ints(agenda, "c") <= c) | (ints(agenda, "m") <= m)
                 if is_further:
-                    is_group_due |= agenda.column("reaches").to_numpy()
+                    is_group_due |= ints(agenda, "reaches") < INFINITY
                 active.append(agenda.column(HASH).to_numpy()[is_group_due])
         self.active = distinct(np.concatenate(active))
 
@@ -120,7 +120,7 @@ class GroupBins:
     @property
     def due(self) -> int | None:
         """The least progress that sends a waiting row; INFINITY: only the end of the input does; None: no row waits."""
-        return min((leaf.agenda.due for leaf in self.leaves if leaf.agenda.waits), default=None)
+        return min((leaf.agenda.due for leaf in self.leaves if leaf.agenda.waits < INFINITY), default=None)
 
     # writing
 
@@ -161,11 +161,10 @@ class GroupBins:
         A bin with few events in the baskets ``inputs``, all of whose groups have been evaluated, keeps only what these wait for
         together.
         """
-        rows = without_silent(rows.cast(STORED))
-        for leaf, mine in self._by_leaf(rows):
+        for leaf, mine in self._by_leaf(without_silent(rows)):
             if leaf.name in self._evaluated_whole:
                 leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
-                leaf.agenda = Agenda.of_rows([mine])
+                leaf.agenda = Agenda.of_rows(mine)
                 if leaf.whole:
                     self.state.drop(AGENDA, leaf.name)
                 else:
@@ -176,13 +175,13 @@ class GroupBins:
             silent = np.setdiff1d(active, mine.column(HASH).to_numpy())
             if not self.state.filled(AGENDA, leaf.name).chunks:
                 silent = silent[:0]
-            now = Agenda.of_rows([mine])
+            now = Agenda.of_rows(mine)
             if leaf.agenda.stands_without(active, now):
                 leaf.agenda = leaf.agenda.earlier(now)
             else:
                 old = self._latest_agenda(leaf)
                 others = old.filter(pa.array(~is_among(old.column(HASH).to_numpy(), active)))
-                leaf.agenda = now.earlier(Agenda.of_rows([others]))
+                leaf.agenda = now.earlier(Agenda.of_rows(others))
             if mine.num_rows + len(silent):
                 self._append(AGENDA, leaf, concat([mine, agenda_of(silent)]), latest_agenda, mine.num_rows)
 
@@ -391,7 +390,7 @@ class GroupBins:
         at = self.leaves.index(leaf)
         self.leaves[at : at + 1] = halves
         for half in halves:
-            half.agenda = Agenda.of_rows([agenda.filter(pa.array(self._is_in(half, agenda.column(HASH).to_numpy())))])
+            half.agenda = Agenda.of_rows(agenda.filter(pa.array(self._is_in(half, agenda.column(HASH).to_numpy()))))
             self._split(half, inputs)
 
 
