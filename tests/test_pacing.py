@@ -20,7 +20,7 @@ from streamq.errors import PlanError
 from streamq.plan.node import Node
 from streamq.run.pacing import SLIDES, ChunkSearch, Hops, Pace, Pacer, SearchPhase, Slide, hops_of
 from streamq.time import Grid
-from tests.mutation.mutant import Edit, Mutant, some_faults
+from tests.mutation.mutant import Edit, Mutant
 from tests.programs import compiled
 
 HOP, SECOND = 6_000_000, 1_000_000
@@ -398,7 +398,7 @@ MISTAKES = {
 """Mistakes in the search: a text, and what stands there instead."""
 
 
-@pytest.mark.parametrize("name", some_faults(MISTAKES))
+@pytest.mark.parametrize("name", MISTAKES)
 def test_the_law_notices(name: str) -> None:
     old, new = MISTAKES[name]
     with Mutant(name, name, "", edits=(Edit(FILE, old, new),)).in_place(), pytest.raises(AssertionError):

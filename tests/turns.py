@@ -98,6 +98,13 @@ EVERY: Mapping[str, int] = {
     "testing/test_trial.py": 2,
     "testing/test_verify.py": 3,
     "tracing/test_trace.py": 3,
+    # faults that a law must notice
+    "test_changed_query.py::test_a_mistake_where_forms_change_breaks_the_law": 4,
+    "laws/test_shortest_cases.py::test_a_mistake_breaks_it": 4,
+    "laws/test_cost_of_sources.py::test_a_source_that_evaluates_everything_breaks_the_law": 4,
+    "runtime/kernels/test_windows_of_sizes.py::test_a_mistake_breaks_the_law": 4,
+    "runtime/state/test_blocks.py::test_a_fault_is_seen": 4,
+    "test_pacing.py::test_the_law_notices": 4,
     # laws of one case, of ten seconds or more
     "compiler/test_estimates.py::test_rows_and_state_are_at_most_those_that_are_estimated": 2,
     "compiler/test_estimates.py::test_state_is_at_most_what_is_expected_of_it": 2,

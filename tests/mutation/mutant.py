@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import patch
 
 import tests.judges  # noqa: F401 (it registers the judge that catches some)
@@ -21,7 +20,6 @@ from streamq.plan.function import NamedObject
 from tests.mutation.faults import ROOT, read_table
 from tests.mutation.queries import QUERIES
 
-T = TypeVar("T")
 Change = tuple[Any, str, Any]
 """A target, its attribute, and what stands there instead."""
 
@@ -76,11 +74,6 @@ class Mutant:
                 else:
                     stack.enter_context(patch.object(target, attribute, instead))
             yield
-
-
-def some_faults(faults: Iterable[T]) -> list[T]:
-    """Every fourth of the faults that a law must notice; in a soak, all."""
-    return list(faults)[:: 1 if os.environ.get("STREAMQ_SOAK") else 4]
 
 
 def _mutant(name: str, fault: dict[str, Any]) -> Mutant:

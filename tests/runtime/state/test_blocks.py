@@ -24,7 +24,7 @@ from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.runtime.state.blocks import BLOCKS
 from tests.laws.cost_operators import program, work
-from tests.mutation.mutant import Edit, Mutant, some_faults
+from tests.mutation.mutant import Edit, Mutant
 from tests.programs import with_sizes
 
 FILE = "streamq/runtime/state/blocks.py"
@@ -320,7 +320,7 @@ def test_windows_of_other_events_are_those_that_counting_gives(kind: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", some_faults(FAULTS), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_seen(fault: Mutant) -> None:
     with fault.in_place(), pytest.raises(AssertionError):
         check_all()
