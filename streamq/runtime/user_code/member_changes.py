@@ -211,7 +211,7 @@ class WindowChanges:
         """Return the change from the window's last call to now, by this micro-batch's deltas.
 
         None without the state of that call or without deltas, if the deltas do not explain the change or are at least as many
-        as the members, if members have gone and the module lacks ``remove``, or if it depends on the order.
+        as the members, or if the module depends on the order.
         """
         call, fresh = self.memory.before.get(self._key(now)), self.fresh
         if (
@@ -226,8 +226,6 @@ class WindowChanges:
         le, re, weight = ints(fresh, LE), ints(fresh, RE), ints(fresh, WEIGHT)
         is_in = (self.fresh_groups == self.groups[now.window]) & (le < end) & (re > start)
         come, gone = (self._fresh_members(now, is_in, np.maximum(sign * weight, 0)) for sign in (1, -1))
-        if len(gone.row) and self.module.remove is None:
-            return None
         digest_then = (call.digest + self._digest_of(come) - self._digest_of(gone)) % 2**64
         if (digest_then, call.count + len(come.row) - len(gone.row)) != (digest, len(now.row)):
             # other members have changed, too: those of count windows, or lifetimes that are cut anew
@@ -278,6 +276,13 @@ class StateChange:
     def size(self) -> int:
         """The number of members that the module must process for it."""
         return len(self.come.row) + len(self.gone.row)
+
+    def is_usable(self, module: ModuleStates, members: int) -> bool:
+        """True if the state may be reused for a window of so many ``members``; otherwise these are read again.
+
+        No member has gone, or the module has ``remove``; and fewer members have changed than there are.
+        """
+        return (module.remove is not None or not len(self.gone.row)) and self.size < members
 
 
 def _value_hashes(columns: Mapping[str, pa.Array], count: int) -> Hashes:

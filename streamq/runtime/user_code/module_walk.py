@@ -142,8 +142,9 @@ class ModuleWalk:
         the window aside and returns None. Under quarantine a failed call over changes is repeated over all members, and its
         error, if there is one, is the one reported.
         """
-        changes = [c for c in (since_last_call, self._since_preceding(now)) if c is not None]
-        change = min(changes, key=lambda c: c.size, default=None)
+        changes = (since_last_call, self._since_preceding(now))
+        usable = [c for c in changes if c is not None and c.is_usable(self.module, len(now.row))]
+        change = min(usable, key=lambda c: c.size, default=None)
         window = self._interval(now)
 
         def compute() -> tuple[Any, Any, bytes | None]:
@@ -154,8 +155,6 @@ class ModuleWalk:
             asked = (state, self.calling.interval(window)) if self.module.sensitive else (state,)
             return self.calling.value(self.module.result(*asked), window), state, body
 
-        if change is not None and change.size >= len(now.row):
-            change = None
         self._body = self._failure = None
         try:
             result, state, self._body = self.calling.guarded(compute, itemgetter(0))
@@ -209,8 +208,8 @@ class ModuleWalk:
     def _since_preceding(self, now: WindowMembers) -> StateChange | None:
         """Return the change from the preceding window to this one; None if there is none, or its state is unknown.
 
-        None, too, if the module cannot take events in parts, or members have gone and it cannot remove them. A member of both
-        windows whose lifetime is cut anew, and read, counts as gone and added.
+        None, too, if the module cannot take events in parts. A member of both windows whose lifetime is cut anew, and read,
+        counts as gone and added.
         """
         before = self._before
         if before is None or self._load is None or not self.module.in_parts or before.window != now.window - 1:
@@ -221,8 +220,6 @@ class ModuleWalk:
             is_cut_anew = (now.start[stays] != before.start[stayed]) | (now.end[stays] != before.end[stayed])
             stays[np.flatnonzero(stays)[is_cut_anew]] = False
             stayed[np.flatnonzero(stayed)[is_cut_anew]] = False
-        if self.module.remove is None and not stayed.all():
-            return None
         return StateChange(self._load, now.some(~stays), before.some(~stayed))
 
 
