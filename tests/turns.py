@@ -1,4 +1,4 @@
-"""Tests that take turns: a whole run tries every second, third or fourth of their cases, and the next commit's run the others.
+"""Tests that take turns: a whole run tries every second, third or n-th of their cases, and the next commit's run others.
 
 The turn is the number of commits, so that a run of a commit is repeated exactly, and every case runs once in a few commits. A run
 that names a file or a test tries all of its cases; so does a soak, and any run with ``STREAMQ_TURN=all``. With the number that
@@ -117,7 +117,9 @@ EVERY: Mapping[str, int] = {
     "testing/test_plugin.py::test_a_failing_case_is_saved_and_can_be_run_again": 2,
     "testing/test_side_by_side.py": 3,
     # on Spark, what in-process tests hold, too; each file keeps a share in every run
-    "spark/test_algebra.py": 4,
+    "spark/test_algebra.py::test_a_form_of_its_own": 6,
+    # the host is the same for all operators, and in-process all are tried
+    "spark/test_algebra.py::test_the_host": 12,
     "spark/test_changed_query.py": 3,
     "spark/test_clock.py": 3,
     "spark/test_coming_from.py": 2,

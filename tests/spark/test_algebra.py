@@ -5,8 +5,6 @@ Columns have hard names, which code for Spark must quote.
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -19,23 +17,11 @@ from streamq.plan.node import nodes
 from streamq.stream import Stream
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
-from tests.algebra import QUERIES, WINDOWS, intervals
+from tests.algebra import QUERIES, intervals
 from tests.laws.test_names import new_names, queries, renamed_query
 
-SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 EVALUATED = [kind for kind in written_operators() if issubclass(kind, EvaluatedOperator)]
 TRIED = [*QUERIES, "physical"]
-
-
-def in_turn(*, hosted: bool) -> list[str]:
-    """The queries; of each window aggregates or top_k, of each join the one with or without keys, and the other on the host.
-
-    The host knows neither windows nor joins. A soak tries all.
-    """
-    left_out = {f"{window}: {('top_k', 'aggregates')[(i + hosted) % 2]}" for i, window in enumerate(WINDOWS)}
-    for how in ("inner", "left", "semi", "anti"):
-        left_out.add(f"{how} join without keys" if (how in ("left", "anti")) != hosted else f"{how} join")
-    return [name for name in TRIED if SOAK or name not in left_out]
 
 
 def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -50,7 +36,7 @@ def check(spark: SparkSession, name: str) -> None:
     assert_same_history(rows.rename_columns([*query.columns, "start", "end"]), oracle(query.plan, query.tables))
 
 
-@pytest.mark.parametrize("name", in_turn(hosted=False))
+@pytest.mark.parametrize("name", TRIED)
 def test_a_form_of_its_own(spark: SparkSession, plain: None, name: str) -> None:
     check(spark, name)
 
@@ -66,11 +52,7 @@ def is_evaluated(name: str) -> bool:
     return any(isinstance(node, EvaluatedOperator) for node in nodes(queries()[name].plan))
 
 
-HOSTED = [name for name in in_turn(hosted=True) if is_evaluated(name)]
-"""The host is the same for all operators: without a soak every third is tried, and in-process all are."""
-
-
-@pytest.mark.parametrize("name", HOSTED if SOAK else HOSTED[::3])
+@pytest.mark.parametrize("name", [name for name in TRIED if is_evaluated(name)])
 def test_the_host(spark: SparkSession, plain: None, hosted: None, name: str) -> None:
     check(spark, name)
 
