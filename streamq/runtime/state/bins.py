@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, decode_rows, ints, split_by
-from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.arrow.values import Ints
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import BITS, HASH, GroupHashes, hashes_between, is_among, with_hashes
 from streamq.runtime.state.baskets import SIZES, BinSizes, Compact, KernelBaskets, Span, grain
@@ -89,13 +89,20 @@ class Bins:
         span: tuple[Ints, Ints] | None = None,
         packed: Compact | None = None,
     ) -> None:
-        """Add rows to bins by their places ``at``, INFINITY for ENDLESS; ``classes`` are those of the bins.
+        """Add rows to bins by their places ``at``, INFINITY for ENDLESS; ``classes`` are those of the bins of others.
 
         ``span``: the first and the last instant of each row; None: its place. ``packed`` returns rows as they are stored.
         """
+        if not len(at):
+            return
         first, last = (at, at) if span is None else span
-        for bin, is_in_it in in_bins(at, classes):
+        classes = np.where(at == INFINITY, _ENDLESS_CLASS, classes)
+        cells = np.stack([classes, at >> np.minimum(classes, 63)], axis=1)
+        bins, number = np.unique(cells, axis=0, return_inverse=True)
+        for n, (width, cell) in enumerate(bins):
+            is_in_it = number.reshape(-1) == n
             rows = table.filter(pa.array(is_in_it))
+            bin = ENDLESS if width == _ENDLESS_CLASS else f"{width}.{cell}"
             bounds = int(first[is_in_it].min()), int(last[is_in_it].max())
             self.append(bin, rows if packed is None else packed(rows), bounds)
 
@@ -209,21 +216,6 @@ class Bins:
 
 
 # names of bins
-
-
-def in_bins(places: Ints, classes: Ints) -> Iterator[tuple[str, Mask]]:
-    """Yield the name of each bin that has places, with the mask of these; ``classes`` are those of their bins.
-
-    The bin of INFINITY is ENDLESS, whatever its class.
-    """
-    if not len(places):
-        return
-    classes = np.where(places == INFINITY, _ENDLESS_CLASS, classes)
-    bins, number = np.unique(
-        np.stack([classes, places >> np.minimum(classes, 63)], axis=1), axis=0, return_inverse=True
-    )
-    for n, (width, cell) in enumerate(bins):
-        yield ENDLESS if width == _ENDLESS_CLASS else f"{width}.{cell}", number.reshape(-1) == n
 
 
 def class_of(bin: str) -> int:

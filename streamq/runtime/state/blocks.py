@@ -121,7 +121,8 @@ class BlocksBasket:
         rows, _ = state.size(PARTIALS)
         if BLOCKS in state.values:
             if rows <= self.above // FEWER:
-                self.drop(state)
+                state.drop_basket(BLOCKS)
+                del state.values[BLOCKS]
                 self._rearrange(state)
         elif rows > self.above:
             state.values[BLOCKS] = {}
@@ -137,11 +138,6 @@ class BlocksBasket:
             if parts is not None:
                 self._append(state, parts, size)
             merged[str(size)] = upto
-
-    def drop(self, state: KernelBaskets) -> None:
-        """Drop all blocks; they are merged again if state still holds many rows."""
-        state.drop_basket(BLOCKS)
-        state.values.pop(BLOCKS, None)
 
     def _hold(self, state: KernelBaskets, rows: pa.Table) -> pa.Table:
         """Add rows as they are with blocks; return those by the starts of events, of whose windows the last may be cut off."""
