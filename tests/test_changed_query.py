@@ -335,7 +335,7 @@ MUTANTS = {
     "windows of a grid stay reported": (
         "hopping, merged",
         ("early", "final", "early"),
-        Edit(f"{KERNELS}/window_aggregate.py", "self._reported.forget(state, INFINITY)", "pass"),
+        Edit(f"{KERNELS}/window_aggregate.py", "state.drop_basket(REPORTED)", "pass"),
     ),
     "pairs of windows stay sent": (
         "windowed_join",
