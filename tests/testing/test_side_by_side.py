@@ -82,7 +82,7 @@ FAULTS = {
         Edit(
             SHARED,
             """                or node.input.traits.retracts
-                or any(_corrects(below, unsettled) for below in nodes(node.input)),""",
+                or node.input.digest in corrected,""",
             """,""",
         ),
     ),
