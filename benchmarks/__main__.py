@@ -26,6 +26,7 @@ MODULES = {
     "arrival": "benchmarks.arrival",
     "fixed_costs": "benchmarks.fixed_costs",
     "session_ids": "benchmarks.session_ids",
+    "many_results": "benchmarks.many_results",
     "partitions": "benchmarks.partitions",
     "scaling": "benchmarks.scaling",
     "levels": "benchmarks.levels",
