@@ -5,6 +5,10 @@ Errors are overflow, division by zero, failing casts and the like.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
@@ -15,24 +19,31 @@ from streamq.plan.schema import Schema
 _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType]
 
 
-REMEMBERED = 50_000
-"""The number of answers that are cached; beyond that the cache is cleared."""
+_answers: ContextVar[dict[tuple[str, str], bool] | None] = ContextVar("answers", default=None)
+"""The answers of ``can_fail`` so far, by the digests of expression and schema; None where they are not kept."""
 
-_remembered: dict[tuple[str, str], bool] = {}
+
+@contextmanager
+def answers_kept() -> Iterator[None]:
+    """Keep the answers of ``can_fail``: a filter that goes down asks again at each operator."""
+    token = _answers.set({})
+    try:
+        yield
+    finally:
+        _answers.reset(token)
 
 
 def can_fail(expr: Expr, schema: Schema) -> bool:
-    """Return True if, by Spark's ANSI rules, an expression may raise an error on some row of a schema, or it is not known.
-
-    The answer is cached across calls: a filter that goes down asks it again at each operator.
-    """
+    """Return True if, by Spark's ANSI rules, an expression may raise an error on some row of a schema, or it is not known."""
+    answers = _answers.get()
     asked = expr.digest, schema.digest
-    if asked not in _remembered:
-        if len(_remembered) >= REMEMBERED:
-            _remembered.clear()
-        kinds = types(expr, schema, "rewrite")
-        _remembered[asked] = not all(_is_total(n, kinds) for n in expression_nodes(expr))
-    return _remembered[asked]
+    if answers is not None and asked in answers:
+        return answers[asked]
+    kinds = types(expr, schema, "rewrite")
+    answer = not all(_is_total(n, kinds) for n in expression_nodes(expr))
+    if answers is not None:
+        answers[asked] = answer
+    return answer
 
 
 def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:
