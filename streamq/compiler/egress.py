@@ -113,11 +113,6 @@ class ResultColumns:
     in_one_task: bool = False
     carried: tuple[str, ...] = ()
 
-    @property
-    def counted(self) -> str:
-        """The number of the result's rows, as SQL over the rows of a program."""
-        return f"count({WEIGHT if self.column is None else f'{self.column}.{WEIGHT}'})"
-
     def read(self, df: DataFrame) -> DataFrame:
         """Return the rows of the result; late rows, reports and rows of other results have no weight and are left out."""
         if self.column is not None:
@@ -172,10 +167,6 @@ def result_columns(result: Result) -> ResultColumns:
         in_one_task=result.in_order and not out.ctis,
         carried=carried,
     )
-
-
-COUNTED_LATE = f"count_if(__channel = {LATE})"
-"""The number of late rows, as SQL over the rows of a program."""
 
 
 def user_late_rows(df: DataFrame) -> DataFrame:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from streamq.compiler.egress import COUNTED_LATE, ResultColumns, user_late_rows
+from streamq.compiler.egress import ResultColumns, user_late_rows
 from streamq.errors import PlanError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink
@@ -106,16 +105,9 @@ def throw_away(rows: DataFrame) -> None:
     rows.write.mode("append").format("noop").save()
 
 
-AT_ONCE = 8
-"""The most results that are written side by side."""
-
-
 @dataclass(frozen=True)
 class SplitWriter:
     """Writes the rows of each result, and the late rows, of each micro-batch into their own sinks.
-
-    Results are written side by side. The first micro-batch of a run is written into every sink, so that each can be read; later
-    ones only where there are rows, and into functions of the user's.
 
     ``sinks`` are those of the results, in order, ``columns`` those of their rows. Each micro-batch has its own folder, so that a
     micro-batch that is processed again overwrites its earlier rows. A ``pacer`` pauses after each micro-batch. Spark Connect
@@ -129,64 +121,26 @@ class SplitWriter:
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
         """Return a ``writeStream`` that writes into all the sinks."""
-        pacer, begun = self.pacer, [False]
+        write, pacer = computed_once(self._write), self.pacer
+        if pacer is None:
+            return writer.foreachBatch(write)
 
-        def write(batch: DataFrame, number: int) -> None:
-            batch.persist()
-            try:
-                self._write(batch, number, into_all=not begun[0])
-                begun[0] = True
-            finally:
-                batch.unpersist()
-            if pacer is not None:
-                pacer.pause()
+        def write_and_pause(batch: DataFrame, number: int) -> None:
+            write(batch, number)
+            pacer.pause()
 
-        return writer.foreachBatch(write)
+        return writer.foreachBatch(write_and_pause)
 
-    def _write(self, batch: DataFrame, number: int, *, into_all: bool) -> None:
-        """Write one micro-batch into the sinks of its results, then the late rows, unless the sink of a result fails.
-
-        The first job counts rows: it reads all of them, so it commits state, and what fails later is one of writing.
-        """
-        counted = batch.selectExpr(*(columns.counted for columns in self.columns), COUNTED_LATE).first()
-        assert counted is not None
-        *counts, late = counted
-        writes = [
-            (f"the sink of result {place}", sink, columns.read)
-            for place, (columns, sink, rows) in enumerate(zip(self.columns, self.sinks, counts, strict=True), start=1)
-            if rows or into_all or sink.calls_python
-        ]
-        if len(self.sinks) == 1:
-            writes = [("the sink", sink, read) for _, sink, read in writes]
-
-        def write(place: str, sink: Sink, read: Callable[[DataFrame], DataFrame]) -> None:
-            with raised_in_sink(place):
-                sink.write(read(batch), number)
-
-        _side_by_side(batch.sparkSession, [partial(write, *one) for one in writes])
-        if self.late_sink is not None and (late or into_all or self.late_sink.calls_python):
-            write("the late sink", self.late_sink, user_late_rows)
+    def _write(self, batch: DataFrame, number: int) -> None:
+        """Write one micro-batch into all sinks in their order, late rows last; after one that fails no other is written."""
+        for place, (columns, sink) in enumerate(zip(self.columns, self.sinks, strict=True), start=1):
+            with raised_in_sink("the sink" if len(self.sinks) == 1 else f"the sink of result {place}"):
+                sink.write(columns.read(batch), number)
+        if self.late_sink is not None:
+            with raised_in_sink("the late sink"):
+                self.late_sink.write(user_late_rows(batch), number)
         if self.pacer is not None:
             self.pacer.observe(readings_in(batch))
-
-
-def _side_by_side(session: SparkSession, tasks: Sequence[Callable[[], None]]) -> None:
-    """Run tasks that start jobs of Spark's, AT_ONCE of them at a time; the first error is raised once all have ended.
-
-    Their jobs are of the group of the calling thread, so that a query which is stopped ends them.
-    """
-    if len(tasks) < 2:
-        for task in tasks:
-            task()
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    from pyspark import inheritable_thread_target
-
-    with ThreadPoolExecutor(min(AT_ONCE, len(tasks))) as threads:
-        running = [threads.submit(inheritable_thread_target(session)(task)) for task in tasks]
-    for one in running:
-        one.result()
 
 
 MOST_FILES = 4

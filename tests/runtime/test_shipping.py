@@ -65,23 +65,15 @@ A_WINDOW_A_KIND: tuple[Window, ...] = (
 
 WRITE = f"""{READ.rpartition("pickle.load")[0]}
 from unittest.mock import MagicMock
-import pyspark
-pyspark.inheritable_thread_target = lambda session: lambda task: task
 batch = MagicMock()
-batch.selectExpr.return_value.first.side_effect = [[0, 0, 0, 0], [7, 0, 7, 0]]
-write = pickle.load(open(sys.argv[1], 'rb'))
-for number in (3, 4):
-    write(batch, number)
-print(*sorted(call.args[0] for call in batch.mock_calls if call[0].endswith('.save') and call.args), sep=chr(10))
+pickle.load(open(sys.argv[1], 'rb'))(batch, 3)
+print(*[call.args[0] for call in batch.mock_calls if call[0].endswith('.save') and call.args], sep=chr(10))
 """
 
 
 @pytest.mark.slow
 def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) -> None:
-    """Spark Connect calls it on the server: it writes results of all forms, and late rows, without streamq.
-
-    The first micro-batch goes into every sink, a later one only where there are rows.
-    """
+    """Spark Connect calls it on the server: it writes results of all forms, and late rows, without streamq."""
     counts = sq.events([(1, 2, {"k": "a"})]).group_by("k").tumbling_window(4).select(n=sq.count())
     columns = [
         result_columns(Result(number=n, plan=counts.plan, egress=egress, column=f"r{n}", in_order=True))
@@ -92,8 +84,7 @@ def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) ->
     (tmp_path / "shipped").write_bytes(cast(Any, SplitWriter(columns, sinks, late, None).start(cast(Any, writer))))
     done = subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    names = [f"{name}/streamq_batch=3" for name in ("final", "changelog", "upsert", "late")]
-    assert done.stdout.split() == sorted([*names, "final/streamq_batch=4", "upsert/streamq_batch=4"])
+    assert done.stdout.split() == [f"{name}/streamq_batch=3" for name in ("final", "changelog", "upsert", "late")]
 
 
 @pytest.mark.slow
