@@ -67,16 +67,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     spark = sq.session("many results", master="local[2]", config={"spark.sql.shuffle.partitions": 2})
-    taken: dict[int, float] = {}
+    medians: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "files"
         write(files, arguments.rows, arguments.batches)
         for results in arguments.results:
-            taken[results] = seconds_a_batch(spark, files, results)
-            ratio = taken[results] / taken[arguments.results[0]]
-            print(f"{results:4} results {taken[results]:7.2f} s {ratio:6.2f}", flush=True)
+            medians[results] = seconds_a_batch(spark, files, results)
+            ratio = medians[results] / medians[arguments.results[0]]
+            print(f"{results:4} results {medians[results]:7.2f} s {ratio:6.2f}", flush=True)
     if arguments.json:
-        arguments.json.write_text(json.dumps(taken, indent=2), encoding="utf-8")
+        arguments.json.write_text(json.dumps(medians, indent=2), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -62,9 +62,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("spark")
     turn = turn_of(os.environ, config.args)
     if turn is not None:
-        kept = in_turn(items, turn)
-        config.hook.pytest_deselected(items=list(set(items).difference(kept)))
-        items[:] = kept
+        chosen = in_turn(items, turn)
+        config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
+        items[:] = chosen
 
 
 def pytest_collection_finish() -> None:

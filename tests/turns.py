@@ -103,7 +103,7 @@ EVERY: Mapping[str, int] = {
     "spark/test_verify.py": 3,
     "spark/test_window_modules.py": 2,
 }
-"""How many turns the cases of a file, or of a test, take: of those that take longest in a run."""
+"""The number of turns that the cases of a file, or of a test, take: of those that take longest in a run."""
 
 
 def turn_of(environ: Mapping[str, str], arguments: Sequence[str]) -> int | None:
@@ -133,13 +133,13 @@ def _asked(*question: str) -> str:
 def in_turn(items: Iterable[pytest.Item], turn: int, every: Mapping[str, int] = EVERY) -> list[pytest.Item]:
     """Return the tests whose turn it is: every n-th of a group's, and a group's only test in every n-th turn."""
     places: dict[str, int] = defaultdict(int)
-    kept = []
+    chosen = []
     for item in items:
         file = item.path.relative_to(ROOT).as_posix()
         test = f"{file}::{item.name.partition('[')[0]}"
         group = test if test in every else file
         turns = every.get(group, 1)
         if (crc32(group.encode()) + places[group] + turn) % turns == 0:
-            kept.append(item)
+            chosen.append(item)
         places[group] += 1
-    return kept
+    return chosen

@@ -84,13 +84,13 @@ def computed(lines: list[str], seen: set[str]) -> Iterator[str]:
     """The names of the operators of a plan of Spark's; equal subqueries and exchanges are computed once, and count once."""
     place = 0
     while place < len(lines):
-        indent, name = DRAWN.fullmatch(lines[place]).groups()  # type: ignore[union-attr]
+        indent, name = indent_and_name(lines[place])
         place += 1
         if not (name == "Subquery" or "Exchange" in name):
             yield name
             continue
         first = place
-        while place < len(lines) and len(DRAWN.fullmatch(lines[place])[1]) > len(indent):  # type: ignore[index]
+        while place < len(lines) and len(indent_and_name(lines[place])[0]) > len(indent):
             place += 1
         whole = "\n".join(line[len(indent) :] for line in lines[first - 1 : place])
         whole = re.sub(r"(plan_id=|id=#|#)\d+", "", whole)
@@ -100,8 +100,11 @@ def computed(lines: list[str], seen: set[str]) -> Iterator[str]:
             yield from computed(lines[first:place], seen)
 
 
-DRAWN = re.compile(r"([\s:+\-]*)[*()\d\s]*([A-Z]\w*).*")
-"""A line of a plan: its place in the tree, and the name of the operator."""
+def indent_and_name(line: str) -> tuple[str, str]:
+    """What stands before an operator in a line of a plan, which is as long as the operator is deep, and its name."""
+    match = re.fullmatch(r"([\s:+\-]*)[*()\d\s]*([A-Z]\w*).*", line)
+    assert match is not None, line
+    return match[1], match[2]
 
 
 def size(df: Any) -> tuple[int, int]:

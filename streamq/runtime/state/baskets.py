@@ -88,8 +88,9 @@ class DictStore:
 
 @dataclass(eq=False, repr=False)
 class Bin:
-    """What is known of a bin without reading it: its chunks, live rows, rows stored and bytes, and the instants that they span.
+    """The facts about a bin that are known without reading it.
 
+    These are its chunks, live rows, rows stored and bytes, and the instants that they span.
     Where later chunks take back rows of earlier ones, live are those that are left. ``first`` and ``last`` bound the instants, or
     numbers of windows, of all rows that it has had. ``notes`` are JSON-like values of those who place rows.
     """

@@ -105,7 +105,8 @@ class TimeBins:
 
         Those that have come are not added up with those that were there.
         """
-        over = [] if (taken := self.take(before)) is None else [taken]
+        stored = self.take(before)
+        over = [] if stored is None else [stored]
         for table in fresh:
             is_over = (ints(table, self.by) < before) | (before == INFINITY)
             over.append(table.filter(pa.array(is_over)))

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 WEIGHTS = {DROP: 2, ADJUST: 3, FAIL: 1}
-"""How often each late policy is drawn for a source with late items."""
+"""The weights by which late policies are drawn for a source with late items."""
 
 WEIGHTS_ON_TIME = {DROP: 3, ADJUST: 1, FAIL: 1}
-"""How often each late policy is drawn for a source without late items."""
+"""The weights by which late policies are drawn for a source without late items."""
 
 
 S = TypeVar("S", bound=Source)
