@@ -16,7 +16,12 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def markup_text(text: str) -> str:
     """Return a text as the content of an element or an attribute; a character that XML does not have becomes U+FFFD."""
-    return escape(_ILLEGAL.sub("\ufffd", text))
+    return escape(legal_text(text))
+
+
+def legal_text(text: str) -> str:
+    """Return a text with U+FFFD in the place of characters that XML does not have."""
+    return _ILLEGAL.sub("\ufffd", text)
 
 
 def element(name: str, *content: str, **attributes: str | float) -> str:

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streamq.compiler.plan_graph import Section
-    from streamq.pictures.picture_page import Picture
-    from streamq.pictures.vega_chart import VegaChart
+    from streamq.pictures.picture import Picture
     from streamq.run.batch.quarantine import Quarantine
     from streamq.tracing.trace import Trace
 
@@ -278,7 +277,8 @@ class Stream(
         Events are bars, open ends arrows, points ticks; events of a key share a colour, and lanes beside the key's name. What
         a physical stream took back is hollow, with an arrow to what replaced it; CTIs are dotted lines. A panel of more than
         800 events, or of more than 40 lanes, counts them in bins of time. A notebook shows the picture, with its words and a
-        table of all events below it; ``save("x.svg")`` or ``save("x.html")`` writes it.
+        table of all events below it; ``save("x.svg")``, ``save("x.png")`` or ``save("x.html")`` writes it, and ``altair`` is it
+        as an Altair chart. These need the extra ``charts``.
 
         The query runs in-process over its tables. ``rows`` replace them: an Arrow table, a pandas frame or a batch DataFrame,
         which is read into memory, for several sources these by name, or a list of micro-batches, as ``run.sample()`` returns
@@ -334,7 +334,7 @@ class Stream(
         key: str | Sequence[str] | None = None,
         until: int | dt.datetime | None = None,
         title: str = "",
-    ) -> VegaChart:
+    ) -> Picture:
         """Return a chart of the answer's numbers over time: a step for each event, over its lifetime, a line for each key.
 
         ``columns``: the columns with numbers, each a chart below the other; default: all that are no keys. ``key`` and ``until``

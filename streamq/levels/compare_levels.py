@@ -39,7 +39,7 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_ticks, sho
 if TYPE_CHECKING:
     import pandas as pd
 
-    from streamq.pictures.vega_chart import VegaChart
+    from streamq.pictures.picture import Picture
 
 
 HEADINGS = (
@@ -86,10 +86,10 @@ class LevelComparison:
         """The costs as a pandas frame, a row for each level."""
         return self.to_arrow().to_pandas()
 
-    def plot(self, title: str | None = "Levels of consistency") -> VegaChart:
+    def plot(self, title: str | None = "Levels of consistency") -> Picture:
         """Return a chart of the costs: bars for each level. It needs the extra ``charts``, as :meth:`Stream.chart` does."""
-        from streamq.pictures.svg_picture import check_title
-        from streamq.pictures.vega_chart import level_chart
+        from streamq.pictures.charts import level_chart
+        from streamq.pictures.picture import check_title
 
         check_title(title, "plot")
         wait_text = partial(show_wait, axis=self.axis)

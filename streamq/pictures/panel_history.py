@@ -93,6 +93,14 @@ class PanelHistory:
         """Return an event's lifetime as text: ``[1, 5)``."""
         return f"[{self.instant(int(self.starts[event]))}, {self.instant(int(self.ends[event]))})"
 
+    @property
+    def span_text(self) -> str:
+        """The span of the events as words."""
+        first, endless = self.instant(int(self.starts.min())), int((self.ends == INFINITY).sum())
+        finite = self.ends[self.ends != INFINITY]
+        last = f" to {self.instant(int(finite.max()))}" if len(finite) else ""
+        return f"from {first}{last}" + (f", {endless:,} without an end" if endless else "")
+
     def instant(self, t: int) -> str:
         """Return an instant as text, without a fraction of a second that is zero."""
         return instant_label(t, self.axis)

@@ -6,6 +6,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,16 @@ from streamq.choices import OutputForm, Stamp, check_word
 from streamq.errors import PlanError, column_names
 from streamq.operators import Source, WindowAggregate
 from streamq.operators.member_operator import BOUNDS, MemberOperator
+from streamq.pictures.charts import number_columns, step_chart
 from streamq.pictures.panel_history import (
     MOST_ROWS,
     PanelHistory,
     answer_history,
     history_of_changes,
+    instant_label,
 )
-from streamq.pictures.picture_page import Picture
-from streamq.pictures.svg_picture import check_title
-from streamq.pictures.vega_chart import VegaChart, number_columns, step_chart
+from streamq.pictures.panels import Panel, TimeAxis, keys_with_rows, section
+from streamq.pictures.picture import Picture, check_title
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.schema import POINT, Schema, carried_key, show_keys
@@ -33,7 +35,7 @@ from streamq.progress.promises import ExplicitCtis
 from streamq.run.batch.answers import compute_answer
 from streamq.run.batch.passed_batches import passed_batches, passed_tables
 from streamq.runtime.event import BAD
-from streamq.time import instant_ticks
+from streamq.time import TIMESTAMP, instant_ticks
 from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
 
 Instant = int | dt.datetime
@@ -59,7 +61,46 @@ def draw_query(
     in_memory = passed_tables(plan, numbered, rows, verb="plot")
     drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.from_argument(plan, key, "plot"))
     histories = drawing.changelog() if output == OutputForm.CHANGELOG else drawing.final()
-    return Picture(title or drawing.title, histories, _section(between, plan.schema.axis))
+    return history_picture(histories, _section(between, plan.schema.axis), title or "", drawing.title)
+
+
+def history_picture(
+    histories: Sequence[PanelHistory], between: tuple[int, int] | None, title: str, name: str
+) -> Picture:
+    """Return the picture of histories as panels, one below the other on one axis, below a title if there is one.
+
+    ``between``: the first and last tick of the axis; ``name``: what the picture is called if it has no title.
+    """
+    kind = histories[0].axis
+    instants = np.concatenate([np.concatenate([h.starts, h.ends, np.array(h.ctis, np.int64)]) for h in histories])
+    axis = TimeAxis(*(section(instants, kind) if between is None else between), kind)
+    panels = []
+    for history in histories:
+        alike = [one for one in histories if one.keys == history.keys and not one.is_windows]
+        panels.append(Panel(history, axis, keys_with_rows([history] if history.is_windows else alike)))
+    keys = dict.fromkeys(key for panel in panels if not panel.history.is_windows for key in panel.keys)
+    colours = {key: number for number, key in enumerate(keys)}
+    bands = [band for history in histories for band in _bands(history)]
+    specs = [
+        panel.spec(colours, [] if panel.history.is_windows else bands, has_labels=panel is panels[-1])
+        for panel in panels
+    ]
+    zone = " (UTC)" if kind == TIMESTAMP else ""
+    low, high = (instant_label(t, kind) for t in (axis.low, axis.high))
+    sentences = [*(" ".join(panel.sentences()) for panel in panels), f"The axis goes from {low} to {high}{zone}."]
+    drawn = {"vconcat": specs, "spacing": 12} | ({"title": title} if title else {})
+    return Picture(title or name, sentences, drawn, "\n".join(panel.table for panel in panels))
+
+
+MOST_BANDS = 60
+"""The most windows that are drawn as bands behind the events."""
+
+
+def _bands(history: PanelHistory) -> list[tuple[int, int]]:
+    """Return every second window of a history, to be drawn behind events; none if windows overlap or are many."""
+    lifetimes = sorted(set(zip(history.starts.tolist(), history.ends.tolist(), strict=True)))
+    overlap = any(end > start for (_, end), (start, _) in pairwise(lifetimes))
+    return lifetimes[::2] if history.is_windows and not overlap and len(lifetimes) <= MOST_BANDS else []
 
 
 def chart_query(
@@ -70,7 +111,7 @@ def chart_query(
     key: str | Sequence[str] | None,
     until: Instant | None,
     title: str | None,
-) -> VegaChart:
+) -> Picture:
     """Return the chart of a query's answer; the arguments are those of ``Stream.chart``."""
     check_title(title, "chart")
     keys = _KeyChoice.from_argument(plan, key, "chart").for_schema(plan.schema)

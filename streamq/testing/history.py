@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     """``start`` and ``end`` (int64 ticks; infinity is the largest int64) and the payload columns; a bag of rows."""
     import datetime as dt
 
-    from streamq.pictures.picture_page import Picture
+    from streamq.pictures.picture import Picture
 
 
 def answer_table(rows: Any, verb: str) -> pa.Table:

@@ -114,7 +114,7 @@ def test_plot(show: Open, tmp_path: Path, dark: bool) -> None:
         table = page.get_by_role("table").first
         assert table.is_visible() and table.get_by_role("row").count() == 13
         assert page.locator("p", has_text="1 without an end").is_visible()
-        assert contrast(page, "svg .title") > 7
+        assert contrast(page, "svg .role-title-text text") > 7
 
 
 def test_levels(show: Open, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from streamq import testing as t
-from streamq.pictures.picture_page import Picture
+from streamq.pictures.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -14,7 +14,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import InvalidEvent, ModuleFailed, PlanError, SourceError, StreamqError, UnknownColumn
 from streamq.stream import Stream
-from tests.pictures.drawn import SVG, parsed_svg
+from tests.pictures.drawn import parsed_svg
 
 LAST = 2**63 - 2
 
@@ -60,6 +60,10 @@ PICTURES: dict[str, tuple[Stream, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
+def layer_domain(panel: dict[str, Any]) -> list[float]:
+    return next(layer["encoding"]["x"]["scale"]["domain"] for layer in panel["layer"])
+
+
 @pytest.mark.parametrize("case", PICTURES)
 def test_there_is_a_picture(case: str, tmp_path: Path) -> None:
     stream, arguments, sentence = PICTURES[case]
@@ -68,9 +72,10 @@ def test_there_is_a_picture(case: str, tmp_path: Path) -> None:
     svg = parsed_svg(picture)
     assert not [e for e in ElementTree.fromstring(picture.html).iter() if e.tag.lower().endswith("script")]
     assert all(len(text.text or "") < 700 for text in svg.iter() if not text.tag.endswith("style"))
-    width = float(svg.get("viewBox", "").split()[2])
-    for rect in svg.iter(f"{SVG}rect"):
-        assert 0 <= float(rect.get("x", "0")) <= float(rect.get("x", "0")) + float(rect.get("width", "0")) <= width
+    for panel in picture.spec["vconcat"]:
+        for row in (row for layer in panel["layer"] for row in layer["data"]["values"] if "x2" in row):
+            low, high = map(float, layer_domain(panel))
+            assert low <= row["x"] <= row["x2"] <= high
     assert picture.save(tmp_path / "p.svg").read_text(encoding="utf-8") == f"{picture.svg}\n"
     assert picture.save(tmp_path / "p.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
@@ -108,7 +113,7 @@ ERRORS: dict[str, tuple[Any, type[StreamqError], str]] = {
         PlanError,
         "plot: rows for one of several sources; there are: s, r. Write {'s': rows, ...}.",
     ),
-    "file": (lambda: one().plot().save("p.png"), PlanError, "save: a picture is saved as .svg or .html; found 'p.png'."),
+    "file": (lambda: one().plot().save("p.gif"), PlanError, "save: a picture is saved as .svg, .png or .html; found 'p.gif'."),
     "half a letter": (lambda: one().plot(title="\ud800"), PlanError, "plot: title is a text; found '"),
     "rows of a test": (lambda: t.plot([1]), SourceError, "plot: takes an Arrow table or a pandas frame; found list."),
 }  # fmt: skip

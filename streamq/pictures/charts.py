@@ -1,23 +1,19 @@
-"""Charts in Vega-Lite, which Altair shows and saves: numbers over time, and the costs of levels of consistency."""
+"""Charts of numbers: those of an answer over time, and the costs of levels of consistency."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamq import html
-from streamq.errors import PlanError, SessionError, TypeMismatch, counted
-from streamq.html import element, markup_text, shortened_to_width
+from streamq.errors import PlanError, TypeMismatch, counted
+from streamq.html import element, shortened_to_width
 from streamq.pictures.panel_history import PanelHistory, shown_value
-from streamq.pictures.svg_picture import LIGHT, SvgPicture, dark_rules, folded, label_ids, named_elements
+from streamq.pictures.panels import TIMES_OF_DAY
+from streamq.pictures.picture import LIGHT, Picture
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import is_numeric
 from streamq.runtime.arrow.rendering import python_rows
@@ -31,75 +27,6 @@ MOST_STEPS_DRAWN = 20_000
 
 MOST_TABLE_ROWS = 800
 """The most events in the table beside a chart."""
-
-TO_INSTALL = "pip install 'streamq[charts]'"
-
-
-class VegaChart(SvgPicture):
-    """A Vega-Lite chart that a notebook shows as SVG, without the network, with its words and a table below it.
-
-    ``spec`` is the chart as data, ``altair`` is it as an Altair chart, to be changed; :meth:`save` also writes PNG. These raise
-    SessionError if Altair or vl-convert, of the extra ``charts``, is not installed; a notebook then shows the words and the
-    table, and what to install.
-    """
-
-    def __init__(self, title: str, description: Sequence[str], panels: Mapping[str, Any], table: str):
-        """Draw ``panels``, in Vega-Lite, below a title; ``table``: what they show as HTML."""
-        super().__init__(title, description)
-        words = " ".join(description)
-        schema = "https://vega.github.io/schema/vega-lite/v5.json"
-        chart = {"title": title, "description": words, "background": LIGHT.ground, "config": _COLOURS}
-        self.spec: dict[str, Any] = {"$schema": schema, **chart, **panels}
-        self._table = table
-
-    def _tables(self) -> str:
-        return self._table
-
-    @property
-    def altair(self) -> Any:
-        """The chart as an Altair chart."""
-        try:
-            import altair
-        except ImportError:
-            raise SessionError("chart", "Altair is not installed", "", TO_INSTALL) from None
-        return altair.Chart.from_dict(self.spec)
-
-    @cached_property
-    def svg(self) -> str:
-        """The chart as an SVG element, with a name and a description; its colours follow the reader's scheme, light or dark."""
-        drawn: str = _vl_convert().vegalite_to_svg(self.spec)
-        scope = f"streamq-{hashlib.sha256(f'{self!r}{drawn}'.encode()).hexdigest()[:10]}"
-        opening = f'<svg id="{scope}" role="img" aria-labelledby="{label_ids(scope)}" '
-        names = named_elements(scope, self.title or "Numbers over time", self.spec["description"])
-        style = element("style", f"\n{dark_rules(scope)}\n")
-        return re.sub(r"\A<svg ([^>]*>)", lambda start: f"{opening}{start[1]}{names}{style}", drawn)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the chart to a file, SVG, PNG or an HTML page by the ending of its name, and return its path.
-
-        Raises PlanError for any other ending.
-        """
-        file = Path(path)
-        if file.suffix.lower() != ".png":
-            return super().save(file)
-        file.write_bytes(_vl_convert().vegalite_to_png(self.spec, scale=2))
-        return file
-
-    def _repr_html_(self) -> str:
-        try:
-            return self.html
-        except SessionError as error:
-            missing = element("p", markup_text(str(error)))
-            return html.fragment(html.lines(repr(self)), missing, folded(self.description, self._table))
-
-
-def _vl_convert() -> Any:
-    """Return the module that draws Vega-Lite charts; raise SessionError if it is not installed."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise SessionError("chart", "vl-convert is not installed", "", TO_INSTALL) from None
-    return vl_convert
 
 
 def number_columns(schema: Schema, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
@@ -117,7 +44,7 @@ def number_columns(schema: Schema, columns: Sequence[str], keys: Sequence[str]) 
     return list(columns) or numeric
 
 
-def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> VegaChart:
+def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> Picture:
     """Return the chart of a history: one below the other the columns, in each a line for each key.
 
     A value is drawn over its event's lifetime, to the end of the axis if it has none. Events of a key that follow each other
@@ -139,24 +66,7 @@ def step_chart(history: PanelHistory, columns: Sequence[str], title: str) -> Veg
     ]
     of_keys = f" of {counted(len(keys), 'key')} ({', '.join(history.keys)})" if history.keys else ""
     description = f"{', '.join(columns)} over time; {counted(history.count, 'event')}{of_keys}."
-    return VegaChart(title, [description], {"vconcat": panels}, _table_of(history, columns))
-
-
-_COLOURS = {
-    "axis": {
-        **{f"{part}Color": LIGHT.text for part in ("label", "title")},
-        **{f"{part}Color": LIGHT.faint for part in ("domain", "tick")},
-        "gridColor": LIGHT.line,
-    },
-    "legend": {"labelColor": LIGHT.text, "titleColor": LIGHT.text},
-    "title": {"color": LIGHT.text},
-    "view": {"stroke": LIGHT.line},
-}
-"""The colours of a chart beside those of keys; only colours of the palette have others where dark is preferred."""
-
-
-_TIMES_OF_DAY = {"hours": "%H:%M", "minutes": "%H:%M"}
-"""The form of marks that are not at midnight: the clock has 24 hours, where Vega's has 12."""
+    return Picture(title, [description], {"title": title, "vconcat": panels}, _table_of(history, columns))
 
 
 def _table_of(history: PanelHistory, columns: Sequence[str]) -> str:
@@ -208,7 +118,7 @@ def _instant(t: int, axis: str) -> int | str:
 
 def _panel(column: str, points: list[dict[str, Any]], history: PanelHistory, keys: int) -> dict[str, Any]:
     """Return the chart of a column; the lines of keys have their names at their ends and in the legend."""
-    times = {"type": "temporal", "scale": {"type": "utc"}, "title": "UTC", "axis": {"format": _TIMES_OF_DAY}}
+    times = {"type": "temporal", "scale": {"type": "utc"}, "title": "UTC", "axis": {"format": TIMES_OF_DAY}}
     whole = {"tickMinStep": 1, "format": ",d"}
     number = {"type": "quantitative", "scale": {"zero": False, "nice": False}, "title": None, "axis": whole}
     x = {"field": "at", **(times if history.axis == TIMESTAMP else number)}
@@ -234,7 +144,7 @@ def _panel(column: str, points: list[dict[str, Any]], history: PanelHistory, key
 
 def level_chart(
     title: str, costs: Sequence[LevelCosts], table: str, show_wait: Callable[[float], str], notes: Sequence[str]
-) -> VegaChart:
+) -> Picture:
     """Return a chart of the costs of levels of consistency: a panel for each kind of costs, with a bar for each level.
 
     ``table``: the same as HTML; ``show_wait`` writes the wait of a row; ``notes`` are more sentences.
@@ -298,4 +208,4 @@ def level_chart(
         f"{cost.state_most:,} at most; right: {cost.right:.1%}."
         for cost in costs
     ]
-    return VegaChart(title, [*sentences, *notes], {"hconcat": panels}, table)
+    return Picture(title, [*sentences, *notes], {"title": title, "hconcat": panels}, table)

@@ -14,8 +14,8 @@ from IPython.core.formatters import DisplayFormatter
 
 import streamq as sq
 from streamq.errors import PlanError, SessionError, TypeMismatch, UnknownColumn
-from streamq.pictures.svg_picture import DARK, LIGHT
-from streamq.pictures.vega_chart import MOST_TABLE_ROWS, VegaChart
+from streamq.pictures.charts import MOST_TABLE_ROWS
+from streamq.pictures.picture import DARK, LIGHT, Picture
 from tests.pictures.drawn import SVG
 
 LOADS = [
@@ -81,7 +81,7 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
     many = sq.points(pa.table({"at": range(20_001), "v": range(20_001)}), time="at", name="s")
     with pytest.raises(PlanError, match="chart: more than 20,000 events; found 20,001. Draw a coarser window"):
         many.chart()
-    with pytest.raises(PlanError, match="save: a picture is saved as .svg or .html; found 'p.gif'"):
+    with pytest.raises(PlanError, match="save: a picture is saved as .svg, .png or .html; found 'p.gif'"):
         stream.chart().save("p.gif")
 
 
@@ -121,7 +121,7 @@ def test_a_chart_is_an_image_with_a_name_and_a_description_in_light_and_dark() -
     identity = svg.get("id")
     assert identity is not None and svg.get("role") == "img"
     labels = {element.get("id"): element.text for element in svg if element.get("id")}
-    assert labels == {f"{identity}-title": "Numbers over time", f"{identity}-desc": repr(chart)}
+    assert labels == {f"{identity}-title": repr(chart), f"{identity}-desc": repr(chart)}
     assert svg.get("aria-labelledby") == " ".join(labels)
     colours = {e.get(part) for e in svg.iter() for part in ("fill", "stroke")} - {None, "none", "transparent"}
     rules = svg.findtext(f"{SVG}style") or ""
@@ -131,8 +131,8 @@ def test_a_chart_is_an_image_with_a_name_and_a_description_in_light_and_dark() -
 
 
 def test_the_table_beside_a_chart_has_its_events_the_first_of_many() -> None:
-    def cells(chart: VegaChart) -> list[list[str]]:
-        page = ElementTree.fromstring(f"<div>{chart._table}</div>")
+    def cells(chart: Picture) -> list[list[str]]:
+        page = ElementTree.fromstring(f"<div>{chart.tables}</div>")
         return [[cell.text or "" for cell in row] for row in page.iter("tr")]
 
     chart = sq.events([(1, None, {"k": "<a>", "v": 2.5, "w": 1}), (3, 4, {"k": None, "v": None, "w": 1})]).chart(
@@ -142,4 +142,4 @@ def test_the_table_beside_a_chart_has_its_events_the_first_of_many() -> None:
     many = sq.points(
         pa.table({"at": range(MOST_TABLE_ROWS + 2), "v": range(MOST_TABLE_ROWS + 2)}), time="at", name="s"
     ).chart()
-    assert len(cells(many)) == 1 + MOST_TABLE_ROWS and "... 2 more rows" in many._table
+    assert len(cells(many)) == 1 + MOST_TABLE_ROWS and "... 2 more rows" in many.tables
