@@ -145,7 +145,7 @@ def test_names_of_a_stream(name: str, hint: str) -> None:
         ("rolling", "sliding_window("),
         ("apply", "sq.uda("),
         ("pivot", "where=sq.col("),
-        ("where", "Call select(...) first"),
+        ("shift", "Call select(...) first"),
     ],
 )
 def test_names_of_a_window(name: str, hint: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import ClipInput, Stamp
-from streamq.operators.evaluation import Columns, KernelFactory, KernelSite
+from streamq.operators.evaluation import Columns, KernelFactory, KernelSite, RecomputeFactory
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.aggregation import Aggregates, application, expand, filter_in_argument, is_mergeable
 from streamq.plan.expr import Case, Col, Expr, Lit
@@ -26,6 +26,8 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.evaluators.top_k_evaluator import Ranking
 from streamq.runtime.evaluators.window_evaluator import value_columns
 from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernels.condensing import WindowsKernel
+from streamq.runtime.kernels.numbered_windows import NumberedWindowsKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.kernels.windows_of_sizes import RankedWindowsKernel, WindowsOfSizesKernel
 from streamq.runtime.state.blocks import block_sizes
@@ -326,3 +328,27 @@ class GridFactory(KernelFactory):
         ]
         columns = tuple((field.name, arrow_type(field.type)) for field in self.columns)
         return WindowsOfSizesKernel(**vars(longest), shown=tuple(kernels), columns=columns)
+
+
+@dataclass(frozen=True)
+class NumberedFactory(RecomputeFactory):
+    """A factory for windows of rows, by the numbers of rows: ``grid`` makes the kernel of windows on the axis of numbers.
+
+    Where rows may be taken back, or their ends move, others get other numbers, and windows are computed from their members.
+    """
+
+    run_by = "the numbers of rows, and partial results of steps, merged"
+    also_keeps = ""
+
+    grid: GridFactory
+
+    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
+        parameters = self.parameters(evaluation, site)
+        if site.retracts or site.ends_move:
+            return WindowsKernel(**parameters)
+        windows = self.grid.make(evaluation, replace(site, final=True, early=False, points=True))
+        assert isinstance(windows, WindowAggregateKernel)
+        return NumberedWindowsKernel(**parameters, windows=replace(windows, infinite=False))
+
+    def state(self, node: Node, evaluation: Evaluation, kernel: Kernel) -> Any:
+        return [super().state(node, evaluation, kernel), isinstance(kernel, NumberedWindowsKernel)]

@@ -19,7 +19,7 @@ from streamq.operators.evaluation import (
 from streamq.plan.expr import Lifetime
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits
-from streamq.plan.schema import Schema, check_key
+from streamq.plan.schema import Schema, check_key, show_keys, shown_name
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
@@ -113,6 +113,13 @@ class MemberOperator(EvaluatedOperator):
                 return f"{kept}them until then", f"{opened}; all its events where ends may still move{early}"
         return "", due_parts("rows")
 
+    @property
+    def _shown_groups(self) -> str:
+        """The keys of the windows, then which events are members and the keys by which these are grouped, as explain shows it."""
+        where = f" where {shown_name(self.window.where)}" if self.window.where else ""
+        members = where + show_keys(self.window.inner_keys)
+        return show_keys(self.window.outer_keys(self.keys)) + (f", its members{members}" if members else "")
+
     def _check_keys(self) -> None:
         """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""
         for key in self.keys:
@@ -160,7 +167,7 @@ class MemberOperator(EvaluatedOperator):
             reads_ends=self.is_time_sensitive and not is_time_bound and not self.clip.cuts_ends,
             waiting=None if is_time_bound else waiting,
             moves=EndMoves.ALWAYS if has_moving_ends or is_time_bound else EndMoves.NEVER,
-            group_columns=self.keys,
+            group_columns=self.window.outer_keys(self.keys),
             sets_aside=sets_aside,
             factory=factory or (CondensingFactory() if on_stream.condenses else WindowsFactory()),
         )

@@ -20,7 +20,7 @@ from streamq.plan.footprint import Expected, ExpectedRates, Footprint
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ADDED, Node, node
 from streamq.plan.passes import infer
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote, show_keys
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
 from streamq.plan.tree import show
 from streamq.runtime.evaluators.top_k_evaluator import Ranking, TopKEvaluator
 from streamq.windows import Window
@@ -140,7 +140,7 @@ class TopK(MemberOperator):
 
     def detail(self) -> str:
         window = self.window.shown_with(self.clip, self.stamp, self.schema.axis)
-        shown = f"{self.window.name} {window}{show_keys(self.keys)}"
+        shown = f"{self.window.name} {window}{self._shown_groups}"
         way = "greatest" if self.desc else "least"
         ties = "" if self.ties == "keep" else f", ties broken{', numbered' if self.row_number else ''}"
         return f"{self.k} {way} by {show(self.by)} in {shown}{ties}"
@@ -156,7 +156,9 @@ class TopK(MemberOperator):
             sensitive=False,
             ranking=self._ranking,
         )
-        port = PortColumns((*all_columns(source), (BY, self.by)), self.keys, self.window.order(source.names))
+        port = PortColumns(
+            (*all_columns(source), (BY, self.by)), self.window.outer_keys(self.keys), self.window.order(source.names)
+        )
         return self._member_evaluation(evaluator, port, self.schema, factory=self._grid_factory())
 
     @property

@@ -11,8 +11,14 @@ from pyspark.sql import types as t
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import batch_events
 from streamq.operators.evaluation import Columns, Evaluation, KernelFactory, KernelSite, PortColumns, RecomputeFactory
-from streamq.operators.grid_factory import GridFactory, SplitAggregates, partial_fields, split_aggregates
-from streamq.operators.member_operator import MemberOperator
+from streamq.operators.grid_factory import (
+    GridFactory,
+    NumberedFactory,
+    SplitAggregates,
+    partial_fields,
+    split_aggregates,
+)
+from streamq.operators.member_operator import MemberOperator, due_parts
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, QuarantineEvents, RowKey
 from streamq.operators.window_forms import WindowForms, snapshots
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
@@ -23,7 +29,7 @@ from streamq.plan.lowering import instant, lifetime, payload_order, spark_expres
 from streamq.plan.node import Node, node
 from streamq.plan.partial import COUNT
 from streamq.plan.passes import columns, reads_end
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, show_keys, shown_name
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, shown_name
 from streamq.plan.tree import lazy, show
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE
@@ -32,7 +38,7 @@ from streamq.runtime.kernels.condensing import CallModulesKernel
 from streamq.time import INFINITY
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
-from streamq.windows import Window
+from streamq.windows import Hopping, Rows, Window
 from streamq.windows.batch_events import ENDS, STARTS, stamped, window_bounds
 
 if TYPE_CHECKING:
@@ -57,6 +63,16 @@ class WindowAggregate(MemberOperator):
         Settled members are condensed, or sleep, if they may; by value if not all aggregates merge.
         """
         windows = self._footprint_of_windows
+        if self._is_numbered:
+            return replace(
+                windows,
+                cti="c",
+                keeps="rows that start at c or later; partial results of the steps of windows to come; of rows that are sent "
+                "before they are final also those that end with such a row",
+                opens=due_parts("partial results"),
+                cost="a sort of the rows that c passes, and a merge of the partial results in a window that is reported; "
+                "before it is final, also of the rows from c on",
+            )
         form = ("mergeable" if self.merges else "counted") if self.is_grid else self._form_of_members
         # a lifetime cut at the window's end does not depend on the end of the member
         reads_ends = self.is_time_sensitive and not self.clip.cuts_ends
@@ -157,7 +173,7 @@ class WindowAggregate(MemberOperator):
     def detail(self) -> str:
         shown = ", ".join(f"{shown_name(name)} = {show(a)}" for name, a in self.aggregates)
         window = self.window.shown_with(self.clip, self.stamp, self.schema.axis)
-        return f"{window}{show_keys(self.keys)}: {shown}"
+        return f"{window}{self._shown_groups}: {shown}"
 
     @property
     def module_notes(self) -> tuple[str, ...]:
@@ -217,6 +233,17 @@ class WindowAggregate(MemberOperator):
             return False
         return all(self._fits_grid(a) for _, a in self.aggregates)
 
+    @property
+    def _is_numbered(self) -> bool:
+        """True if a stream keeps partial results of windows by the numbers of rows: all rows are counted, members are grouped.
+
+        The aggregates merge, and read neither the members' order nor their lifetimes; no row may be taken back.
+        """
+        has_groups = self.window.where or self.window.inner_keys
+        if not has_groups or self.window.outer_keys(self.keys) or self.stamp != Stamp.POINT_AT_END:
+            return False
+        return self.merges and not (self.ordered or self.is_time_sensitive or self.input.traits.retracts)
+
     def _fits_grid(self, aggregate: Aggregate) -> bool:
         """True if an aggregate merges, or a stream computes it on a grid beside others that do."""
         function = aggregate.function
@@ -240,7 +267,8 @@ class WindowAggregate(MemberOperator):
         reads_all = is_ordered if self.is_grid else self.reads_all
         order = tuple(split.events.column(Col(n)) for n in source.names) if reads_all else ()
         by_places = self.window.order(source.names)
-        columns = dict(self._with_group((*split.events.columns.items(), *((n, Col(n)) for n in by_places))))
+        beside = (*by_places, *filter(None, [self.window.where]))
+        columns = dict(self._with_group((*split.events.columns.items(), *((n, Col(n)) for n in beside))))
         fields = [Field(k, source.type_of(k)) for k in self.keys] + [Field(COUNT, t.LongType())]
         fields += [*partial_fields(split.partials), *split.reduced]
         # among rows equal in all columns, the one that ends first comes first
@@ -262,11 +290,17 @@ class WindowAggregate(MemberOperator):
         factory: KernelFactory | None = None
         if self.is_grid:
             factory = self._grid_factory(split, order)
+        elif self._is_numbered:
+            window = cast(Rows, self.window)
+            grid = replace(
+                self._grid_factory(split, order), window=Hopping(window.n, window.step, 0), stamp=Stamp.ALIGN
+            )
+            factory = NumberedFactory(grid=grid)
         elif any(reduction.calls_module for reduction in split.reductions):
             factory = _CallModulesFactory(time_bound_by)
         return self._member_evaluation(
             evaluator,
-            PortColumns(tuple(columns.items()), self.keys, by_places),
+            PortColumns(tuple(columns.items()), self.window.outer_keys(self.keys), by_places),
             self.schema.with_fields(fields),
             outputs=self._with_group(split.outputs),
             takes_ends=by_ends,

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from pyspark.sql.types import BooleanType
 
 from streamq.aggregates.time_sensitive import WINDOW_EDGES
 from streamq.choices import Anchor, ClipInput, LengthKind, Stamp, check_word, choose_word
@@ -22,21 +24,24 @@ from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Col, Expr, Lifetime
+from streamq.plan.expr import Cast, Col, Expr, Lifetime
 from streamq.plan.function import CallableModule
 from streamq.plan.hints import for_aggregate_of, for_window
 from streamq.plan.node import Node, Verbs, named_after
 from streamq.plan.passes import aggregates as aggregates_in
-from streamq.plan.passes import columns, expression_nodes, rewrite_expression
+from streamq.plan.passes import check_boolean, columns, expression_nodes, rewrite_expression
 from streamq.plan.resolve import ExprArgument, column_or_expr, name_columns, resolve
 from streamq.plan.schema import check_names, show_keys
 from streamq.plan.tree import ExpressionText, show
 from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
-from streamq.windows import Window
+from streamq.windows import Rows, Window
 
 ROWS = "__rows"
 """The name of the column that holds the lists."""
+
+IS_MEMBER = "__is_member"
+"""The column that is true of the events that satisfy the condition on members."""
 
 
 def rows_of(
@@ -103,6 +108,9 @@ class WindowedStream(CallResult, Generic[S]):
     asked_stamp: Stamp | None
     """The stamp that the user chose; None for the default."""
 
+    condition: Expr | None = None
+    """The condition that members satisfy, among the events that the windows are made of; None: all are members."""
+
     @property
     def stamp(self) -> Stamp:
         """The stamp of aggregates' results: the user's, else the window's default."""
@@ -116,6 +124,81 @@ class WindowedStream(CallResult, Generic[S]):
     def __repr__(self) -> str:
         shown = self.window.shown(self.stream.plan.schema.axis)
         return f"{self.stream!r} in {self.window.name} windows ({shown}){show_keys(self.keys)}"
+
+    def where(self, predicate: ExprArgument) -> Self:
+        """Keep, of each window of rows, the members for which ``predicate`` is true; the others have been counted.
+
+        So ``rows_window(n, step).where(p)`` has those of every n rows for which p is true, and ``where(p).rows_window(n, step)``
+        n rows for which it is. A window without such members has no row. Windows of other kinds do not depend on the number of
+        their members: filter the stream before them. Raises PlanError for these, UnknownColumn, TypeMismatch or MixedStreams.
+
+        ::
+
+            events   3 at 1  5 at 4  1 at 9  4 at 12           n = 2, step = 2
+            windows  [1,5):3 5  [9,13):1 4     where v > 3     [1,5):5  [9,13):4
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (9, 10, {"v": 1}), (12, 13, {"v": 4})])
+        >>> s.rows_window(2, 2).where(sq.col("v") > 3).select(total=sq.sum("v")).show()
+        total  start  end
+            5      5    6
+            4     13   14
+        """
+        self._rows_window("where", "filters")
+        condition = resolve(predicate, self.stream.plan, "where", of_events=True)
+        check_boolean(condition, self.stream.plan.schema, "where", "the predicate")
+        return replace(self, condition=condition if self.condition is None else self.condition & condition)
+
+    def group_by(self, *keys: str, **named_keys: ExprArgument) -> Self:
+        """Group the members of each window of rows by keys; the rows of all groups have been counted together.
+
+        So ``rows_window(n, step).group_by(k)`` has a row for each k among every n rows, and ``group_by(k).rows_window(n, step)``
+        windows of n rows of each k. Arguments are those of ``group_by`` of a stream. Windows of other kinds are those of each
+        group: group the stream before them. Raises PlanError for these, for a second call, and for a computed key with the name
+        of a column; UnknownColumn, TypeMismatch.
+
+        ::
+
+            events   a at 1  b at 4  a at 9  a at 12           n = 2, step = 2
+            windows  [1,5):a b  [9,13):a a
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 2, {"k": "a"}), (4, 5, {"k": "b"}), (9, 10, {"k": "a"}), (12, 13, {"k": "a"})])
+        >>> s.rows_window(2, 2).group_by("k").select(n=sq.count()).show()
+        k  n  start  end
+        a  1      5    6
+        b  1      5    6
+        a  2     13   14
+        """
+        window = self._rows_window("group_by", "groups")
+        if window.inner_keys:
+            raise PlanError("group_by", "the members are grouped already", f"by {', '.join(window.inner_keys)}")
+        for name in named_keys:
+            if name in self.stream.plan.schema.names:
+                hint = "Give the key another name: events are counted in the order of their own columns."
+                raise PlanError("group_by", f"a column called {name!r}", "the stream has one", hint)
+        grouped: Any = self.stream.group_by(*keys, **named_keys)  # type: ignore[attr-defined]
+        inner = tuple(key for key in grouped.keys if key not in self.keys)
+        window = replace(window, inner_keys=inner)
+        return replace(self, stream=grouped.stream, keys=(*self.keys, *inner), window=window)
+
+    def _rows_window(self, verb: str, does: str) -> Rows:
+        """Return the window; raise PlanError for a kind of windows that is not made by counting all rows."""
+        if not isinstance(self.window, Rows):
+            hint = f"Write it before the window: s.{verb}(...) and then the window."
+            raise PlanError(verb, f"only a rows window {does} its members", f"found {self.window.name} windows", hint)
+        return self.window
+
+    def _with_condition(self) -> tuple[Node, Window]:
+        """Return the events, with a column for the condition that members satisfy, if there is one, and their windows."""
+        source = self.stream.plan
+        if self.condition is None:
+            return source, self.window
+        window = self._rows_window("where", "filters")
+        # a condition may be NULL alone, which has no type
+        condition = Cast(self.condition, BooleanType())
+        columns = (*((name, Col(name)) for name in source.schema.names), (IS_MEMBER, condition))
+        return Select(source, columns), replace(window, where=IS_MEMBER)
 
     def select(self, *given_columns: ExprArgument, **named_columns: ExprArgument) -> S:
         """Compute one row for each window with members: the group's keys, then a column for each keyword.
@@ -135,9 +218,10 @@ class WindowedStream(CallResult, Generic[S]):
             6   6.0      4    8
         """
         source = self.stream.plan
+        members, window = self._with_condition()
         operator = self._operator(given_columns, named_columns)
         if operator is not None:
-            return self.stream._derive(rows_of(operator, source, self.keys, self.window, self.clip, self.asked_stamp))
+            return self.stream._derive(rows_of(operator, members, self.keys, window, self.clip, self.asked_stamp))
         check_aggregates(given_columns, named_columns, source.schema.names)
         self._check_aligned("aggregates and top_k")
         wanted = list(name_columns(given_columns, named_columns, source.schema, "select"))
@@ -181,7 +265,7 @@ class WindowedStream(CallResult, Generic[S]):
                     f"Aggregate it, as sq.max({column!r}), or group by it.",
                 )
             outputs.append((name, output))
-        node = WindowAggregate(source, self.keys, self.window, tuple(aggregates.values()), self.clip, self.stamp)
+        node = WindowAggregate(members, self.keys, window, tuple(aggregates.values()), self.clip, self.stamp)
         plain_columns = [*self.keys, *(name for name, _ in aggregates.values())]
         final = [*((k, Col(k)) for k in self.keys), *outputs]
         if [name for name, _ in final] == plain_columns and all(
@@ -252,22 +336,22 @@ class WindowedStream(CallResult, Generic[S]):
         if isinstance(by, list | tuple):
             hint = 'Of rows equal in the first, ties="break" takes those that come first by the payload.'
             raise PlanError("top_k", "rows go by one column or expression", f"found by={by!r}", hint)
-        source = self.stream.plan
-        order = resolve(column_or_expr(by), source, "top_k")
-        return self.stream._derive(
-            TopK(
-                source,
-                self.keys,
-                self.window,
-                k=k,
-                by=order,
-                desc=desc,
-                ties=ties,
-                clip=self.clip,
-                stamp=self.stamp,
-                row_number=row_number,
-            )
+        members, window = self._with_condition()
+        order = resolve(column_or_expr(by), self.stream.plan, "top_k")
+        best = TopK(
+            members,
+            self.keys,
+            window,
+            k=k,
+            by=order,
+            desc=desc,
+            ties=ties,
+            clip=self.clip,
+            stamp=self.stamp,
+            row_number=row_number,
         )
+        shown = tuple((name, Col(name)) for name in best.schema.names if name != window.where)
+        return self.stream._derive(Select(best, shown) if window.where else best)
 
 
 def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], columns: Sequence[str]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamq.choices import ClipInput, check_word
 from streamq.errors import PlanError, check_whole_number, column_names
 from streamq.plan.footprint import Footprint, Retention
+from streamq.plan.node import ADDED
 from streamq.runtime.arrow.columnar import codes, first_places, ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -198,11 +200,16 @@ class Rows(Window):
     On a stream the settled events of a group from one window's beginning to the next are one row, if ``step`` is above 1 and all
     results merge, one for each of their values under medians and distinct counts, or the best of them: DataCell's basic windows
     (section 3).
+
+    Events are counted before those that are not members, as ``where`` says, are left out, and before the members of each window
+    are grouped by ``inner_keys``.
     """
 
     n: int
     step: int
     order_by: tuple[str, ...]
+    inner_keys: tuple[str, ...] = field(default=(), metadata=ADDED)
+    where: str = field(default="", metadata=ADDED)
 
     name = "rows"
     by_places = True
@@ -224,11 +231,11 @@ class Rows(Window):
             cti="the start of the first row of the earliest incomplete window",
             keeps="events of windows not final, or still to come",
             opens="parts of a group that rows touch or with a window due: the events of windows not final",
-            for_good="the last rows of each group, which windows to come contain" if keys else "",
+            for_good="the last rows of each group, which windows to come contain" if self.outer_keys(keys) else "",
         )
 
     def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
-        return Retention(longest, self.n + self.step, keys)
+        return Retention(longest, self.n + self.step, self.outer_keys(keys))
 
     @property
     def windows_of_a_point(self) -> int:
@@ -240,14 +247,14 @@ class Rows(Window):
 
     def order(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return ``order_by``, then the rest of the payload, which orders ties."""
-        return (*self.order_by, *(n for n in names if n not in self.order_by))
+        return (*self.order_by, *(n for n in names if n not in (*self.order_by, self.where)))
 
     def shown(self, axis: str) -> str:
         by = f", order_by={', '.join(self.order_by)}" if self.order_by else ""
         return f"{self.n} rows, step={self.step}{by}"
 
     def assigner(self, names: Sequence[str]) -> Assigner:
-        return RowsAssigner(self.n, self.step, self.order(names))
+        return RowsAssigner(self.n, self.step, self.order(names), self.inner_keys, self.where)
 
 
 class RowsVerbs(WindowKindVerbs[W]):
@@ -285,6 +292,10 @@ class RowsVerbs(WindowKindVerbs[W]):
         return self._in_windows(lambda axis: window, "rows_window", clip_input, stamp)
 
 
+HEAD = "__head"
+"""The column of the first row of an event's group."""
+
+
 @dataclass(frozen=True)
 class RowsAssigner(Assigner):
     """Assigns events to rows windows by their places in their group's order of LE, ``order_by``, RE.
@@ -293,18 +304,22 @@ class RowsAssigner(Assigner):
 
     A window is final once its last event is settled. So a row that stands for several events, which are settled, lies in the
     windows that are not final with all of them, if none begins in its midst; and the last event of such a window is a row.
+
+    Of a window those events are members for which the column ``where`` is true, if it has a name, by groups of ``inner_keys``.
     """
 
     n: int
     step: int
     order_by: tuple[str, ...]
+    inner_keys: tuple[str, ...] = ()
+    where: str = ""
 
     counts_events = True
 
     @property
     def has_chains(self) -> bool:
-        """True unless a window begins at every event."""
-        return self.step > 1
+        """True unless a window begins at every event, or consecutive events may be in different groups of a window."""
+        return self.step > 1 and not (self.inner_keys or self.where)
 
     @property
     def order_columns(self) -> tuple[str, ...]:
@@ -327,8 +342,9 @@ class RowsAssigner(Assigner):
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each row's complete windows that end after ``since``; ``upto`` bounds nothing.
 
-        An owner is a group, by the place of its first row among all rows in order; its windows are numbered from 0 on. A final
-        window has no events that matter, and ends too early, if a row stands for its last event and others.
+        An owner is a group, by the place of its first row among all rows in order, or a group of inner keys in one; its windows
+        are numbered from 0 on. A final window has no events that matter, and ends too early, if a row stands for its last event
+        and others.
         """
         rows, n, step = self._ordered(g, table), self.n, self.step
         low = np.maximum(-((n - 1 - np.maximum(rows.place, rows.place_since(since))) // step), 0)
@@ -338,7 +354,18 @@ class RowsAssigner(Assigner):
             first = index * step
             return rows.start_at(owner, first), rows.start_at(owner, first + n - 1) + 1
 
-        return Ranges(rows.row, rows.head, low, high, where)
+        return self._of_members(Ranges(rows.row, rows.head, low, high, where), table)
+
+    def _of_members(self, ranges: Ranges, table: pa.Table) -> Ranges:
+        """Return the ranges of the rows that are members, by owners that tell the groups in a window apart."""
+        if self.where:
+            ranges = ranges.take(pc.fill_null(table.column(self.where), False).to_numpy()[ranges.event])
+        if not self.inner_keys:
+            return ranges
+        keys = table.select([*self.inner_keys]).take(pa.array(ranges.event))
+        owner, first = codes(keys.append_column(HEAD, pa.array(ranges.owner)), [HEAD, *self.inner_keys])
+        head = ranges.owner[first]
+        return replace(ranges, owner=owner, where=lambda owner, index: ranges.where(head[owner], index))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         """Mark the rows from the first one of the earliest window that ends at or after c - 1, rounded down to whole steps."""

@@ -44,6 +44,12 @@ class Window(ABC):
     by_numbers: ClassVar[bool] = False
     """True if windows go by numbers of events or instants of a group: an event alone does not tell which windows it is in."""
 
+    inner_keys: tuple[str, ...] = ()
+    """The keys, among an operator's, by which the members of one window are grouped; windows do not depend on them."""
+
+    where: str = ""
+    """The boolean column that is true of the events that are members; windows go by all events. "": all are members."""
+
     @property
     def default_stamp(self) -> Stamp:
         """The lifetime of results if the user chose none.
@@ -112,6 +118,10 @@ class Window(ABC):
     def by_starts(self) -> bool:
         """True if an event's start alone decides which windows it is in."""
         return False
+
+    def outer_keys(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the keys, among ``keys``, of the groups that have windows of their own."""
+        return tuple(key for key in keys if key not in self.inner_keys)
 
     def order(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the columns by which events that start together are ordered: those the user named, then others of ``names``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -111,6 +111,8 @@ def aggregated(draw: Draw, plan: Node, label: str = "a") -> Node:
     groupable = matched(schema, exact_columns)
     keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
     window, clip, stamp = draw(windows(schema, exact_columns))
+    if isinstance(window, Rows):
+        window = replace(window, inner_keys=tuple(key for key in keys if draw(st.booleans())))
     if derived:
         size, hop = draw(st.sampled_from(UNEVEN))
         window = Hopping(size, hop, draw(st.integers(-3, 3)))

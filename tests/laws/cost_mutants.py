@@ -120,6 +120,14 @@ EVERY_WINDOW = Mutant(
         ),
     ),
 )
+EVERY_MEMBER = Mutant(
+    "every member",
+    "a step keeps a row for each of its members",
+    "",
+    edits=(
+        Edit(f"{KERNELS}/numbered_windows.py", "self.windows.combine(0, members)", "self.windows._partials(members)"),
+    ),
+)
 EVERY_PART = Mutant(
     "every part",
     "all parts of a bin of time are read, and all their groups",
@@ -150,6 +158,7 @@ EVERY_ROW = {
     "hopping": EVERY_WINDOW,
     "hopping median": EVERY_WINDOW,
     "hopping top_k": EVERY_WINDOW,
+    "rows of members": EVERY_WINDOW,
     "time_weighted_avg": EVERY_WINDOW,
     "inner join": EVERY_PART,
     "windowed_join": EVERY_TIME,

@@ -94,6 +94,9 @@ def operators(far: int) -> dict[str, Query]:
         "sliding": lambda a, b: a.group_by("k").sliding_window(far).select(n=sq.count()),
         "count": lambda a, b: a.group_by("k").count_window(2).select(n=sq.count()),
         "rows": lambda a, b: a.group_by("k").rows_window(far, 50).select(n=sq.count(), m=sq.max("v")),
+        "rows of members": lambda a, b: (
+            a.rows_window(far, 50).where(sq.col("v") >= 0).group_by("k").select(n=sq.count(), m=sq.max("v"))
+        ),
         "landmark": lambda a, b: a.group_by("k").landmark_window(far, start=0).select(n=sq.count()),
         "top_k": lambda a, b: a.group_by("k").session_window(5).top_k(1, by="v"),
         "top_k of snapshots": lambda a, b: a.group_by("k").snapshot_window().top_k(2, by="v"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,16 @@ from streamq.compiler.rewriter import rewrite
 from streamq.operators.operator import Operator
 from streamq.plan.node import nodes, number_sources
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
-from tests.laws.cost_mutants import EVERY_BIN, EVERY_GROUP, EVERY_PART, EVERY_ROW, EVERY_STATE, NO_ORDER, NO_SLEEP
+from tests.laws.cost_mutants import (
+    EVERY_BIN,
+    EVERY_GROUP,
+    EVERY_MEMBER,
+    EVERY_PART,
+    EVERY_ROW,
+    EVERY_STATE,
+    NO_ORDER,
+    NO_SLEEP,
+)
 from tests.laws.cost_operators import (
     BATCHES,
     BY_START,
@@ -33,6 +43,7 @@ from tests.laws.cost_operators import (
     program,
     rows,
     source,
+    work,
     work_of_hot_groups,
     work_of_trickle,
 )
@@ -46,7 +57,7 @@ SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 
 IN_SMALL_BINS = 120
 """The groups of which a small bin holds at most ten."""
-EVERY_KERNEL = ("session", "inner join", "clip")
+EVERY_KERNEL = ("session", "rows of members", "inner join", "clip")
 """The operators whose mutants are tried: of windows, of pairs, and of BY_START. In a soak they are tried with all."""
 
 
@@ -96,6 +107,7 @@ del (
     READS["hopping"],
     READS["hopping median"],
     READS["hopping top_k"],
+    READS["rows of members"],
     READS["windowed_join"],
     READS["time_weighted_avg"],
 )
@@ -222,3 +234,33 @@ def test_what_reads_all_of_a_touched_group_breaks_the_law(operator: str, mutant:
     with mutant.in_place():
         few, many = (work_of_hot_groups(OPERATORS[operator], each) for each in IN_GROUP)
     assert many.evaluated > 5 * few.evaluated
+
+
+# a slide of rows
+
+STEPS = 64
+"""The steps of a window of rows."""
+
+
+def work_of_slides(each: int) -> int:
+    """The rows that slides of Q1 of DataCell evaluate, beside those that come; a step has so many."""
+    live = LocalRun(program(_q1(each)))
+    evaluated, slides = 0, 8
+    for n in range(STEPS + slides):
+        if n == STEPS:
+            evaluated = work(live).evaluated
+        live.batch({"a": rows(*((n * each + i, FAR, i % HOT, i) for i in range(each)))}, [(None, n * each + each)])
+    return work(live).evaluated - evaluated - slides * each
+
+
+def _q1(step: int) -> Any:
+    return lambda a, b: (
+        a.rows_window(STEPS * step, step).where(sq.col("v") >= 0).group_by("k").select(n=sq.count(), s=sq.sum("v"))
+    )
+
+
+@pytest.mark.parametrize("mutant", [None, EVERY_MEMBER], ids=["right", "every member"])
+def test_a_slide_of_rows_reads_the_newest_step_and_merges_a_row_for_each_step_and_group(mutant: Mutant | None) -> None:
+    with mutant.in_place() if mutant is not None else nullcontext():
+        few, many = (work_of_slides(each) for each in (HOT, 100 * HOT))
+    assert (many > 3 * few) if mutant is not None else (0 < many <= 1.1 * few)

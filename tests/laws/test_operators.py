@@ -78,6 +78,19 @@ OPERATORS: dict[str, t.Scenario] = {
     "count_window": windowed(GROUPED.count_window(ANY, by="start", clip_input=ANY, stamp=ANY)),
     "count_window of ends": windowed(t.stream().count_window(ANY, by="end", stamp=ANY)),
     "rows_window": windowed(GROUPED.rows_window(ANY, ANY, order_by=ANY, clip_input=ANY, stamp=ANY)),
+    "rows_window of members": windowed(
+        t.stream().rows_window(ANY, ANY, order_by=ANY, stamp=ANY).where(ANY).group_by("k")
+    ),
+    "sums of a rows_window's groups": t.stream()
+    .rows_window(ANY, ANY, order_by=ANY)
+    .group_by("k")
+    .where(ANY)
+    .select(n=sq.count(), s=sq.sum("v"), m=sq.max("v")),
+    "rows_window of groups in groups": t.stream(columns="k string, v bigint")
+    .group_by("k")
+    .rows_window(ANY, ANY)
+    .group_by(w=sq.col("v") % 2)
+    .top_k(1, by="v"),
     "session_window": windowed(GROUPED.session_window(ANY, clip_input=ANY, stamp=ANY)),
     "landmark_window": windowed(GROUPED.landmark_window(ANY, period=ANY, clip_input=ANY, stamp=ANY)),
     "calendar_window": windowed(

@@ -232,3 +232,58 @@ def test_constants_beside_aggregates() -> None:
     assert windows.agg(n=sq.count(), hours=1, ok=True, of=sq.lit("hourly")).to_arrow().to_pylist() == [
         {"n": 1, "hours": 1, "ok": True, "of": "hourly", "start": 0, "end": 5}
     ]
+
+
+# members of windows of rows
+
+
+def test_members_are_filtered_and_grouped_after_rows_are_counted() -> None:
+    """
+    rows      a3  b5  a1  a4      n = 2, step = 2
+    windows   [1,5): a3 b5   [9,13): a1 a4
+    """
+    s = sq.events(
+        [(at, at + 1, {"k": k, "v": v}) for at, k, v in ((1, "a", 3), (4, "b", 5), (9, "a", 1), (12, "a", 4))]
+    )
+    windows = s.rows_window(2, 2)
+    few = windows.where(sq.col("v") > 1)
+    wanted = [(5, 6, "a", 3), (5, 6, "b", 5), (13, 14, "a", 4)]
+    for either in (few.group_by("k"), windows.group_by("k").where(lambda e: e.v > 1)):
+        assert answer(either.select(s=sq.sum("v"))) == wanted
+    assert answer(few.where(sq.lit(None)).select(n=sq.count())) == []
+    assert answer(few.where(sq.col("k") == "b").select(n=sq.count())) == [(5, 6, 1)], (
+        "windows without members have no row"
+    )
+    assert answer(windows.group_by(odd=sq.col("v") % 2).select(n=sq.count())) == [
+        (5, 6, 1, 2),
+        (13, 14, 0, 1),
+        (13, 14, 1, 1),
+    ]
+    assert answer(few.group_by("k").top_k(1, by="v")) == [(5, 6, "a", 3, 1), (5, 6, "b", 5, 1), (13, 14, "a", 4, 1)]
+    in_groups = s.group_by("k").rows_window(3).where(sq.col("v") != 3)
+    assert answer(in_groups.group_by(odd=sq.col("v") % 2).select(n=sq.count())) == [
+        (13, 14, "a", 0, 1),
+        (13, 14, "a", 1, 1),
+    ]
+    applied = s.group_by("k").apply(lambda g: g.rows_window(3).group_by(odd=sq.col("v") % 2).select(n=sq.count()))
+    assert answer(applied) == [(13, 14, "a", 0, 1), (13, 14, "a", 1, 2)]
+
+
+def test_what_members_of_windows_cannot_be_filtered_or_grouped_by() -> None:
+    s = sq.events([(1, 2, {"k": "a", "v": 3})])
+    with pytest.raises(
+        PlanError, match="where: only a rows window filters its members; found hopping windows. Write it before"
+    ):
+        s.tumbling_window(4).where(sq.col("v") > 1)
+    with pytest.raises(PlanError, match="group_by: only a rows window groups its members; found count windows"):
+        s.count_window(4).group_by("k")
+    with pytest.raises(UnknownColumn, match="no column 'x'"):
+        s.rows_window(4).group_by("x")
+    with pytest.raises(TypeMismatch):
+        s.rows_window(4).where(sq.col("v") + 1)
+    with pytest.raises(PlanError, match="a column called 'v'; the stream has one. Give the key another name"):
+        s.rows_window(4).group_by(v=sq.col("v") % 2)
+    with pytest.raises(PlanError, match="the members are grouped already; by k"):
+        s.rows_window(4).group_by("k").group_by("v")
+    with pytest.raises(PlanError, match="column 'v' is neither aggregated nor a key"):
+        s.rows_window(4).group_by("k").select(x=sq.col("v"))

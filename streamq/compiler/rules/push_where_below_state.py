@@ -92,7 +92,9 @@ def why_not(node: Node) -> str | None:
 def _sides(below: Operator) -> tuple[_JudgedInput, ...]:
     """Return the sides of an operator's inputs, in their order; none for an operator below which no filter goes."""
     match below:
-        case WindowAggregate(keys=keys) | TopK(keys=keys) | ToSignal(keys=keys) | LastRows(keys=keys) | Scan(keys=keys):
+        case WindowAggregate(keys=keys) | TopK(keys=keys):
+            return (_group(below.window.outer_keys(keys)),)
+        case ToSignal(keys=keys) | LastRows(keys=keys) | Scan(keys=keys):
             return (_group(keys),)
         case DistinctIds(ids=ids):
             return (_group(ids),)

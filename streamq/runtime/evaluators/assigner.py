@@ -54,6 +54,12 @@ class Assigner(ABC):
     counts_events: bool = False
     """True if windows go by numbers of events: those of a chain are consecutive, and a row of them stands for their number."""
 
+    inner_keys: tuple[str, ...] = ()
+    """The keys, among the evaluator's, by which the members of one window are grouped."""
+
+    where: str = ""
+    """The boolean column that is true of the members, among the events that windows are made of; "": all are members."""
+
     @property
     def has_chains(self) -> bool:
         """True if some settled events stay together in the same windows for good, as :meth:`chains` tells."""

@@ -92,8 +92,8 @@ class MemberEvaluator(ABC):
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The key columns of the one input."""
-        return (self.keys,)
+        """The key columns of the one input, of the groups that have windows of their own."""
+        return (tuple(key for key in self.keys if key not in self.assigner.inner_keys),)
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -103,7 +103,7 @@ class MemberEvaluator(ABC):
         """
         from streamq.runtime.time.progress_rule import ProgressRule
 
-        wanted = self.assigner.wanted(grouped=bool(self.keys))
+        wanted = self.assigner.wanted(grouped=bool(self.group_columns[0]))
         if self.stamp == Stamp.TIME_BOUND:
             return ProgressRule(
                 self._cti_rule,

@@ -202,6 +202,11 @@ class WindowAggregateKernel:
             next_due = self._held.next_end(state, least if self.final else grid.first_ending_after(clock.m))
         return Output(self._deltas(out), self._cti(least, clock.c), totals, next_due)
 
+    def preview(self, state: KernelBaskets, new: pa.Table, first: int, last: int) -> pa.Table | None:
+        """Return the rows of the windows ``first..last`` over the state and partial results that it lacks; None: none."""
+        due = self._with_new(self._blocks.read(state, first, last), new)
+        return None if due is None else self._deltas(self._rows(due, first, last))
+
     # partial results
 
     def _partials(self, table: pa.Table) -> pa.Table:

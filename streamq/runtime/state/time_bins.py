@@ -86,6 +86,23 @@ class TimeBins:
         """The number of rows that are not taken back."""
         return sum(self.state.filled(self.basket, bin.name).rows for bin in self.bins)
 
+    def nth(self, n: int) -> int | None:
+        """Return the instant of the n-th row, from 0 on, in the order of instants; None if there are not so many rows.
+
+        It reads the bin with that row.
+        """
+        for bin in self.bins:
+            live = self.state.filled(self.basket, bin.name).rows
+            if n < live:
+                rows = self._read(bin)
+                return int(np.sort(np.repeat(ints(rows, self.by), ints(rows, WEIGHT)))[n])
+            n -= live
+        return None
+
+    def rows(self) -> pa.Table | None:
+        """Return all deltas, added up; None if there are none."""
+        return concat([self._read(bin) for bin in self.bins]) if self.bins else None
+
     def append(self, rows: pa.Table) -> None:
         """Add deltas to their bins; a bin is read only if retractions have taken all its least rows, or if it has grown."""
         if not rows.num_rows:

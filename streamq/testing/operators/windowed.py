@@ -46,8 +46,15 @@ from streamq.user_code.window_module import WindowModule
 
 
 def members(node: WindowAggregate | TopK, events: str, groups: Sequence[str], run: Run) -> str:
-    """Return the table of members: each event once for each of its windows, with ``w`` (a number), ``w_le`` and ``w_re``."""
-    return room_of(node.window).members(node.window, Members(events, groups, node.input.schema), run)
+    """Return the table of members: each event once for each of its windows, with ``w`` (a number), ``w_le`` and ``w_re``.
+
+    ``groups`` are the columns of the node's keys; those of keys by which only members are grouped make no windows. Windows are
+    made of all events, then those that do not satisfy the windows' condition are left out.
+    """
+    window, schema = node.window, node.input.schema
+    own = [g for g, key in zip(groups, node.keys, strict=True) if key not in window.inner_keys]
+    every = room_of(window).members(window, Members(events, own, schema), run)
+    return run.table(f"SELECT * FROM {every} WHERE p{schema.names.index(window.where)}") if window.where else every
 
 
 def stamped(node: WindowAggregate | TopK) -> tuple[str, str, str]:

@@ -304,11 +304,11 @@ class RowsRoom(WindowRoom[Rows]):
     def members(self, window: Rows, source: Members, run: Run) -> str:
         """Return a table of events, joined with their windows: n in a row of a group, from each multiple of ``step`` on.
 
-        Events are in the order of start, ``order_by``, the rest of the payload, and end.
+        Events are in the order of start, ``order_by``, the rest of the payload without the condition on members, and end.
         A window lasts from the first one's start to a tick after the last one's; a window with fewer events does not exist.
         """
         names = source.schema.names
-        whole = [*window.order_by, *(n for n in names if n not in window.order_by)]
+        whole = [*window.order_by, *(n for n in names if n not in (*window.order_by, window.where))]
         order = listed("le", *(f"{order_of(source.schema)[names.index(c)]} NULLS FIRST" for c in whole), "re")
         rows = run.table(
             f"SELECT *, row_number() OVER ({source.partition_clause} ORDER BY {order}) - 1 AS place FROM {source.events}"

@@ -1,0 +1,96 @@
+"""Windows of all rows whose members are filtered and grouped: their answers are those of plain rules, however rows come."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.runtime.arrow.columnar import net_deltas
+from streamq.runtime.deltas import with_weights
+from streamq.runtime.kernels.numbered_windows import NumberedWindowsKernel
+from streamq.runtime.state.baskets import BinSizes
+from tests.programs import with_sizes
+from tests.runtime.kernels.test_rows_windows import (
+    COLUMNS,
+    MICRO_BATCHES,
+    MOVING,
+    RESULTS,
+    SEEDS,
+    SMALL,
+    SOURCE,
+    started,
+    trickle,
+)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_members_of_any_history_are_grouped_in_windows_of_all_rows(seed: int) -> None:
+    """Some runs have small bins and many steps, hence blocks of them; some send rows at once from some restart on."""
+    random = np.random.default_rng(seed)
+    n, step, apart = int(random.integers(1, 41)), int(random.integers(1, 6)), int(random.integers(1, 4))
+    results = ("sm", "smt", "smdp")[seed % 3]
+    windows = SOURCE.rows_window(n, step, order_by="v", stamp="align" if seed % 5 == 4 else None)
+    members = windows.where(sq.col("v") % 3 != 1).group_by("k")
+    query = members.select(**{name: RESULTS[name][0] for name in results})
+    output, early = (OutputForm.FINAL, [False]) if seed % 2 else (OutputForm.CHANGELOG, [False, True])
+    programs = [
+        with_sizes(started(query, output, early=at_once).program, SMALL if random.integers(2) else BinSizes())
+        for at_once in early
+    ]
+    run, events, sent, c = LocalRun(programs[0]), [], [], 0
+    for _ in range(MICRO_BATCHES):
+        starts = c + random.integers(0, apart, random.integers(24))
+        new = [(int(at), int(random.integers(2)), int(random.integers(9))) for at in starts]
+        events, c = events + new, c + int(random.integers(4))
+        sent.append(run.batch({"s": t.table(COLUMNS, new)}, [(None, c)]))
+        run = run.go_on(programs[int(random.integers(len(programs))) if random.random() < 0.3 else 0])
+    sent.append(run.finish())
+    rows = net_deltas(pa.concat_tables([with_weights(deltas) for deltas in sent])).to_pylist()
+    named = ("__le", "__re", "k", *results)
+    answer = Counter({tuple(row[name] for name in named): row["__w"] for row in rows})
+    wanted: Counter[tuple[float, ...]] = Counter()
+    ordered = sorted(events, key=lambda e: (e[0], e[2], e[1]))
+    for first in range(0, len(ordered) - n + 1, step):
+        every = ordered[first : first + n]
+        for k in {k for _, k, v in every if v % 3 != 1}:
+            values = [v for _, key, v in every if key == k and v % 3 != 1]
+            end = every[-1][0] + 1
+            lifetime = (every[0][0], end) if seed % 5 == 4 else (end, end + 1)
+            wanted[*lifetime, k, *(RESULTS[name][1](values) for name in results)] += 1
+    assert answer == wanted
+
+
+def is_numbered(query: sq.Stream) -> bool:
+    hosted = [hosted for stage in started(query).program.stages for hosted in stage.hosted]
+    return any(isinstance(one.kernel, NumberedWindowsKernel) for one in hosted)
+
+
+def test_state_goes_with_steps_and_groups_and_not_with_events() -> None:
+    """Of each step two groups of seven pass; bins are dropped by eight steps or so."""
+    most = []
+    for step in (10, 100):
+        windows = SOURCE.rows_window(32 * step, step).where(sq.col("v") < 2).group_by("v")
+        run = started(windows.select(s=sq.sum("v"), n=sq.count()), OutputForm.FINAL)
+        most.append(max(rows for rows, _ in trickle(run, 50, 2 * step)[25:]))
+    assert max(most) <= 2 * (32 + 16)
+
+
+def test_what_rows_cannot_be_numbered_once_for_is_computed_from_members() -> None:
+    """Rows that may be taken back, groups with windows of their own, results of another order or on their windows."""
+    sums = {"s": sq.sum("v")}
+    windows = SOURCE.rows_window(10, 2).group_by("k")
+    assert is_numbered(windows.select(**sums))
+    others = [
+        MOVING.select("k", "v").rows_window(10, 2).group_by("k").select(**sums),
+        SOURCE.group_by("v").rows_window(10, 2).group_by("k").select(**sums),
+        windows.select(x=sq.first("v")),
+        SOURCE.rows_window(10, 2, stamp="align").group_by("k").select(**sums),
+    ]
+    assert not any(is_numbered(query) for query in others)
