@@ -152,13 +152,14 @@ HOUR = WIDE.hopping_window(12, 1)
 SHARE = "merge(a, b) would let 12 windows share basic windows"
 HELD = "merge(a, b) would let settled events be held as states"
 IN_PARTS = "not mergeable: each window is computed of what has come, or, if members have gone, of all"
+OF_WINDOW = "not mergeable: each window has a state of what has come; if members have gone, it is computed of all"
 SHARED = "merged: mergeable: a basic window is computed once, and shared by 12 windows"
 
 NOTES = [
     (HOUR.select(x=MERGED("v")), [SHARED]),
     (HOUR.select(x=MERGED("v"), y=sq.median("w")), [SHARED]),
     (HOUR.select(x=MEAN("v"), y=sq.median("w")), [f"mean: {IN_PARTS}; {SHARE}"]),
-    (WIDE.hopping_window(12, 1, stamp="point_at_end").select(x=MEAN("v")), [f"mean: {IN_PARTS}; {SHARE}"]),
+    (WIDE.hopping_window(12, 1, stamp="point_at_end").select(x=MEAN("v")), [f"mean: {OF_WINDOW}; {SHARE}"]),
     (WIDE.session_window(3).select(x=MEAN("v")), [f"mean: {IN_PARTS}; {HELD}"]),
     (WIDE.rows_window(3).select(x=MEAN("v")), [f"mean: {IN_PARTS}"]),
     (
@@ -177,8 +178,8 @@ NOTES = [
     (
         HOUR.select(x=MERGED("v"), y=MEAN("v")),
         [
-            "merged: mergeable: parts are merged anew in each micro-batch, for mean beside it does not merge",
-            f"mean: {IN_PARTS}; {SHARE}",
+            "merged: mergeable: each window has a state of what has come, for mean beside it does not merge",
+            f"mean: {OF_WINDOW}; {SHARE}",
         ],
     ),
     (

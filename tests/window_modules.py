@@ -226,6 +226,7 @@ Windows = Callable[..., Any]
 WINDOWS: dict[str, Windows] = {
     "hopping": lambda s, **p: s.hopping_window(4, 2, 1, **p),
     "tumbling": lambda s, **p: s.tumbling_window(5, **p),
+    "hopping over 3 ticks": lambda s, **p: s.hopping_window(4, 2, 1, **p),
     "snapshot": lambda s, **p: s.snapshot_window(**p),
     "sliding": lambda s, **p: s.sliding_window(3, **p),
     "count": lambda s, **p: s.count_window(2, **p),
@@ -234,6 +235,9 @@ WINDOWS: dict[str, Windows] = {
     "session": lambda s, **p: s.session_window(4, **p),
     "landmark": lambda s, **p: s.landmark_window(3, period=9, **p),
 }
+OVER_TICKS = ("hopping over 3 ticks",)
+"""Windows over events that last 3 ticks each, so that each window may have a state of a module."""
+
 CLIPS = ("full", "left", "right", "none")
 STAMPS = ("align", "point_at_end", *OWN_STAMPS)
 
@@ -263,6 +267,7 @@ class Choice:
 
     def over(self, stream: Stream, *keys: str, where: Any = None) -> Stream:
         """The query, with what it is, and ``a`` and ``b``."""
+        stream = stream.set_duration(3) if self.window in OVER_TICKS else stream
         grouped: Any = stream.group_by(*keys) if keys else stream
         applied: Aggregate = self.module("v", where=where)
         windows = WINDOWS[self.window](grouped, clip_input=self.clip, stamp=self.stamp)

@@ -186,7 +186,13 @@ class GridFactory(KernelFactory):
         merge = (self.merges and not retracts) or are_exact(self.partials)
         are_partial = self.ranking is None and not self.reductions
         reads_moving = retracts and any(reads_end(expr) for _, expr in self.arguments)
-        return merge and are_partial and not reads_moving and bool(block_sizes(self.window.basic_grid()))
+        return (
+            merge
+            and not self.by_window
+            and are_partial
+            and not reads_moving
+            and bool(block_sizes(self.window.basic_grid()))
+        )
 
     def expected_rows(self, rows: float | None, expected: Expected) -> float | None:
         """Return the windows a tick with members, at most, over ``rows`` events a tick; None if unknown."""
@@ -259,7 +265,7 @@ class GridFactory(KernelFactory):
             self.window.basic_grid(),
             self.partials,
             site.points,
-            merges=not site.retracts and self.merges,
+            merges=self.merges and (not site.retracts or self._subtracts(evaluation)),
             infinite=self.input.traits.infinite,
             reads_end=evaluation.waits,
             final=site.final,
@@ -268,10 +274,22 @@ class GridFactory(KernelFactory):
             clip=self.clip,
             order=self.order,
             at_ends=self.stamp == Stamp.POINT_AT_END,
+            retracts=site.retracts,
         )
         if self.ranking is not None:
             return RankedWindowsKernel(**vars(kernel), ranking=self.ranking)
         return self._of_sizes(kernel) if self.shown else kernel
+
+    def _subtracts(self, evaluation: Evaluation) -> bool:
+        """True if events may be taken out of merged results; sums alone, that are exact, are kept with weights."""
+        if evaluation.waits or are_exact(self.partials):
+            return False
+        return all(partial.subtracts for partial in self.partials)
+
+    @property
+    def by_window(self) -> bool:
+        """True if a partial result is of a single window."""
+        return any(partial.by_window for partial in self.partials)
 
     def state(self, node: Node, evaluation: Evaluation, kernel: Kernel) -> Any:
         assert isinstance(kernel, WindowAggregateKernel)
@@ -296,7 +314,7 @@ class GridFactory(KernelFactory):
     @property
     def _has_columns(self) -> bool:
         """True if its state is partial results alone, each a column, so that a query that has fewer of them goes on."""
-        return self.merges and self.ranking is None
+        return self.merges and self.ranking is None and not self.by_window
 
     @property
     def _modules(self) -> set[VersionedCode]:

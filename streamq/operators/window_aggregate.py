@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+MOST_STATES = 64
+"""The number of windows of an event up to which each has a state of a user's module; of more, members are kept."""
+
+
 @node
 class WindowAggregate(MemberOperator):
     """Reduces the members of each window, per group of ``keys``, to one row of ``aggregates``; empty windows have no row."""
@@ -74,6 +78,7 @@ class WindowAggregate(MemberOperator):
                 "before it is final, also of the rows from c on",
             )
         form = ("mergeable" if self.merges else "counted") if self.is_grid else self._form_of_members
+        form = "states" if self.keeps_states else form
         # a lifetime cut at the window's end does not depend on the end of the member
         reads_ends = self.is_time_sensitive and not self.clip.cuts_ends
         moving = "; where a time-sensitive aggregate reads ends that are not clipped, "
@@ -85,6 +90,8 @@ class WindowAggregate(MemberOperator):
             "counted": "; values by range of windows, with their numbers and partial results, of collect and "
             "time_weighted_avg also "
             "lifetimes",
+            "states": "; a state of each module and window, with the events not yet added to it; values with weights where "
+            "events may be taken back and a module has no remove",
         }
         settled, opened = self._state_of_members(form, "a row for")
         return replace(
@@ -119,6 +126,8 @@ class WindowAggregate(MemberOperator):
         if form == "mergeable":
             blocks = "of many points in many hops of O(log n) blocks"
             return f"a merge of the partial results in a window that is reported, {blocks}"
+        if form == "states":
+            return "a call of each module for each window of what came, and one for a window that is reported"
         if form == "counted":
             copies = "of which collect and time_weighted_avg have a copy in each window"
             return f"a merge of them, and a sort of the values in it, {copies}"
@@ -198,6 +207,7 @@ class WindowAggregate(MemberOperator):
             windows=self.window.name,
             grid=self.window.grid,
             by_places=self.window.by_places,
+            has_states=self.keeps_states,
             equal_starts=self.window.equal_starts,
             stamp=self.stamp,
             progress=self.progress,
@@ -231,7 +241,22 @@ class WindowAggregate(MemberOperator):
         """
         if self.window.grid is None or self.stamp == Stamp.TIME_BOUND:
             return False
-        return all(self._fits_grid(a) for _, a in self.aggregates)
+        return self.keeps_states or all(self._fits_grid(a) for _, a in self.aggregates)
+
+    @lazy
+    def keeps_states(self) -> bool:
+        """True if a stream keeps a state of a user's module for each window, because its states do not merge.
+
+        The windows are a grid, each event is in few of them, and all other aggregates merge.
+        """
+        longest = self.input.traits.longest
+        if self.window.grid is None or self.stamp == Stamp.TIME_BOUND or longest is None or self.input.traits.infinite:
+            return False
+        grid = self.window.basic_grid()
+        if grid.n + (longest - 1) // grid.hop > MOST_STATES:
+            return False
+        others = [a for _, a in self.aggregates if not is_mergeable(a, self.input.schema)]
+        return bool(others) and all(a.function.has_window_state for a in others)
 
     @property
     def _is_numbered(self) -> bool:
@@ -318,14 +343,19 @@ class WindowAggregate(MemberOperator):
 
     def _grid_factory(self, split: SplitAggregates, order: tuple[str, ...]) -> GridFactory:
         """Return the factory of the kernel that merges partial results and counts values of ranges of windows."""
+        partials, reductions = split.partials, split.reductions
+        if self.keeps_states:
+            types = {field.name: field.type for field in split.reduced}
+            states = [reduction.window_state(types[reduction.column.name]) for reduction in reductions]
+            partials, reductions = (*partials, *(state for state in states if state is not None)), ()
         return GridFactory(
             input=self.input,
             keys=self.keys,
             window=self.window,
             arguments=tuple(split.events.columns.items()),
-            partials=split.partials,
-            merges=False,
-            reductions=split.reductions,
+            partials=partials,
+            merges=self.keeps_states,
+            reductions=reductions,
             clip=self.clip,
             order=order,
             stamp=self.stamp,

@@ -136,6 +136,7 @@ class WindowPlace:
     """The window that an aggregate is computed over, as far as explain's notes on the aggregate depend on it.
 
     windows: what their kind is called; grid: the one that they lie on; by_places: whether they go by the places of events;
+    has_states: whether a stream keeps a state of a module for each window;
     equal_starts: whether results of several may start together, by their stamp; progress: their CTI rule; endless: whether
     events may never end; condenses: whether partial results stand for settled members, if the aggregate merges; unread: how many
     columns of the input neither a key nor an aggregate reads; ordered_beside, unmerged_beside: other aggregates that take members
@@ -145,6 +146,7 @@ class WindowPlace:
     windows: str
     grid: Grid | None
     by_places: bool
+    has_states: bool
     equal_starts: Callable[[Stamp], bool]
     stamp: Stamp
     progress: str
@@ -174,6 +176,9 @@ class AggregateFunction(NamedObject, ABC):
 
     of_values: bool = False
     """True if its reduction reads nothing of a member but the values of its arguments: no lifetime, and no order."""
+
+    has_window_state: bool = False
+    """True if its reduction has a state for a window to which events are added as they come (``Reduction.window_state``)."""
 
     filters_arguments: bool = True
     """True if a filter may become part of the arguments, as NULL where the filter is not true; otherwise ``where`` stays."""

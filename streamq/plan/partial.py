@@ -32,6 +32,7 @@ Values = Mapping[str, Any]
 """Columns by name."""
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 RowWindow = Callable[[int], tuple[tuple[int, int], Mapping[str, Any]]]
@@ -85,6 +86,10 @@ class MergeableColumns(ABC):
         """Return the table with the columns that are held again; the reverse of :meth:`merging_form`."""
         return table
 
+    def has_failed(self, table: pa.Table) -> Mask:
+        """Mark the rows that could not be merged, as a user's code has failed."""
+        return np.zeros(table.num_rows, bool)
+
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return merged results as values, NULL over no values; ``place`` finds the window of a row, for errors."""
         return table
@@ -107,6 +112,25 @@ class Partial(MergeableColumns):
     def exact(self) -> bool:
         """True if a running sum of it, in Arrow and in Spark alike, is exact, so that it can be subtracted again."""
         return False
+
+    @property
+    def by_window(self) -> bool:
+        """True if it is of a single window: what others hold of the window cannot be merged with it, only events be added."""
+        return False
+
+    @property
+    def subtracts(self) -> bool:
+        """True if events that are taken back can be taken out of it again."""
+        return self.exact
+
+    @property
+    def reads_lifetimes(self) -> bool:
+        """True if it reads the lifetimes of events, as windows cut them."""
+        return False
+
+    def within(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
+        """Return its events with lifetimes that a window has cut; those that read none are unchanged."""
+        return table
 
     @property
     def depends_on_order(self) -> bool:
@@ -236,7 +260,6 @@ class Algebra(ABC):
 
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -344,6 +367,10 @@ class Reduction(ABC):
     def calls_module(self) -> bool:
         """True if it calls code of a user's."""
         return False
+
+    def window_state(self, type: DataType) -> Partial | None:
+        """Return the same result, of this Spark type, as a partial result of single windows; None if it takes all members."""
+        return None
 
     def passes(self, rows: pa.Table) -> Mask:
         """Return the mask of rows that pass the filter."""

@@ -94,6 +94,10 @@ class UserAggregate(WindowModule):
             name, hint = promises[0].partition("(")[0], "Operators are made with @sq.udo."
             raise PlanError("uda", f"{name} is a promise of operators", f"found {promises[0]}", hint)
 
+    @property
+    def has_window_state(self) -> bool:  # type: ignore[override]
+        return self.module.in_parts and not self.runs_by_window
+
     def split(self, of: Application, partials: Partials) -> Expr | None:
         """Return the column of a partial result made of states; None if states do not merge, or windows need their own calls."""
         if not self.module.merges or self.runs_by_window:
@@ -102,8 +106,8 @@ class UserAggregate(WindowModule):
         columns = tuple(partials.column(arg) for arg in of.args)
         passes = None if where is None else partials.column(where)
         column = ReducedColumn("", columns, arrow_type(self.returns), axis=arrow_type(of.time_type))
-        arguments = tuple(zip(columns, of.types, strict=True))
-        state = partials.partial(PickledState, of.args[0], self.returns, self.calling(column, ()), arguments, passes)
+        calling = self.calling(column, ())
+        state = partials.partial(PickledState, of.args[0], self.returns, calling, columns, passes, of.types)
         return Col(state.name)
 
     def _merging_note(self, place: WindowPlace) -> str:
@@ -113,15 +117,20 @@ class UserAggregate(WindowModule):
             return f"mergeable: not merged, for {self.runs_by_window}"
         if module.merges:
             why_none = _without_basic_windows(place)
+            if place.has_states:
+                return f"mergeable: each window has a state of what has come, for {why_none}"
             if grid is not None and not why_none:
                 return shared_note(grid.n)
             anew = "parts are merged anew in each micro-batch"
             how = "settled events are held as states" if place.condenses else anew
             return f"mergeable: {how}, for {why_none}"
-        if module.sensitive:
+        if module.sensitive and not place.has_states:
             return "not mergeable: it reads lifetimes, which each window cuts"
         note = "not mergeable: each window is computed of all its members"
-        if module.in_parts:
+        if place.has_states and self.has_window_state:
+            note = "not mergeable: each window has a state of what has come"
+            note += " and gone" if module.remove is not None else "; if members have gone, it is computed of all"
+        elif module.in_parts:
             note = "not mergeable: each window is computed of what has come"
             note += " and gone" if module.remove is not None else ", or, if members have gone, of all"
         if self.runs_by_window:

@@ -12,10 +12,11 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
-from streamq.plan.partial import RangedMembers, RangeReduction, ReducedColumn, Reduction
+from streamq.plan.partial import Partial, RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import lazy, show
 from streamq.runtime.user_code.calls import ModuleStates, WindowCall, forbid_module_changes
 from streamq.runtime.user_code.module_walk import module_results
+from streamq.runtime.user_code.partial_states import PickledState
 from streamq.user_code.forms import WindowForm, is_window_code, window_form
 from streamq.user_code.module import UserModule, check_properties, mergeable, order_insensitive
 
@@ -222,6 +223,9 @@ class ModuleReduction(RangeReduction):
         # a window of aggregates keeps its row, with NULL, if a call is set aside
         rows = self.calling.rows
         return rows is not None and (self.calling.quarantine or not rows.single)
+
+    def window_state(self, type: DataType) -> Partial | None:
+        return PickledState(self.column.name, "", type, self.calling, self.column.args, self.column.where)
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
         return pa.array(module_results(self.calling, self.column, members, self.passes), self.column.type)

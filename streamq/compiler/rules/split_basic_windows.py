@@ -40,7 +40,9 @@ def why_not(node: Node) -> str | None:
             if node.stamp == Stamp.TIME_BOUND:
                 return "the operator says how long rows live"
             instead = "all members are kept"
-            if node.is_grid:
+            if node.keeps_states:
+                instead = "a stream keeps a state for each window"
+            elif node.is_grid:
                 instead = "a stream counts their values, beside partial results of the others"
             return f"{not_merged(aggregates, source.schema)}: {instead}"
     return None

@@ -1,9 +1,10 @@
 """Kernel of windows on a grid: keeps partial results by range of windows, and merges them into a window when it is reported.
 
 State: partial results in bins by their last window, so that a bin is dropped as a whole; if input may be taken back, values with
-weights instead of merged results (a minimum cannot be subtracted). Of many events in many hops also blocks of partials
-(:mod:`streamq.runtime.state.blocks`). Cost: a micro-batch adds its own partials; a reported window merges the blocks, or
-partials, that it spans; one that is corrected, the partials of its group.
+weights instead of merged results (a minimum cannot be subtracted), unless all can be subtracted. States of a user's module that
+do not merge are each of a single window; an event is then a row for each of its windows. Of many events in many hops also blocks
+of partials (:mod:`streamq.runtime.state.blocks`). Cost: a micro-batch adds its own partials; a reported window merges the blocks,
+or partials, that it spans; one that is corrected, the partials of its group.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from streamq.choices import ClipInput, CountReason
 from streamq.plan.partial import COUNT, Partial, Reduction, RowWindow, are_exact
-from streamq.runtime.arrow.columnar import concat, group, ints, net_deltas, with_column, with_columns
+from streamq.runtime.arrow.columnar import concat, expand_ranges, group, ints, net_deltas, with_column, with_columns
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_ends, with_weights
 from streamq.runtime.evaluators.window_evaluator import reduced_windows, value_columns
@@ -60,7 +61,8 @@ if TYPE_CHECKING:
 class WindowAggregateKernel:
     """A kernel of aggregates over windows of a grid.
 
-    points: declared points, without ``__re``; merges: input is insert-only, so partial results may be merged for good;
+    points: declared points, without ``__re``; merges: partial results may be merged for good, because input is insert-only, or,
+    if it ``retracts``, because events can be taken out of them again;
     infinite: lifetimes may never end; reads_end: an argument reads an end that may still move, so a window waits until its
     members are settled; final: windows are reported once they are final, else at the watermark; early: windows are reported as
     soon as they have a member; explode_rows: the number of copies of partials beyond which ranges are cut into dyadic nodes;
@@ -84,6 +86,7 @@ class WindowAggregateKernel:
     clip: ClipInput = ClipInput.FULL
     order: tuple[str, ...] = ()
     at_ends: bool = False
+    retracts: bool = False
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -109,7 +112,7 @@ class WindowAggregateKernel:
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
         """Return partial results of the events, a row for each key and range of windows, or for each of their values in it."""
-        return self._held.merged(self._partials(table))
+        return self._combined(self._partials(table))
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """Return the endpoints of the events as window numbers, which bound windows at the end.
@@ -127,14 +130,13 @@ class WindowAggregateKernel:
         last = last_starting_before(self.window, endpoint(le, re, ARRAYS), ARRAYS)
         rows = pa.table({"low": low, "last": last, "endless": endless.astype(np.int64), "w": table.column(WEIGHT)})
         # the first window is included, because late partials are dropped where c is known
-        if self.merges:
+        is_final = self.merges and not self.retracts
+        if is_final:
             weights = group(rows, ["low", "endless"], {"last": ("last", "max"), "w": ("w", "max")})
         else:
             weights = group(rows, ["low", "endless", "last"], {"w": ("w", "sum")})
         return [
-            Endpoint(r["last"], bool(r["endless"]), r["w"], self.merges, r["low"])
-            for r in weights.to_pylist()
-            if r["w"]
+            Endpoint(r["last"], bool(r["endless"]), r["w"], is_final, r["low"]) for r in weights.to_pylist() if r["w"]
         ]
 
     # one bucket, one micro-batch
@@ -222,10 +224,12 @@ class WindowAggregateKernel:
         if self._has_lifetimes:
             lifetimes = with_ends(table)
             columns |= {LE: lifetimes.column(LE), RE: lifetimes.column(RE)}
+            table = lifetimes
         columns[COUNT] = table.column(WEIGHT)
         weighed = with_column(table, COUNT, columns[COUNT])
         for partial in self.partials:
-            columns |= partial.of_events(weighed) if self.merges else partial.of_weighted(weighed)
+            of_events = self.merges and not self.retracts
+            columns |= partial.of_events(weighed) if of_events else partial.of_weighted(weighed)
         columns |= {name: table.column(name) for name in self._values}
         partials = pa.table(columns)
         if self.window.hop > self.window.size:
@@ -237,7 +241,34 @@ class WindowAggregateKernel:
         if not fresh:
             return None
         # one table comes merged from the map side
-        return fresh[0] if len(fresh) == 1 else self._held.merged(concat(fresh))
+        rows = fresh[0] if len(fresh) == 1 else self._combined(concat(fresh))
+        return self._by_window(rows, ints(rows, LO), ints(rows, HI)) if self.by_window and self.merges else rows
+
+    def _combined(self, rows: pa.Table) -> pa.Table:
+        """Return new rows with those of one key and range merged, if a part of the events can be merged without the others."""
+        return rows if self._held.adds_later else self._held.merged(rows)
+
+    @property
+    def by_window(self) -> bool:
+        """True if a partial result is of a single window."""
+        return any(partial.by_window for partial in self.partials)
+
+    def _by_window(self, rows: pa.Table, low: Ints, high: Ints, number: Ints | None = None) -> pa.Table:
+        """Return rows of events once for each window ``low..high``, of one that cuts the lifetimes that partial results read.
+
+        ``number``: the numbers of the windows, if low and high are their places in it.
+        """
+        which, index = expand_ranges(low, high)
+        rows = with_columns(rows.take(pa.array(which)), {LO: index, HI: index})
+        if LE not in rows.column_names:
+            return rows
+        starts, ends = grid_lifetimes(self.window, index if number is None else number[index])
+        le, re = ints(rows, LE), ints(rows, RE)
+        le = np.maximum(le, starts) if self.clip.cuts_starts else le
+        re = np.minimum(re, ends) if self.clip.cuts_ends else re
+        for partial in self.partials:
+            rows = partial.within(rows, le, re)
+        return rows.drop_columns([LE, RE])
 
     def _with_new(self, held: pa.Table | None, new: pa.Table | None) -> pa.Table | None:
         """Return partial results of state and those that came in one table; None if there are none."""
@@ -301,8 +332,9 @@ class WindowAggregateKernel:
 
     @property
     def _has_lifetimes(self) -> bool:
-        """True if members are held with their lifetimes."""
-        return self.reads_end or any(reduction.reads_lifetimes for reduction in self.reductions)
+        """True if events come with their lifetimes, and are held with them unless each of their windows has cut these."""
+        readers: tuple[Reduction | Partial, ...] = (*self.reductions, *self.partials)
+        return self.reads_end or any(reader.reads_lifetimes for reader in readers)
 
     @property
     def _held(self) -> PartialsBasket:
@@ -311,18 +343,21 @@ class WindowAggregateKernel:
             keys=self.keys,
             grid=self.window,
             partials=self.partials,
-            points=self.points,
+            points=self.points and not self.by_window,
             merges=self.merges,
-            has_lifetimes=self._has_lifetimes,
+            has_lifetimes=self._has_lifetimes and not (self.merges and self.by_window),
             values=self._values,
             # bins of which some groups are read
             parted=not (self.final or self.reads_end),
             sizes=self.sizes,
+            retracts=self.retracts,
         )
 
     @property
     def held_form(self) -> str:
         """The form in which members are held, as explain shows it."""
+        if self.by_window and self.merges:
+            return "a state of a module for each window"
         if self.reductions:
             return "values, each with the number of its events, and partial results"
         if self.may_have_blocks:
@@ -337,7 +372,8 @@ class WindowAggregateKernel:
 
         That does not depend on the form of the rows, so that a run in another form finds its state as it needs it.
         """
-        merge = self.merges or (are_exact(self.partials) and not self.reductions)
+        merge = self.merges and not (self.retracts or self.by_window)
+        merge = merge or (are_exact(self.partials) and not self.reductions)
         return merge and not self.reads_end and bool(block_sizes(self.window, self.sizes.block_rank))
 
     @property
@@ -377,7 +413,7 @@ class WindowAggregateKernel:
         windows, low, high = touched.places(partials, ints(partials, LO), ints(partials, HI))
         if not (low <= high).any():
             return []
-        merged = self._merged(partials.drop_columns(list(self.keys)), low, high, ())
+        merged = self._merged(partials.drop_columns(list(self.keys)), low, high, (), windows.index)
         names = windows.rows.select([*self.keys, INDEX]).take(merged.rows.column(INDEX))
         values = merged.rows.drop_columns([INDEX])
         rows = pa.table([*names.columns, *values.columns], names=[*names.column_names, *values.column_names])
@@ -397,9 +433,18 @@ class WindowAggregateKernel:
         )
         return with_columns(windows.rows, results)
 
-    def _merged(self, partials: pa.Table, low: Ints, high: Ints, keys: Sequence[str]) -> MergedWindows:
-        """Return partial results merged per key and window; ``low..high`` are their windows, of which some have any."""
+    def _merged(
+        self, partials: pa.Table, low: Ints, high: Ints, keys: Sequence[str], number: Ints | None = None
+    ) -> MergedWindows:
+        """Return partial results merged per key and window; ``low..high`` are their windows, of which some have any.
+
+        ``number``: the numbers of the windows, if low and high are their places in it.
+        """
         inside = low <= high
+        if self.by_window and not self.merges:
+            partials = self._by_window(partials.filter(pa.array(inside)), low[inside], high[inside], number)
+            low = high = ints(partials, LO)
+            inside = np.ones(len(low), bool)
         beside = (LO, HI, LE, RE, *self._values)
         rest = partials.drop_columns([n for n in beside if n in partials.column_names])
         rest = rest.filter(pa.array(inside))

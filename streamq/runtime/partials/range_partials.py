@@ -34,10 +34,19 @@ EXPLODE_STATES = 5_000
 """The same number if Arrow cannot merge some columns, as states of a user's code."""
 
 
-def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
-    """Return partial results of equal ``by`` merged into one row, with the same columns."""
+def merge_partial_rows(
+    table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns], *, keeps_failed: bool = False
+) -> pa.Table:
+    """Return partial results of equal ``by`` merged into one row, with the same columns.
+
+    ``keeps_failed``: those for which a user's code fails stay as they are, because an event may be taken back.
+    """
     table, forms = merging_forms(table, partials)
     rows = _merged_rows(table, by, forms)
+    has_failed = np.any([form.has_failed(rows) for form in forms], axis=0) if keeps_failed else np.zeros(1, bool)
+    if has_failed.any():
+        apart = table.filter(pa.array(is_matching(table, rows.filter(pa.array(has_failed)), by)))
+        rows = concat([rows.filter(pa.array(~has_failed)), apart.select(rows.column_names)])
     for form in forms:
         rows = form.as_held(rows)
     return rows

@@ -314,7 +314,7 @@ class KernelBaskets:
             self.append(basket, bin, rows, live, span)
             return None
         held = self.read(basket, bin) if read is None else read()
-        whole = rows if held is None else compact(concat([held, rows]))
+        whole = compact(rows if held is None else concat([held, rows]))
         self.replace(basket, bin, whole, span=span)
         return whole
 

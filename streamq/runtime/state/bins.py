@@ -40,7 +40,7 @@ class Bins:
 
     ``group_columns`` separate the groups; without any, bins are not split. A bin may have ``sizes.whole_upto`` rows before it is
     split, and its parts ``sizes.split_above`` on average. ``compact`` rewrites a bin, or a part of one, that has many chunks or
-    dead rows; the rows of a part have hashes.
+    dead rows; the rows of a part have hashes. ``live`` returns how many of new rows are live; None: their weights say so.
     """
 
     def __init__(
@@ -50,8 +50,9 @@ class Bins:
         compact: Compact,
         group_columns: Sequence[str] = (),
         sizes: BinSizes = SIZES,
+        live: Callable[[pa.Table], int] | None = None,
     ):
-        self.state, self.basket, self.compact = state, basket, compact
+        self.state, self.basket, self.compact, self.live = state, basket, compact, live
         self.group_columns, self.sizes = group_columns, sizes
         self.parts: dict[str, list[str]] = {}
         for name in state.bins(basket):
@@ -110,7 +111,7 @@ class Bins:
         """Add rows to a bin, as a chunk to each part that has some of them; ``span`` bounds their instants."""
         names = self.parts.get(bin, [])
         bits = _bits_and_part(names[0])[0] if names else 0
-        stored = rows.num_rows + self.stored(bin)
+        stored = (rows.num_rows if self.live is None else self.live(rows)) + self.stored(bin)
         if not self.group_columns or (not bits and stored <= self.sizes.whole_upto):
             self._add(bin, bin, rows, span)
             return
@@ -185,7 +186,8 @@ class Bins:
         names = self.parts.setdefault(bin, [])
         if name not in names:
             names.append(name)
-        self.state.add(self.basket, name, rows, self._compacted, span=span)
+        live = None if self.live is None else self.live(rows)
+        self.state.add(self.basket, name, rows, self._compacted, live, span)
 
     def _read(self, name: str) -> pa.Table | None:
         """Return the rows of a bin or part as they are stored."""

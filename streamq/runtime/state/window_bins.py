@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.partial import Partial
-from streamq.runtime.arrow.columnar import concat, group, ints, net_deltas, sort, with_column
+from streamq.plan.partial import COUNT, Partial
+from streamq.runtime.arrow.columnar import codes, concat, group, ints, net_deltas, sort, with_column
 from streamq.runtime.arrow.values import Ints
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import HI, LO
@@ -27,6 +27,9 @@ from streamq.time import Grid
 
 PARTIALS, REPORTED = "partials", "reported"
 
+UNADDED = 32
+"""Events are added to the states of a bin once there are more than twice so many for each state."""
+
 REPORTED_WIDTH = 4
 """The number of windows that a bin of reported rows spans, as log2."""
 
@@ -38,6 +41,7 @@ class PartialsBasket:
     merges: they are merged for good; else they are values with weights, which may be retracted. has_lifetimes: members of
     different lifetimes stay separate, with these. points: events are points, so that a range has as many windows as the
     grid gives. parted: bins that exceed ``sizes`` are split by group. values: columns of values that are not merged either.
+    retracts: events may be taken back, from merged results, too.
     """
 
     keys: tuple[str, ...]
@@ -49,6 +53,7 @@ class PartialsBasket:
     parted: bool
     sizes: BinSizes
     values: tuple[str, ...]
+    retracts: bool = False
 
     def merged(self, table: pa.Table, windows: Sequence[str] = (LO, HI)) -> pa.Table:
         """Merge rows of one key and range; if they may be retracted, only rows of equal values, dropping those that cancel.
@@ -57,7 +62,10 @@ class PartialsBasket:
         """
         by = [*self.keys, *windows, *((LE, RE) if self.has_lifetimes else ()), *self.values]
         by += [HASH] if HASH in table.column_names else []
-        return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
+        if not self.merges:
+            return net_partial_rows(table, by, self.partials)
+        rows = merge_partial_rows(table, by, self.partials, keeps_failed=self.retracts)
+        return rows.filter(pc.not_equal(rows.column(COUNT), 0)) if self.retracts else rows
 
     def add(self, state: KernelBaskets, new: pa.Table, places: tuple[Ints, Ints] | None = None) -> None:
         """Put partial results into bins by their last windows, those of endless lifetimes into a bin of their own.
@@ -124,7 +132,17 @@ class PartialsBasket:
 
     def bins(self, state: KernelBaskets) -> Bins:
         """The bins, which may be split by group."""
-        return Bins(state, PARTIALS, self._compacted, self.keys if self.parted else (), self.sizes)
+        live = self._live if self.adds_later else None
+        return Bins(state, PARTIALS, self._compacted, self.keys if self.parted else (), self.sizes, live)
+
+    @property
+    def adds_later(self) -> bool:
+        """True if new rows are events, which are added to states once all rows of these are at hand."""
+        return self.merges and (self.retracts or any(partial.by_window for partial in self.partials))
+
+    def _live(self, rows: pa.Table) -> int:
+        """Return how many new rows count as live, so that those of a state are few."""
+        return min(rows.num_rows, UNADDED * len(codes(rows, [*self.keys, HI])[1]))
 
     @property
     def low_is_known(self) -> bool:

@@ -1,7 +1,7 @@
 """States of a user's module as partial results: pickled in rows, and in this process's memory while it merges them.
 
 A row is a state, or an event that is not yet part of one. The events of a result are added to a state at once; before rows are
-copied into several windows, each event becomes a state.
+copied into several windows, each event becomes a state. States of a module that cannot merge are each of a single window.
 """
 
 from __future__ import annotations
@@ -9,21 +9,22 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise, repeat
+from functools import partial, reduce
+from itertools import pairwise, repeat, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, BooleanType, DataType
+from pyspark.sql.types import DataType
 
 from streamq.plan.partial import COUNT, Ints, Mask, MergeableColumns, Partial, RowWindow, Values, no_row_window
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.arrow.columnar import ints, with_column, with_columns
+from streamq.runtime.arrow.columnar import codes, ints, with_column, with_columns
 from streamq.runtime.arrow.rendering import python_values
-from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
-from streamq.runtime.user_code.code_values import FAILURES, ReturnError, reason_of
+from streamq.runtime.event import LE, RE
+from streamq.runtime.user_code.calls import FIRST, States, WindowCall, pickled
+from streamq.runtime.user_code.code_values import FAILURES, ReturnError, instants_of, reason_of
 
 if TYPE_CHECKING:
     from streamq.plan.function import VersionedCode
@@ -33,8 +34,6 @@ NOTHING = b""
 
 StateRows = tuple[tuple[Any, ...], ...]
 """The first events of a state, as their arguments in order."""
-
-Merge = Callable[[Any, Any], Any]
 
 
 class PartState(NamedTuple):
@@ -67,38 +66,53 @@ HeldState = PartState | bytes
 """A state in memory: the same for all its readers, or bytes for :func:`unpickled`; NOTHING: no event counts."""
 
 
-def part_state(compute: Callable[[], Any], first: StateRows, events: int) -> PartState:
-    """Return the state that ``compute`` returns, with the number of its events and the first ones; its error if it fails."""
-    try:
-        return PartState(compute(), first, events)
-    except FAILURES as error:
-        return PartState(None, first, events, error)
-
-
 def unpickled(body: bytes) -> PartState:
     """Return the state in bytes that :attr:`PartState.pickle` returned."""
     return PartState(*pickle.loads(body))
 
 
-def merged_parts(parts: Sequence[PartState], merge: Merge) -> PartState | None:
-    """Return the state over the events of all parts, None without parts; an error if one of them is, or if ``merge`` fails.
+class EventRows(NamedTuple):
+    """Some events of a state: ``read`` returns them as the module takes them; the ``first`` of them, and their number."""
 
-    Of several errors the first in the order of the parts is returned.
+    read: Callable[[], Any]
+    first: StateRows
+    events: int
+
+
+def merged_parts(
+    parts: Sequence[PartState], states: States, added: EventRows | None = None, gone: EventRows | None = None
+) -> PartState | None:
+    """Return the state over the events of all parts and those ``added``, without those ``gone``; None over no events.
+
+    It is an error if one of the parts is, or if a call fails; of several errors the first in the order of the parts.
     """
-    if not parts:
+    first = sum((part.first for part in parts), ())[:FIRST] + (() if added is None else added.first)
+    events = sum(part.events for part in parts) + (0 if added is None else added.events)
+    if gone is not None:
+        first, events = tuple(row for row in first if row not in gone.first), events - gone.events
+    if events <= 0:
         return None
-    state, first, events, error = parts[0]
-    for part in parts[1:]:
-        if len(first) < FIRST:
-            first = (first + part.first)[:FIRST]
-        events += part.events
-        error = error or part.error
-        if error is None:
-            try:
-                state = merge(state, part.state)
-            except FAILURES as failure:
-                error = failure
-    return PartState(state if error is None else None, first, events, error)
+    state, error = None, next((part.error for part in parts if part.error is not None), None)
+    try:
+        if error is None or parts[0].error is None:
+            state = _merged(parts, states)
+        if error is None and added is not None:
+            state = states.add(state, added.read())
+        if error is None and gone is not None:
+            assert states.remove is not None
+            state = states.remove(state, gone.read())
+    except FAILURES as failure:
+        error = failure
+    return PartState(None if error is not None else state, first[:FIRST], events, error)
+
+
+def _merged(parts: Sequence[PartState], states: States) -> Any:
+    """Return the merged state of the parts before the first error; the initial one without parts."""
+    before = [part.state for part in takewhile(lambda part: part.error is None, parts)]
+    if len(before) < 2:
+        return before[0] if before else states.initial()
+    assert states.merge is not None
+    return reduce(states.merge, before)
 
 
 _ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None)})
@@ -122,27 +136,38 @@ def _is_immutable(value: Any, depth: int = 3) -> bool:
 class PickledState(Partial):
     """A partial result whose rows are states, or, if the state is NULL, events; a group's events are added to a state at once.
 
-    ``arguments`` are the module's arguments, columns with their types; ``passes`` is the column that is true for events that
-    count (None: all do).
+    ``arguments`` are the columns of the module's arguments; ``passes`` is the column that is true for events that count (None:
+    all do); ``types`` are those of the arguments, where only the partial result names these for the state.
     """
 
     calling: WindowCall
-    arguments: tuple[tuple[str, DataType], ...]
+    arguments: tuple[str, ...]
     passes: str | None
+    types: tuple[DataType, ...] = ()
 
     title = "state"
 
     @property
-    def fields(self) -> tuple[tuple[str, DataType], ...]:
-        kinds = (*(kind for _, kind in self.arguments), BooleanType())
-        values = zip(self._value_names, kinds, strict=True)
-        return ((self.name, self.type), (self._state, BinaryType()), *values)
+    def by_window(self) -> bool:
+        """True if the module's states do not merge, also if these depend on lifetimes, as each window cuts them."""
+        return not self.calling.module.merges
+
+    @property
+    def subtracts(self) -> bool:
+        return self.calling.module.remove is not None
+
+    @property
+    def reads_lifetimes(self) -> bool:
+        return self.calling.module.sensitive
+
+    @property
+    def held_columns(self) -> list[str]:
+        return [self._state, *self._value_names]
 
     @property
     def read_columns(self) -> tuple[str, ...]:
         """The columns of the arguments and, if there is one, of the filter."""
-        names = tuple(name for name, _ in self.arguments)
-        return names if self.passes is None else (*names, self.passes)
+        return self.arguments if self.passes is None else (*self.arguments, self.passes)
 
     @property
     def value_columns(self) -> tuple[str, ...]:
@@ -173,57 +198,38 @@ class PickledState(Partial):
         return f"{self.name}__counts"
 
     @property
+    def _lifetime(self) -> tuple[str, ...]:
+        """The columns of an event's start and end, if the module reads them."""
+        return (f"{self.name}__start", f"{self.name}__end") if self.reads_lifetimes else ()
+
+    @property
     def _value_names(self) -> tuple[str, ...]:
-        return (*(f"{self.name}__{i}" for i in range(len(self.arguments))), self._counts)
+        return (*(f"{self.name}__{i}" for i in range(len(self.arguments))), *self._lifetime, self._counts)
 
     def of_events(self, table: pa.Table) -> Values:
-        """Return the events' values, without states."""
-        nothing = {self.name: pa.nulls(table.num_rows, arrow_type(self.type))}
-        return {**nothing, self._state: pa.nulls(table.num_rows, pa.binary()), **self.of_weighted(table)}
-
-    def of_weighted(self, table: pa.Table) -> Values:
-        """Return the arguments of each event, and whether the event counts, which is where ``passes`` is true."""
+        """Return the events' values, without states; an event counts where ``passes`` is true."""
         counts: Any = np.ones(table.num_rows, bool)
         if self.passes is not None:
             counts = pc.fill_null(table.column(self.passes), False)
-        values = zip(self._value_names[:-1], self.arguments, strict=True)
-        return {**{name: table.column(column) for name, (column, _) in values}, self._counts: counts}
+        read = (*self.arguments, *((LE, RE) if self.reads_lifetimes else ()))
+        values = {name: table.column(column) for name, column in zip(self._value_names[:-1], read, strict=True)}
+        return {self._state: pa.nulls(table.num_rows, pa.binary()), **values, self._counts: counts}
+
+    of_weighted = of_events
+
+    def within(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
+        return with_columns(table, dict(zip(self._lifetime, (start, end), strict=False)))
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with a partial result in each row: an event of weight 1, or the state over copies of a heavier one.
-
-        Events of weight 0 or less do not count; the state over copies that do not pass the filter is NOTHING.
-        """
-        many = ints(table, COUNT)
-        counts = pc.fill_null(pc.and_(table.column(self._counts), pa.array(many > 0)), False)
-        heavy = np.flatnonzero(many > 1)
-        copies = np.where(counts.to_numpy()[heavy], many[heavy], 0)
-        events = table.select(self._value_names[:-1]).take(pa.array(np.repeat(heavy, copies)))
-        states: list[bytes | None] = [None] * table.num_rows
-        for i, part in zip(heavy.tolist(), self.states_over(events, np.cumsum([0, *copies])), strict=True):
-            states[i] = NOTHING if part is None else part.pickle
-        is_state = pa.array(many > 1)
-        columns = {self._counts: pc.if_else(is_state, None, counts), self._state: pa.array(states, pa.binary())}
-        return with_columns(table, {**columns, self.name: pa.nulls(table.num_rows, arrow_type(self.type))})
+        """Return the table with an event in each row, of as many copies as its weight; it does not count if that is below 1."""
+        counts = pc.fill_null(pc.and_(table.column(self._counts), pc.greater(table.column(COUNT), 0)), False)
+        return with_columns(table, {self._counts: counts, self._state: pa.nulls(table.num_rows, pa.binary())})
 
     def merging_form(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
         """Return the table with a number in each row, that of its state or event in memory."""
         form = HeldStates(self, table)
         table = table.drop_columns(self.held_columns)
         return with_column(table, form.column, np.arange(table.num_rows)), form
-
-    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Return the table with the module's results, NULL if no event counts; raises ModuleFailed if one fails.
-
-        ``place`` returns the window and the group of a row, for the error. The columns of states and events become NULL.
-        """
-        table, form = self.merging_form(table)
-        return form.finished(table, place)
-
-    def as_rows(self, states: Sequence[bytes | None], events: Mapping[str, Any]) -> Values:
-        """Return the columns of states, None for the rows that are ``events``, whose columns of values are NULL elsewhere."""
-        results = pa.nulls(len(states), arrow_type(self.type))
-        return {self.name: results, self._state: pa.array(states, pa.binary()), **events}
 
     def read_rows(self, table: pa.Table) -> tuple[list[bytes | None], pa.Table]:
         """Return the state of each row, NOTHING for an event that does not count, None for one that does; and the values."""
@@ -233,32 +239,40 @@ class PickledState(Partial):
         states = pc.if_else(is_none, pa.scalar(NOTHING, pa.binary()), table.column(self._state))
         return states.to_pylist(), table.select(self._value_names)
 
-    def states_over(self, events: pa.Table, ends: Ints) -> Iterator[PartState | None]:
-        """Yield the state over the rows of ``events`` between neighbours of ``ends``, added at once; None over no rows.
+    def event_rows(self, events: pa.Table, ends: Ints) -> Iterator[EventRows | None]:
+        """Yield the rows of ``events`` between neighbours of ``ends``, None for none; each row is in one result at most.
 
-        The columns of ``events`` are the values of the arguments. Each row is in one state at most.
+        The columns of ``events`` are the values of the arguments, and lifetimes if the module reads them.
         """
-        columns = {n: column.combine_chunks() for n, column in zip(self.calling.names, events.columns, strict=True)}
+        columns = {n: column.combine_chunks() for n, column in zip(self._names, events.columns, strict=True)}
+        if self.reads_lifetimes:
+            axis = self.calling.axis
+            columns |= {name: instants_of(columns[name].to_numpy(), axis) for name in ("start", "end")}
         first_events = self._first_events(columns, ends)
-        state_over = self.calling.module.state_over_parts(columns)
+        read = self.calling.module.read.parts(columns)
         for (a, b), first in zip(pairwise(ends.tolist()), first_events, strict=True):
-            yield part_state(partial(state_over, a, b), first, b - a) if b > a else None
+            yield EventRows(partial(read, a, b), first, b - a) if b > a else None
 
     def result(self, part: PartState | None, row: int, place: RowWindow) -> Any:
         """Return the result of a state, None without one; raises ModuleFailed, with the window and the group of the ``row``."""
         if part is None:
             return None
-        calling, result = self.calling, part
-        if part.error is None:
-            result = part_state(
-                lambda: calling.value(calling.module.result(part.state), (0, 0)), part.first, part.events
-            )
-        if result.error is not None:
-            window, group = place(row)
-            first = (dict(zip(calling.names, event, strict=True)) for event in part.first)
-            about = calling.subject(window, group, first, part.events)
-            raise calling.failure(calling.reason(result.error, about)) from result.error
-        return result.state
+        calling, error = self.calling, part.error
+        if error is None:
+            asked = (part.state, calling.interval(place(row)[0])) if self.reads_lifetimes else (part.state,)
+            try:
+                return calling.value(calling.module.result(*asked), (0, 0))
+            except FAILURES as failure:
+                error = failure
+        window, group = place(row)
+        first = (dict(zip(self._names, event, strict=True)) for event in part.first)
+        about = calling.subject(window, group, first, part.events)
+        raise calling.failure(calling.reason(error, about)) from error
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The names of the values of an event, as errors show them."""
+        return (*self.calling.names, *(("start", "end") if self.reads_lifetimes else ()))
 
     def _first_events(self, columns: Mapping[str, pa.Array], ends: Ints) -> list[StateRows]:
         """Return the first events of each group of rows between neighbours of ``ends``; all columns are read at once."""
@@ -274,7 +288,8 @@ class PickledState(Partial):
 class HeldStates(MergeableColumns):
     """The states and events of a ``partial`` result in this process's memory: a row has the number of one of them.
 
-    So states are not pickled between the merges of a table, and the values of events are not carried along.
+    So states are not pickled between the merges of a table, and the values of events are not carried along. An event counts as
+    often as the row's number of events says, and is taken back where that is negative.
     """
 
     def __init__(self, partial: PickledState, table: pa.Table):
@@ -282,8 +297,10 @@ class HeldStates(MergeableColumns):
         super().__init__(partial.name)
         self.partial = partial
         states, self.events = partial.read_rows(table)
+        self.copies = ints(table, COUNT)
         self.held: list[HeldState | None] = [*states]
         self.is_event: Mask = np.array([state is None for state in states], bool)
+        self.failed: set[int] = set()
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
@@ -311,32 +328,40 @@ class HeldStates(MergeableColumns):
         lengths = np.diff(ends)
         several = np.flatnonzero(lengths > 1)
         merged_numbers[several] = len(self.held) + np.arange(len(several))
-        parts = self._states(rows[np.repeat(lengths > 1, lengths)], np.cumsum([0, *lengths[several]]))
-        self.held += [NOTHING if part is None else part.held for part in parts]
+        for part in self._states(rows[np.repeat(lengths > 1, lengths)], np.cumsum([0, *lengths[several]])):
+            if part is not None and part.error is not None:
+                self.failed.add(len(self.held))
+            self.held.append(NOTHING if part is None else part.held)
         return {self.column: merged_numbers[at]}
+
+    def has_failed(self, table: pa.Table) -> Mask:
+        return np.isin(ints(table, self.column), [*self.failed])
 
     def as_held(self, table: pa.Table) -> pa.Table:
         """Return the table with pickled states, and the values of those events that are not part of one."""
         numbers = ints(table, self.column)
         states = [self.held[number] for number in numbers.tolist()]
         at = pa.array(numbers, mask=~self._are_events(numbers))
-        events = {name: self.events.column(name).take(at) for name in self.events.column_names}
         pickles = [state.pickle if isinstance(state, PartState) else state for state in states]
-        return with_columns(table.drop_columns([self.column]), self.partial.as_rows(pickles, events))
+        columns: dict[str, Any] = {self.partial.held_columns[0]: pa.array(pickles, pa.binary())}
+        columns |= {name: self.events.column(name).take(at) for name in self.events.column_names}
+        return with_columns(table.drop_columns([self.column]), columns)
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Return the table with the module's results, as :meth:`PickledState.finished` does, without the states' numbers."""
+        """Return the table with the module's results, NULL if no event counts; raises ModuleFailed if one fails.
+
+        ``place`` returns the window and the group of a row, for the error.
+        """
         parts = self._states(ints(table, self.column), np.arange(table.num_rows + 1))
         results = [self.partial.result(part, i, place) for i, part in enumerate(parts)]
-        columns = {name: pa.nulls(table.num_rows, arrow_type(kind)) for name, kind in self.fields[1:]}
         of_module = pa.array(results, arrow_type(self.partial.type))
-        return with_columns(table.drop_columns([self.column]), {self.name: of_module, **columns})
+        return with_column(table.drop_columns([self.column]), self.name, of_module)
 
     def shared(self, table: pa.Table) -> pa.Table:
         """Return the table, each event of which is now a state in memory."""
         numbers = ints(table, self.column)
         events = numbers[self._are_events(numbers)]
-        for number, part in zip(events.tolist(), self._over_events(events, np.arange(len(events) + 1)), strict=True):
+        for number, part in zip(events.tolist(), self._states(events, np.arange(len(events) + 1)), strict=True):
             self.held[number] = NOTHING if part is None else part.held
         self.is_event[events] = False
         return table
@@ -350,23 +375,37 @@ class HeldStates(MergeableColumns):
     def _states(self, numbers: Ints, ends: Ints) -> Iterator[PartState | None]:
         """Yield the state over the rows between neighbours of ``ends``, of which ``numbers`` has the numbers; None of nothing.
 
-        Events are added to a state at once, which is merged with the others. A state that a merge may change is a copy, for this
+        Events are added to a state at once, which is merged from the others. A state that a call may change is a copy, for this
         reader alone.
         """
-        is_event = self._are_events(numbers)
-        ends_of_events = np.concatenate([[0], np.cumsum(is_event)])[ends]
-        added = self._over_events(numbers[is_event], ends_of_events) if is_event.any() else repeat(None)
         states = [self.held[number] for number in numbers.tolist()]
-        merge = self.partial.calling.module.merge
-        assert merge is not None
-        for (a, b), of_events in zip(pairwise(ends.tolist()), added, strict=False):
+        for (a, b), added, gone in zip(pairwise(ends.tolist()), *self._changes(numbers, ends), strict=False):
             parts = [state if isinstance(state, PartState) else unpickled(state) for state in states[a:b] if state]
-            yield merged_parts(parts if of_events is None else [of_events, *parts], merge)
+            yield merged_parts(parts, self.partial.calling.module, added, gone)
 
-    def _over_events(self, numbers: Ints, ends: Ints) -> Iterator[PartState | None]:
-        """Yield the state over the events of these numbers between neighbours of ``ends``."""
-        events = self.events.select(self.events.column_names[:-1]).take(pa.array(numbers))
-        return self.partial.states_over(events, ends)
+    def _changes(self, numbers: Ints, ends: Ints) -> list[Iterator[EventRows | None]]:
+        """Return the events that come, and those that are taken back, between neighbours of ``ends``, as :meth:`_states` does.
+
+        An event that comes and is taken back is in neither.
+        """
+        place = np.flatnonzero(self._are_events(numbers))
+        number, of = numbers[place], np.searchsorted(ends, place, "right") - 1
+        copies = self.copies[number]
+        if (copies < 0).any():
+            values = self.events.take(pa.array(number))
+            one, first = codes(with_column(values, COUNT, of), [COUNT, *values.column_names])
+            order = np.sort(first)
+            copies = np.bincount(one, copies).astype(np.int64)[one[order]]
+            number, of = number[order], of[order]
+        return [self._of_groups(number, of, np.maximum(sign * copies, 0), len(ends) - 1) for sign in (1, -1)]
+
+    def _of_groups(self, number: Ints, of: Ints, copies: Ints, groups: int) -> Iterator[EventRows | None]:
+        """Return the events of each of the ``groups``, ``of`` which they are in order, each as often as ``copies`` says."""
+        if not copies.any():
+            return repeat(None)
+        at = np.repeat(number, copies)
+        ends = np.concatenate([[0], np.cumsum(np.bincount(np.repeat(of, copies), minlength=groups))])
+        return self.partial.event_rows(self.events.select(self.events.column_names[:-1]).take(pa.array(at)), ends)
 
 
 def shared_note(shared_by: int) -> str:

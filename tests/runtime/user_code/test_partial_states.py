@@ -10,6 +10,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import ModuleFailed
+from streamq.runtime.user_code.calls import States
 from streamq.runtime.user_code.partial_states import PartState, merged_parts
 
 EVENTS = [{"at": at, "v": at % 7} for at in range(0, 60, 2)]
@@ -92,6 +93,7 @@ def test_of_several_errors_the_first_in_the_order_of_the_parts_is_reported() -> 
 
     wrong = PartState(None, ((3,),), 1, KeyError("third"))
     parts = [PartState(1, ((1,),), 1), PartState(2, ((2,),), 1), wrong]
-    merged = merged_parts(parts, fails)
+    states = States("fails", initial=int, add=fails, result=str, merge=fails)
+    merged = merged_parts(parts, states)
     assert (str(merged.error), merged.events, merged.first) == ("1 and 2", 3, ((1,), (2,), (3,)))
-    assert merged_parts([parts[0], wrong, parts[1]], fails).error is wrong.error
+    assert merged_parts([parts[0], wrong, parts[1]], states).error is wrong.error
