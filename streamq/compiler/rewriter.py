@@ -103,7 +103,7 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
                 has_state=True,
                 window=node.event_windows,
                 bounds_windows=node.hears_endpoints and not node.evaluation.factory.always_holds,
-                reads_judged_rows=isinstance(node, MergePartials) and bool(node.shown),
+                reads_judged_rows=isinstance(node, MergePartials) and bool(node.results),
             )
             by_source.setdefault(way.source, []).append(end)
         return []

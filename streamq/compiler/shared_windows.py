@@ -23,7 +23,7 @@ from streamq.compiler.state_names import leaves_out_columns, modules_called, tex
 from streamq.errors import counted
 from streamq.operators import MergePartials, Select, Source, Where
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.grid_factory import ShownWindows, partial_fields
+from streamq.operators.grid_factory import ResultWindows, partial_fields
 from streamq.plan.expr import Col, Lit
 from streamq.plan.node import Node, nodes, short_hash, state_text
 from streamq.plan.partial import COUNT, Partial
@@ -58,15 +58,15 @@ class SharedPartials:
             window=window,
             arguments=tuple({argument[0]: argument for reader in readers for argument in reader.arguments}.values()),
             partials=tuple({partial.name: partial for reader in readers for partial in reader.partials}.values()),
-            shown=tuple(ShownWindows(own, tuple(names)) for own, names in read.items()) if len(read) > 1 else (),
+            results=tuple(ResultWindows(own, tuple(names)) for own, names in read.items()) if len(read) > 1 else (),
         )
         return SharedPartials(merged=merged, readers=tuple(readers))
 
     def read_by(self, reader: MergePartials, stream: Node) -> Node:
         """Return the operators that read a window's columns from the partial results of all, over their ``stream``."""
         rows: Node = replace(self.merged, input=stream)
-        if self.merged.shown:
-            number = [one.window for one in self.merged.shown].index(reader.window)
+        if self.merged.results:
+            number = [one.window for one in self.merged.results].index(reader.window)
             rows = Where(rows, Col(NUMBER) == Lit(number))
         return Select(rows, tuple((name, Col(name)) for name in reader.schema.names))
 

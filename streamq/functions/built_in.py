@@ -202,17 +202,17 @@ def cast_operand(operand: Value, to: DataType) -> pa.Array:
 
 
 def divisor_rows(operands: Sequence[Value]) -> list[Mask | None]:
-    """Reach of operators that evaluate the right operand first, then the left where the right is not NULL."""
+    """Operand rows of operators that evaluate the right operand first, then the left where the right is not NULL."""
     return [is_valid(operands[1].array), None]
 
 
 def all_rows(operands: Sequence[Value]) -> list[Mask | None]:
-    """Reach of functions that evaluate every operand on every row."""
+    """Operand rows of functions that evaluate every operand on every row."""
     return [None] * len(operands)
 
 
 def rows_until_valid(operands: Sequence[Value]) -> list[Mask | None]:
-    """Reach of functions that evaluate each operand on the rows where all operands before it are NULL; None: on all rows."""
+    """Operand rows of functions that evaluate each operand where all operands before it are NULL; None: on all rows."""
     reached: list[Mask | None] = [None]
     for operand in operands[:-1]:
         missing = is_null(operand.array)

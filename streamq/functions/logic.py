@@ -36,7 +36,7 @@ from streamq.functions.built_in import (
     types_accepted,
 )
 from streamq.plan.expr import Call, Expr, Lit
-from streamq.plan.function import ArrowForm, Compute, Infix, Method, Notation, Operand, Prefix, Reach, Text, Value
+from streamq.plan.function import ArrowForm, Compute, Infix, Method, Notation, Operand, OperandRows, Prefix, Text, Value
 from streamq.plan.spark_types import FLOATING, wider
 from streamq.runtime.arrow.arrow_types import arrow_type, is_null, is_true, is_valid, to_numpy
 
@@ -105,7 +105,7 @@ def _isin(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
-    """Reach of ``isin``: a member is evaluated where the first operand is not NULL and equals no member before it.
+    """Operand rows of ``isin``: a member is evaluated where the first operand is not NULL and equals no member before it.
 
     For the first operand there is None: it is evaluated on all rows.
     """
@@ -176,14 +176,14 @@ def _kleene(function: Callable[..., pa.Array]) -> Compute:
     return compute
 
 
-def _short_circuit(stop: bool) -> Reach:
-    """Return the reach of AND or OR: the right operand is evaluated on the rows where the left one is not ``stop``."""
+def _short_circuit(stop: bool) -> OperandRows:
+    """Return the operand rows of AND or OR: the right operand is evaluated on the rows where the left one is not ``stop``."""
 
-    def reach(operands: Sequence[Value]) -> list[Mask | None]:
+    def operand_rows(operands: Sequence[Value]) -> list[Mask | None]:
         left = operands[0].array
         return [None, ~is_true(pc.invert(left) if not stop and not pa.types.is_null(left.type) else left)]
 
-    return reach
+    return operand_rows
 
 
 _BOTH = types_accepted(BOOLEAN, BOOLEAN)
@@ -261,12 +261,12 @@ def _extreme(sign: str) -> Compute:
 
 
 def _by_null(operands: Sequence[Value]) -> list[Mask | None]:
-    """Reach of ``nvl2``: the second operand is evaluated where the first is not NULL, the third where it is."""
+    """Operand rows of ``nvl2``: the second operand is evaluated where the first is not NULL, the third where it is."""
     return [None, is_valid(operands[0].array), is_null(operands[0].array)]
 
 
 def _by_nan(operands: Sequence[Value]) -> list[Mask | None]:
-    """Reach of ``nanvl``: the second operand is evaluated where the first is NaN."""
+    """Operand rows of ``nanvl``: the second operand is evaluated where the first is NaN."""
     return [None, np.isnan(to_numpy(operands[0].array))]
 
 

@@ -140,7 +140,7 @@ def basic_windows(rows: float, groups: float, grid: Grid) -> float:
 
 
 @dataclass(frozen=True)
-class ShownWindows:
+class ResultWindows:
     """Windows on a grid that are merged from the basic windows of longer ones: they show the partial results of these names."""
 
     window: Window
@@ -154,7 +154,7 @@ class GridFactory(KernelFactory):
     ``merges``: partial results of events that nobody takes back are merged for good; else they are values with weights.
     ``reductions`` are computed from values of the members; some read lifetimes, as ``clip`` cuts them, or order members of one
     start by the columns ``order``. ``ranking``: the result has the best members of windows instead; their columns are
-    ``arguments``, but for the keys. Rows live on their windows, or are points at their ends, as the ``stamp`` says. ``shown``:
+    ``arguments``, but for the keys. Rows live on their windows, or are points at their ends, as the ``stamp`` says. ``results``:
     the windows whose rows are the result, with the columns ``columns``, each with the number of its window; (): those of
     ``window`` are.
     """
@@ -176,7 +176,7 @@ class GridFactory(KernelFactory):
     clip: ClipInput = ClipInput.FULL
     order: tuple[str, ...] = ()
     stamp: Stamp = Stamp.ALIGN
-    shown: tuple[ShownWindows, ...] = ()
+    results: tuple[ResultWindows, ...] = ()
     columns: tuple[Field, ...] = ()
 
     @property
@@ -199,7 +199,7 @@ class GridFactory(KernelFactory):
         groups = expected.groups(self.input, self.keys)
         if groups is None:
             return None
-        grids = [shown.window.basic_grid() for shown in self.shown] or [self.window.basic_grid()]
+        grids = [result.window.basic_grid() for result in self.results] or [self.window.basic_grid()]
         if rows is None or self.input.schema.shape != POINT:
             return sum(groups / grid.hop for grid in grids)
         return sum(min(rows * grid.n, groups / grid.hop) for grid in grids)
@@ -278,7 +278,7 @@ class GridFactory(KernelFactory):
         )
         if self.ranking is not None:
             return RankedWindowsKernel(**vars(kernel), ranking=self.ranking)
-        return self._of_sizes(kernel) if self.shown else kernel
+        return self._of_sizes(kernel) if self.results else kernel
 
     def _subtracts(self, evaluation: Evaluation) -> bool:
         """True if events may be taken out of merged results; sums alone, that are exact, are kept with weights."""
@@ -335,17 +335,17 @@ class GridFactory(KernelFactory):
         return node.line, f"run by: {self.run_by}", held, *footprint.lines(kernel.progress_rule.cti.shown())
 
     def _of_sizes(self, longest: WindowAggregateKernel) -> WindowsOfSizesKernel:
-        """Return the kernel of all windows that are shown, on the state of the longest ones."""
+        """Return the kernel of all windows with results, on the state of the longest ones."""
         kernels = [
             replace(
                 longest,
-                window=shown.window.basic_grid(),
-                partials=tuple(partial for partial in self.partials if partial.name in shown.partials),
+                window=result.window.basic_grid(),
+                partials=tuple(partial for partial in self.partials if partial.name in result.partials),
             )
-            for shown in self.shown
+            for result in self.results
         ]
         columns = tuple((field.name, arrow_type(field.type)) for field in self.columns)
-        return WindowsOfSizesKernel(**vars(longest), shown=tuple(kernels), columns=columns)
+        return WindowsOfSizesKernel(**vars(longest), results=tuple(kernels), columns=columns)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator, batch_events
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns
-from streamq.operators.grid_factory import GridFactory, ShownWindows, partial_columns, partial_fields, show_partials
+from streamq.operators.grid_factory import GridFactory, ResultWindows, partial_columns, partial_fields, show_partials
 from streamq.operators.member_operator import due_parts
 from streamq.operators.merging import choose_form, merge_partials, not_subtracted
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, only_evaluated
@@ -48,7 +48,7 @@ class MergePartials(EvaluatedOperator):
 
     A partial result is that of the events of one group and range of windows (DataCell's basic window). ``arguments`` are the
     columns, by name, that the partial results are computed from; several may share one. Rows live on their windows, or at their
-    ends. ``shown``: the windows that a stream merges them into, if they are not ``window``, but may be shorter; a row has the
+    ends. ``results``: the windows that a stream merges them into, if they are not ``window``, but may be shorter; a row has the
     number of its window's size in ``__window``, and NULL for partial results that these windows do not show.
     """
 
@@ -58,7 +58,7 @@ class MergePartials(EvaluatedOperator):
     arguments: tuple[tuple[str, Expr], ...]
     partials: tuple[Partial, ...]
     stamp: Stamp = Stamp.ALIGN
-    shown: tuple[ShownWindows, ...] = ()
+    results: tuple[ResultWindows, ...] = ()
 
     @property
     def title(self) -> str:
@@ -89,7 +89,7 @@ class MergePartials(EvaluatedOperator):
         for key in self.keys:
             check_key(source.require(key, "group_by"), key)
         keys = (Field(k, source.type_of(k)) for k in self.keys)
-        number = (Field(NUMBER, t.LongType()),) * bool(self.shown)
+        number = (Field(NUMBER, t.LongType()),) * bool(self.results)
         fields = (*keys, Field(COUNT, t.LongType()), *partial_fields(self.partials), *number)
         return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
 
@@ -97,7 +97,7 @@ class MergePartials(EvaluatedOperator):
         return Traits()
 
     def detail(self) -> str:
-        windows = [one.window for one in self.shown] or [self.window]
+        windows = [one.window for one in self.results] or [self.window]
         sizes = "; ".join(window.shown_with(ClipInput.FULL, self.stamp, self.schema.axis) for window in windows)
         return f"{sizes}{show_keys(self.keys)}: {show_partials(self.arguments, self.partials)}"
 
@@ -109,7 +109,7 @@ class MergePartials(EvaluatedOperator):
 
     @property
     def event_windows(self) -> Window | None:
-        return None if self.shown else self.window
+        return None if self.results else self.window
 
     @property
     def _factory(self) -> GridFactory:
@@ -122,8 +122,8 @@ class MergePartials(EvaluatedOperator):
             partials=self.partials,
             merges=True,
             stamp=self.stamp,
-            shown=self.shown,
-            columns=self.schema.fields if self.shown else (),
+            results=self.results,
+            columns=self.schema.fields if self.results else (),
         )
 
     def _evaluation(self) -> Evaluation:
@@ -159,7 +159,7 @@ class MergePartials(EvaluatedOperator):
 
         A batch does not merge windows of several sizes together.
         """
-        if self.shown:
+        if self.results:
             return None
         partials = spark_partials(self.partials)
         if partials is None:

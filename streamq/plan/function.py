@@ -64,7 +64,7 @@ class Value:
 
 OperandCheck = Callable[[Sequence[Value]], bool]
 """True if operands of these types and constants are accepted; their arrays are empty."""
-Reach = Callable[[Sequence[Value]], "list[Mask | None]"]
+OperandRows = Callable[[Sequence[Value]], "list[Mask | None]"]
 """Returns for each operand the rows on which Spark evaluates it, None for all."""
 Compute = Callable[[Sequence[Value], DataType], "pa.Array | tuple[pa.Array, Sequence[Fault]]"]
 """Returns the result of that type and the faults of rows that fail, if any can."""
@@ -84,13 +84,13 @@ class ArrowForm:
     """The in-process computation of a function, from Arrow arrays to an array, with Spark's answer to the last bit.
 
     ``takes``: the types that it accepts; others need Spark. ``compute``: returns the array of the result type, NULL where the
-    result is, and the rows on which Spark raises, if there are any. ``reach``: the rows on which each operand is
+    result is, and the rows on which Spark raises, if there are any. ``operand_rows``: those on which each operand is
     evaluated, because errors on other rows do not count; by default from left to right up to the first NULL.
     """
 
     takes: OperandCheck
     compute: Compute
-    reach: Reach = rows_before_null
+    operand_rows: OperandRows = rows_before_null
 
 
 class NamedObject:

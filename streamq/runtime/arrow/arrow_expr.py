@@ -253,8 +253,8 @@ def _call(node: Call, arrow: ArrowForm, parts: Sequence[Value], kind: DataType, 
     operands = _operands(node, parts, rows)
     faults: list[Fault] = []
     if any(o.faults for o in operands):
-        for operand, reached in zip(operands, arrow.reach(operands), strict=True):
-            faults += _restricted(operand.faults, reached)
+        for operand, evaluated in zip(operands, arrow.operand_rows(operands), strict=True):
+            faults += _restricted(operand.faults, evaluated)
     result = arrow.compute(operands, kind)
     array, own = result if isinstance(result, tuple) else (result, [])
     return Value(array, kind, ..., (*faults, *_located(node, own)))

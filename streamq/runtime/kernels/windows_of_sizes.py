@@ -45,11 +45,11 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
     """A kernel of final windows of several grids over points that nobody takes back.
 
     ``window`` is the grid of the longest windows, whose hop divides the size, the hop and the distance of each other grid;
-    ``partials`` are held, ``columns`` are those of a row. ``shown``: the kernel of each grid, which merges and finishes the
+    ``partials`` are held, ``columns`` are those of a row. ``results``: the kernel of each grid, which merges and finishes the
     partial results that its windows show. Rows have the number of their grid in NUMBER.
     """
 
-    shown: tuple[WindowAggregateKernel, ...] = ()
+    results: tuple[WindowAggregateKernel, ...] = ()
     columns: tuple[tuple[str, pa.DataType], ...] = ()
 
     @property
@@ -66,9 +66,9 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
             # windows that were reported before they were final are reported again once they are
             state.drop_basket(REPORTED)
         new = self._arrived([arrival.table for arrival in arrivals if arrival.table.num_rows])
-        places = [_GridPlace(kernel.window, self.window) for kernel in self.shown]
+        places = [_GridPlace(kernel.window, self.window) for kernel in self.results]
         out = []
-        for number, (kernel, place) in enumerate(zip(self.shown, places, strict=True)):
+        for number, (kernel, place) in enumerate(zip(self.results, places, strict=True)):
             rows = kernel._deltas(self._due_rows(state, new, kernel, place, clock))
             if rows is not None:
                 out.append(self._numbered(rows, number))

@@ -68,7 +68,7 @@ def drawn(rng: random.Random, **how: Any) -> list[sq.Stream]:
 def shown(program: StagedPlan) -> list[list[tuple[int, int]]]:
     """The sizes and hops of the windows of each kernel on a grid."""
     kernels = [h.kernel for stage in program.stages for h in stage.hosted if h.name.startswith("window")]
-    of_each = [kernel.shown if isinstance(kernel, WindowsOfSizesKernel) else (kernel,) for kernel in kernels]
+    of_each = [kernel.results if isinstance(kernel, WindowsOfSizesKernel) else (kernel,) for kernel in kernels]
     return [[(one.window.size, one.window.hop) for one in ones] for ones in of_each]
 
 
