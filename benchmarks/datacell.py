@@ -2,10 +2,10 @@
 
     python -m benchmarks.datacell [--scale 1] [--only 4a ...] [--json FILE]
 
-Q1: ``x1, sum(x2) where x1 > v group by x1`` over sliding windows; Q3: ``max(x1), sum(x2) where x1 > v`` from a landmark on. There
-is a tuple a tick, so that windows of time are windows of numbers of tuples. ``x1`` is one of 5,000 numbers; v chooses how many
-are selected. Q2: ``max(s1.x1), avg(s2.x1) where s1.x2 = s2.x2`` over two streams with windows alike, of time, or
-(*rows*) of the last tuples of each stream.
+Q1: ``x1, sum(x2) where x1 > v group by x1`` over sliding windows, of time or (*rows*, as in the paper) of the last tuples, of
+which some are selected; Q3: ``max(x1), sum(x2) where x1 > v`` from a landmark on. There is a tuple a tick, so that windows of
+time are windows of numbers of tuples. ``x1`` is one of 5,000 numbers; v chooses how many are selected. Q2: ``max(s1.x1),
+avg(s2.x1) where s1.x2 = s2.x2`` over two streams with windows alike, of time, or (*rows*) of the last tuples of each stream.
 
 A slide brings the tuples of a basic window and the result of the window that they complete. *Incremental*: one micro-batch of the
 kernels, which hold partial results of the basic windows before. *Anew*: the same kernels over all tuples of the window in one
@@ -91,6 +91,12 @@ def q1(selected: float, windows: Windowing) -> sq.Stream:
     """Return Q1 over the windows that ``windows`` makes of a grouped stream."""
     rows: sq.Stream = windows(selection(selected).group_by("x1")).select(total=sq.sum("x2"))
     return rows
+
+
+def q1_over_rows(selected: float, size: int, step: int) -> sq.Stream:
+    """Return Q1 over the last ``size`` tuples, every ``step`` tuples, whatever part of them is selected."""
+    passing = stream("s").rows_window(size, step).where(sq.col("x1") >= int(VALUES * (1 - selected)))
+    return passing.group_by("x1").select(total=sq.sum("x2"))
 
 
 def q3(selected: float, windows: Windowing) -> sq.Stream:
@@ -186,11 +192,21 @@ def state_rows(run: LocalRun) -> int:
     return sum(kernel.state_rows or 0 for kernel in run.readings.of_kernels.values())
 
 
-def slides_of_q1(experiment: str, of: str, window: Window, selected: float, slides: int = SLIDES) -> Cell:
+def forms_of_q1(experiment: str, of: str, window: Window, selected: float, slides: int = SLIDES) -> Iterator[Cell]:
+    """Yield slides of Q1 over windows of time, and of rows."""
+    for by_rows in (False, True):
+        shown = f"{of}{', rows' if by_rows else ''}"
+        yield slides_of_q1(experiment, shown, window, selected, slides, by_rows=by_rows)
+
+
+def slides_of_q1(
+    experiment: str, of: str, window: Window, selected: float, slides: int = SLIDES, *, by_rows: bool = False
+) -> Cell:
     """Measure slides of Q1, once a window is full."""
     size, hop = window.tuples, window.basic
     tuples = Tuples()
-    run = live(q1(selected, lambda groups: groups.hopping_window(size, hop)))
+    over_time = q1(selected, lambda groups: groups.hopping_window(size, hop))
+    run = live(q1_over_rows(selected, size, hop) if by_rows else over_time)
     whole = q1(selected, lambda groups: groups.tumbling_window(size))
     # the first window in chunks: they are merged by basic window, whatever comes together
     content = []
@@ -207,6 +223,12 @@ def slides_of_q1(experiment: str, of: str, window: Window, selected: float, slid
         if number:
             times.append(slide)
     return Cell(experiment, of, *medians(times), state_rows(run))
+
+
+def forms_of_q2(experiment: str, of: str, window: Window, values: int) -> Iterator[Cell]:
+    """Yield slides of Q2 over windows of time, and of rows."""
+    for by_rows in (False, True):
+        yield slides_of_q2(experiment, f"{of}{', rows' if by_rows else ''}", window, values, by_rows=by_rows)
 
 
 def slides_of_q2(experiment: str, of: str, window: Window, values: int, *, by_rows: bool = False) -> Cell:
@@ -338,7 +360,7 @@ def check(names: tuple[str, str], result: pa.Table, result_anew: pa.Table, resul
 
 def figure_4a(scale: float) -> Iterator[Cell]:
     """Yield Q1 of 512 basic windows, of which a fifth of the tuples is selected: windows 2 to 20."""
-    yield slides_of_q1("4a", "n = 512, 20 %", Window(512, int(20_000 * scale)), 0.2, slides=19)
+    yield from forms_of_q1("4a", "n = 512, 20 %", Window(512, int(20_000 * scale)), 0.2, slides=19)
 
 
 PAIRED = 102_400
@@ -347,41 +369,38 @@ PAIRED = 102_400
 
 def figure_4b(scale: float) -> Iterator[Cell]:
     """Yield Q2 of 64 basic windows, where a tuple meets one of the other stream."""
-    for by_rows in (False, True):
-        of = f"n = 64, 1e-3 %{', rows' if by_rows else ''}"
-        yield slides_of_q2("4b", of, Window(64, int(PAIRED * scale) // 64), 100_000, by_rows=by_rows)
+    yield from forms_of_q2("4b", "n = 64, 1e-3 %", Window(64, int(PAIRED * scale) // 64), 100_000)
 
 
 def figure_5b(scale: float) -> Iterator[Cell]:
     """Yield Q2 by the part of all pairs that meet."""
     for values in (10_000_000, 1_000_000, 10_000):
-        yield slides_of_q2("5b", f"n = 64, {1 / values:.0e}", Window(64, int(PAIRED * scale) // 64), values)
-    yield slides_of_q2("5b", "n = 64, 1e-04, rows", Window(64, int(PAIRED * scale) // 64), 10_000, by_rows=True)
+        yield from forms_of_q2("5b", f"n = 64, {1 / values:.0e}", Window(64, int(PAIRED * scale) // 64), values)
 
 
 def figure_7b(scale: float) -> Iterator[Cell]:
     """Yield Q2 by the number of basic windows of one window."""
     for n in (2, 8, 64, 512):
-        yield slides_of_q2("7b", f"n = {n}", Window(n, int(PAIRED * scale) // n), 100_000)
+        yield from forms_of_q2("7b", f"n = {n}", Window(n, int(PAIRED * scale) // n), 100_000)
 
 
 def figure_5a(scale: float) -> Iterator[Cell]:
     """Yield Q1 by selectivity."""
     for selected in (0.1, 0.5, 0.9):
-        yield slides_of_q1("5a", f"n = 512, {selected:.0%}", Window(512, int(20_000 * scale)), selected)
+        yield from forms_of_q1("5a", f"n = 512, {selected:.0%}", Window(512, int(20_000 * scale)), selected)
 
 
 def figure_6a(scale: float) -> Iterator[Cell]:
     """Yield Q1 by the size of the window, which always has 512 basic windows."""
     for basic in (2_000, 8_000, 20_000):
         window = Window(512, int(basic * scale))
-        yield slides_of_q1("6a", f"{window.tuples:,} tuples", window, 0.2)
+        yield from forms_of_q1("6a", f"{window.tuples:,} tuples", window, 0.2)
 
 
 def figure_7a(scale: float) -> Iterator[Cell]:
     """Yield Q1 by the number of basic windows of one window."""
     for n in (2, 8, 32, 128, 512, 2_048):
-        yield slides_of_q1("7a", f"n = {n:,}", Window(n, int(10_240_000 * scale) // n), 0.2)
+        yield from forms_of_q1("7a", f"n = {n:,}", Window(n, int(10_240_000 * scale) // n), 0.2)
 
 
 def figure_6b(scale: float) -> Iterator[Cell]:

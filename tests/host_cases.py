@@ -614,6 +614,23 @@ def nested() -> pa.Table:
     return reduce(lambda table, one: table.append_column(one[0], VALUES[one[1]]), more, typed_rows(MAPS[0]))
 
 
+@case(
+    "groups of the members of windows that count all rows",
+    {
+        "ticks": halves(
+            pa.table({"at": [i // 3 + i % 5 for i in range(90)], "k": [i % 4 for i in range(90)], "v": range(90)})
+        )
+    },
+    outputs=["final", "changelog", "final", "final"],
+)
+def members_of_rows(ticks: Any) -> list[sq.Stream]:
+    s = sq.points(ticks, time="at", name="ticks", progress=sq.generate(5))
+    few = s.rows_window(20, 6, order_by="v").where(col("v") % 7 != 0).group_by("k")
+    sums = few.select(n=sq.count(), s=sq.sum("v"))
+    own = s.group_by("k").rows_window(5, 2).group_by(odd=col("v") % 2).select(s=sq.sum("v"))
+    return [sums, sums, few.top_k(1, by="v"), own]
+
+
 @case("columns that cannot be ordered", {"s": [nested()]}, outputs=["final"] * 6, hosts=["batch"])
 def unordered(s: Any) -> list[sq.Stream]:
     uses = ("inner join", "last_rows", "rows_window", "session_window", "snapshot_window", "explode")

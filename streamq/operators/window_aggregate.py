@@ -317,9 +317,8 @@ class WindowAggregate(MemberOperator):
             factory = self._grid_factory(split, order)
         elif self._is_numbered:
             window = cast(Rows, self.window)
-            grid = replace(
-                self._grid_factory(split, order), window=Hopping(window.n, window.step, 0), stamp=Stamp.ALIGN
-            )
+            grid = self._grid_factory(split, order)
+            grid = replace(grid, window=Hopping(window.n, window.step, 0), merges=True, stamp=Stamp.ALIGN)
             factory = NumberedFactory(grid=grid)
         elif any(reduction.calls_module for reduction in split.reductions):
             factory = _CallModulesFactory(time_bound_by)

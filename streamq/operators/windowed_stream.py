@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from pyspark.sql.types import BooleanType
+from pyspark.sql.types import BooleanType, NullType
 
 from streamq.aggregates.time_sensitive import WINDOW_EDGES
 from streamq.choices import Anchor, ClipInput, LengthKind, Stamp, check_word, choose_word
@@ -29,7 +29,7 @@ from streamq.plan.function import CallableModule
 from streamq.plan.hints import for_aggregate_of, for_window
 from streamq.plan.node import Node, Verbs, named_after
 from streamq.plan.passes import aggregates as aggregates_in
-from streamq.plan.passes import check_boolean, columns, expression_nodes, rewrite_expression
+from streamq.plan.passes import check_boolean, columns, expression_nodes, infer, rewrite_expression
 from streamq.plan.resolve import ExprArgument, column_or_expr, name_columns, resolve
 from streamq.plan.schema import check_names, show_keys
 from streamq.plan.tree import ExpressionText, show
@@ -147,6 +147,8 @@ class WindowedStream(CallResult, Generic[S]):
         self._rows_window("where", "filters")
         condition = resolve(predicate, self.stream.plan, "where", of_events=True)
         check_boolean(condition, self.stream.plan.schema, "where", "the predicate")
+        if isinstance(infer(condition, self.stream.plan.schema, "where"), NullType):
+            condition = Cast(condition, BooleanType())
         return replace(self, condition=condition if self.condition is None else self.condition & condition)
 
     def group_by(self, *keys: str, **named_keys: ExprArgument) -> Self:
@@ -195,9 +197,7 @@ class WindowedStream(CallResult, Generic[S]):
         if self.condition is None:
             return source, self.window
         window = self._rows_window("where", "filters")
-        # a condition may be NULL alone, which has no type
-        condition = Cast(self.condition, BooleanType())
-        columns = (*((name, Col(name)) for name in source.schema.names), (IS_MEMBER, condition))
+        columns = (*((name, Col(name)) for name in source.schema.names), (IS_MEMBER, self.condition))
         return Select(source, columns), replace(window, where=IS_MEMBER)
 
     def select(self, *given_columns: ExprArgument, **named_columns: ExprArgument) -> S:

@@ -130,6 +130,7 @@ QUERIES = {
     "windows of events": lambda s: together(
         s.group_by("k").count_window(2).select(n=sq.count()),
         s.group_by("k").rows_window(3, 2).select(x=sq.sum("v")),
+        s.rows_window(3, 2).group_by("k").select(x=sq.sum("v")),
         s.landmark_window(10, period=30).select(x=sq.sum("v")),
         s.group_by("k").session_window(3).select(n=sq.count()),
     ),
