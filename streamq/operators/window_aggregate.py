@@ -18,7 +18,7 @@ from streamq.operators.grid_factory import (
     partial_fields,
     split_aggregates,
 )
-from streamq.operators.member_operator import MemberOperator, due_parts
+from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, QuarantineEvents, RowKey
 from streamq.operators.window_forms import WindowForms, snapshots
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
@@ -73,7 +73,8 @@ class WindowAggregate(MemberOperator):
                 cti="c",
                 keeps="rows that start at c or later; partial results of the steps of windows to come; of rows that are sent "
                 "before they are final also those that end with such a row",
-                opens=due_parts("partial results"),
+                opens="parts, the partial results in a window that is due, and the rows from c on where rows are sent before "
+                "they are final",
                 cost="a sort of the rows that c passes, and a merge of the partial results in a window that is reported; "
                 "before it is final, also of the rows from c on",
             )

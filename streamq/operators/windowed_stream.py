@@ -123,7 +123,10 @@ class WindowedStream(CallResult, Generic[S]):
 
     def __repr__(self) -> str:
         shown = self.window.shown(self.stream.plan.schema.axis)
-        return f"{self.stream!r} in {self.window.name} windows ({shown}){show_keys(self.keys)}"
+        where = "" if self.condition is None else f" where {show(self.condition)}"
+        members = where + show_keys(self.window.inner_keys)
+        groups = show_keys(self.window.outer_keys(self.keys)) + (f", its members{members}" if members else "")
+        return f"{self.stream!r} in {self.window.name} windows ({shown}){groups}"
 
     def where(self, predicate: ExprArgument) -> Self:
         """Keep, of each window of rows, the members for which ``predicate`` is true; the others have been counted.

@@ -37,6 +37,7 @@ from streamq.run.batch.passed_batches import passed_batches, passed_tables
 from streamq.runtime.event import BAD
 from streamq.time import TIMESTAMP, instant_ticks
 from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
+from streamq.windows import Rows
 
 Instant = int | dt.datetime
 
@@ -235,7 +236,8 @@ class _QueryDrawing:
         """Return the windows of an operator, with their numbers of members."""
         keys = _window_keys(node)
         members = (("number of members", Aggregate(COUNT, ())),)
-        windows = WindowAggregate(node.input, keys, node.window, members, stamp=Stamp.ALIGN)
+        window = replace(node.window, inner_keys=()) if isinstance(node.window, Rows) else node.window
+        windows = WindowAggregate(node.input, keys, window, members, stamp=Stamp.ALIGN)
         title = f"{node.window.name} windows {node.window.shown(node.schema.axis)}{show_keys(keys)}"
         answer = compute_answer(windows, self.tables, self.until, "plot")
         return answer_history(answer, title, node.schema.axis, keys, has_points=False, is_windows=True)
@@ -269,7 +271,7 @@ def _changed(recording: Recording, one: TracedOperator, title: str, keys: _KeyCh
 
 def _window_keys(node: MemberOperator) -> tuple[str, ...]:
     """Return the keys of the groups that have windows of their own: none on a grid, which all groups share."""
-    return node.keys if node.window.grid is None else ()
+    return node.window.outer_keys(node.keys) if node.window.grid is None else ()
 
 
 def _has_points(plan: Node) -> bool:

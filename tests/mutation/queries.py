@@ -76,6 +76,9 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "count": lambda: totals(events().group_by("k").count_window(2)),
     "rows": lambda: events().group_by("k").rows_window(2, order_by="v").select(first=sq.first("v"), total=sq.sum("v")),
     "rows in steps": lambda: totals(events().group_by("k").rows_window(5, 3, order_by="v")),
+    "members of rows": lambda: totals(
+        events(shape="points").rows_window(5, 3, order_by="v").where(col("v") > 0).group_by("k")
+    ).where(col("k") != "a"),
     "landmark": lambda: totals(events().landmark_window(4, period=10)),
     "landmark of points": lambda: totals(events(shape="points").landmark_window(4, period=10)),
     "time_weighted_avg": lambda: events().group_by("k").tumbling_window(5).select(level=sq.time_weighted_avg("v")),
