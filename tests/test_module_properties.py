@@ -151,7 +151,7 @@ PLAIN = sq.udo("k string, n bigint", time_sensitive=True, name="plain")(rises)
 HOUR = WIDE.hopping_window(12, 1)
 SHARE = "merge(a, b) would let 12 windows share basic windows"
 HELD = "merge(a, b) would let settled events be held as states"
-IN_PARTS = "not mergeable: each window is computed of what has come, or, if members have gone, of all"
+IN_PARTS = "not mergeable: each window is computed of all its members"
 OF_WINDOW = "not mergeable: each window has a state of what has come; if members have gone, it is computed of all"
 SHARED = "merged: mergeable: a basic window is computed once, and shared by 12 windows"
 

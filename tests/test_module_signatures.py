@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import streamq as sq
-from streamq.errors import ModuleFailed, PlanError
+from streamq.errors import ModuleFailed, PlanError, TypeMismatch
 from tests.pairwise import covering
 
 DECORATORS: dict[str, Any] = {"uda": sq.uda("double", name="own"), "udo": sq.udo("x double", name="own")}
@@ -346,3 +346,46 @@ def test_an_events_result_does_not_depend_on_the_events_beside_it(takes: str) ->
                 table = pa.table({"start": range(last - first), "v": pa.array(values[first:last], kind)})
                 results = sq.points(table, time="start").select(x=ratio("v")).to_arrow().sort_by("start")
                 assert results.column("x").to_pylist() == expected[first:last]
+
+
+def test_an_aggregate_that_reads_lifetimes_has_no_merge() -> None:
+    merging = of_methods(
+        add=lambda self, state, events: state, result=lambda self, state, window: 1.0, merge=lambda self, a, b: a
+    )
+    text = refused(sq.uda("double", name="own", time_sensitive=True), merging)
+    assert text.startswith("own: it has merge(a, b); a time-sensitive aggregate cannot be merged. Leave merge out")
+
+
+# types of arguments
+
+OF_TYPES = sq.events(
+    [(1, 4, {"k": "a", "v": 4, "x": 1.5})], name="s", schema={"k": "string", "v": "bigint", "x": "double"}
+)
+TYPED = {
+    "udf": lambda: OF_TYPES.select(y=sq.udf("double", arguments="double", name="own")(lambda x: x)("v")),
+    "uda": lambda: OF_TYPES.tumbling_window(3).select(
+        y=sq.uda("double", arguments="double", name="own")(lambda x: 1.0)("v")
+    ),
+    "udo": lambda: OF_TYPES.tumbling_window(3).select(
+        sq.udo("y double", arguments="double", name="own")(lambda x: [1.0])("v")
+    ),
+    "udso": lambda: OF_TYPES.to_points().scan(sq.udso("y double", arguments="double", name="own")(steps())("v")),
+}
+
+
+@pytest.mark.parametrize("kind", TYPED)
+def test_an_argument_of_another_type_than_declared_is_an_error_where_the_query_is_written(kind: str) -> None:
+    with pytest.raises(TypeMismatch) as raised:
+        TYPED[kind]()
+    assert str(raised.value) == 'own: argument 1 is double; found bigint. Cast it, as in sq.col("v").cast("double").'
+
+
+def test_the_last_type_is_that_of_further_arguments_and_null_is_of_any() -> None:
+    own = sq.uda("double", arguments=["string", "double"], name="own")(lambda *values: 1.0)
+    window = OF_TYPES.tumbling_window(3)
+    assert window.select(y=own("k", "x", "x")).schema.names == ("y",)
+    assert window.select(y=own("k", sq.col("v").cast("double"), sq.lit(None))).schema.names == ("y",)
+    with pytest.raises(TypeMismatch, match="own: argument 3 is double; found bigint"):
+        window.select(y=own("k", "x", "v"))
+    with pytest.raises(TypeMismatch, match="uda: no such type; found 'dubble'"):
+        sq.uda("double", arguments="dubble")

@@ -266,9 +266,11 @@ METHODS = ["initial", "add", "remove", "merge", "result", "type", "pickle"]
 @pytest.mark.slow
 @pytest.mark.parametrize("at", METHODS)
 def test_whatever_method_fails_over_whatever_windows_names_window_group_and_events(at: str) -> None:
-    reasons = {"type": "'nothing' is no double", "pickle": "cannot pickle '_thread.lock' object)"}
+    # a state that is not stored goes on to the next call
+    lock = r"(cannot pickle '_thread.lock' object\)|unsupported operand .* '_thread.lock' and 'int')"
+    reasons = {"type": "'nothing' is no double", "pickle": lock}
     failed = re.compile(
-        rf"own: it failed; .*{re.escape(reasons.get(at, 'ValueError: planted'))}; window \[\S+, \S+\), k = 'a'; "
+        rf"own: it failed; .*{reasons.get(at, 'ValueError: planted')}; window \[\S+, \S+\), k = 'a'; "
         r"(the first of [4-9] )?events: v = \d(; v = (\d|None))*\."
     )
     grouped = sq.events(

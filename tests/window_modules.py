@@ -153,7 +153,9 @@ def incremental(result: Code, *, timed: bool) -> type:
 
 
 def merging(result: Code, *, timed: bool) -> type:
-    """A class that merges, too."""
+    """A class that merges, too, if it does not read lifetimes."""
+    if timed:
+        return incremental(result, timed=timed)
 
     class Merging(incremental(result, timed=timed)):  # type: ignore[misc]
         def merge(self, a: Bag, b: Bag) -> Bag:

@@ -80,8 +80,9 @@ class Scan(EvaluatedOperator):
         source = self.input.schema
         for key in self.keys:
             check_key(source.require(key, "group_by"), key)
-        for expr in self.args:
-            infer(expr, source, self.operator.name)
+        kinds = [infer(expr, source, self.operator.name) for expr in self.args]
+        if isinstance(self.operator, StatefulOperator):
+            self.operator.check_types(kinds)
         if self.where is not None:
             check_boolean(self.where, source, self.operator.name, "the filter")
         fields = [Field(key, source.type_of(key)) for key in self.keys]

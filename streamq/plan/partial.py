@@ -128,7 +128,7 @@ class Partial(MergeableColumns):
         """True if it reads the lifetimes of events, as windows cut them."""
         return False
 
-    def within(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
+    def cut_lifetimes(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
         """Return its events with lifetimes that a window has cut; those that read none are unchanged."""
         return table
 

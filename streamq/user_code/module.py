@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 from streamq.choices import ErrorPolicy, choose_word
-from streamq.errors import PlanError, kind_of, users_line
+from streamq.errors import PlanError, TypeMismatch, kind_of, users_line
 from streamq.keywords import check_keywords
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column, plain_value
 from streamq.plan.fingerprint import fingerprint, text_of
@@ -38,10 +38,10 @@ class UserModule(CallableModule, ABC):
     """A user's ``code`` under a name, made by a decorator of ``sq``; plans hold it, and the repository lists it.
 
     returns: the type of the results, a struct for the rows of an operator; options: the keyword arguments, plain values, of
-    each call; properties: the names of its declared properties; time_limit: the seconds that a call may take, None: any number;
-    checked: each call is made twice; on_error: the policy for events of failing calls; version: the number of the code's version;
-    compatible_with: the version whose state this one continues, None: only equal code does; registered_in: the Python module
-    that called the decorator.
+    each call; arguments: the types of its arguments, the last one also of further ones, (): any; properties: the names of its
+    declared properties; time_limit: the seconds that a call may take, None: any number; checked: each call is made twice;
+    on_error: the policy for events of failing calls; version: the number of the code's version; compatible_with: the version
+    whose state this one continues, None: only equal code does; registered_in: the Python module that called the decorator.
     """
 
     kind: ClassVar[str]
@@ -51,6 +51,7 @@ class UserModule(CallableModule, ABC):
     code: Any
     returns: DataType
     options: Mapping[str, Any] = field(default_factory=dict)
+    arguments: tuple[DataType, ...] = ()
     properties: tuple[str, ...] = ()
     time_limit: float | None = None
     checked: bool = False
@@ -181,6 +182,14 @@ class UserModule(CallableModule, ABC):
                 raise PlanError(self.name, "a plain value by position", f"found {value!r}", hint)
         return [Col(o) if isinstance(o, str) else as_expr(o) for o in operands]
 
+    def check_types(self, kinds: Sequence[DataType | None]) -> None:
+        """Raise TypeMismatch for an argument of another type than declared; None, a type that only Spark knows, passes."""
+        for number, kind in enumerate(kinds if self.arguments else (), start=1):
+            declared = self.arguments[min(number, len(self.arguments)) - 1].simpleString()
+            if kind is not None and not isinstance(kind, NullType) and kind.simpleString() != declared:
+                hint = f'Cast it, as in sq.col("v").cast("{declared}").'
+                raise TypeMismatch(self.name, f"argument {number} is {declared}", f"found {kind.simpleString()}", hint)
+
     @property
     def signature(self) -> str:
         """Its name and the parameters of its code, without their types."""
@@ -243,12 +252,12 @@ def name_of(code: Any, name: str | None) -> str:
 
 
 def guards_of(
-    verb: str, *, time_limit: Any, checked: bool, on_error: Any, version: Any, compatible_with: Any
+    verb: str, *, time_limit: Any, checked: bool, on_error: Any, version: Any, compatible_with: Any, arguments: Any
 ) -> dict[str, Any]:
     """Return these arguments of a decorator as fields of its module, by name; raises PlanError, in the name of ``verb``.
 
     ``time_limit`` is a number above 0 or None, ``on_error`` a word of ErrorPolicy, ``version`` a whole number of at least 1, and
-    ``compatible_with`` an earlier one or None.
+    ``compatible_with`` an earlier one or None. ``arguments`` are types, or one type; raises TypeMismatch for anything else.
     """
     is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and time_limit > 0):
@@ -260,7 +269,9 @@ def guards_of(
         wrong = "compatible_with is an earlier version"
         hint = "Say version=2, compatible_with=1: the state of version 1 goes on with this code."
         raise PlanError(verb, wrong, f"found {compatible_with!r}, version={version}", hint)
-    versions = {"version": version, "compatible_with": compatible_with}
+    versions: dict[str, Any] = {"version": version, "compatible_with": compatible_with}
+    kinds = (arguments,) if isinstance(arguments, str | DataType) else tuple(arguments)
+    versions["arguments"] = tuple(parse_type(kind, verb) for kind in kinds)
     return {"time_limit": time_limit, "checked": checked, "on_error": policy, **versions}
 
 

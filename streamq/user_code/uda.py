@@ -25,6 +25,7 @@ def uda(
     returns: str | DataType,
     *,
     time_sensitive: bool = False,
+    arguments: str | DataType | Iterable[str | DataType] = (),
     name: str | None = None,
     columns: Iterable[str] = (),
     properties: Iterable[Any] = (),
@@ -40,8 +41,8 @@ def uda(
 
     - a function of all values of a window, a pandas Series per argument, called for each window whose members have changed;
     - a class with ``initial()``, ``add(state, values)`` and ``result(state)``, and optionally ``remove(state, values)`` and
-      ``merge(a, b)``: for a window that changes it gets the added and removed members, and with ``merge`` basic windows are
-      computed once and merged. A method returns a new state, and does not change its arguments;
+      ``merge(a, b)``: in a stream over hopping windows it gets the members that come and go, and with ``merge`` basic windows
+      are computed once and merged. A method returns a new state, and does not change its arguments;
     - a class in the shape of Spark's Aggregator: ``zero()``, ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``.
 
     ``time_sensitive``: the code also reads lifetimes. ``columns``: the code's names for its arguments, in order; by default
@@ -49,6 +50,9 @@ def uda(
     the seconds that a call for one window may take. ``checked``: every call is made twice, and fails if the results differ.
     ``on_error``: "fail", or "quarantine", which sets aside a window whose call fails: it has no value, all its members go to
     the quarantine, and the query goes on.
+
+    ``arguments`` are the SQL types of its arguments, in order, the last one also of further ones: a query that calls it with a
+    column of another type is an error.
 
     ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
     code, which must read the states of the other (docs/operations.md, "A query that changes").
@@ -74,7 +78,7 @@ def uda(
        0.0    0.0   6.0      4    8
     """
     fields = window_fields("uda", columns, properties, time_sensitive=time_sensitive)
-    versions = {"version": version, "compatible_with": compatible_with}
+    versions = {"version": version, "compatible_with": compatible_with, "arguments": arguments}
     guards = guards_of("uda", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
     return partial(
         decorate, UserAggregate, returns=type_returned("uda", returns, "value"), name=name, **fields, **guards
@@ -88,8 +92,11 @@ class UserAggregate(WindowModule):
     kind = "uda"
 
     def check(self) -> None:
-        """Raise PlanError for invalid code, and for a property that only operators have."""
+        """Raise PlanError for invalid code, for ``merge`` that is never called, and for a property that only operators have."""
         super().check()
+        if self.time_sensitive and getattr(self.code, "merge", None) is not None:
+            hint = "Leave merge out: each window cuts lifetimes, and has a state of its own."
+            raise PlanError(self.name, "it has merge(a, b)", "a time-sensitive aggregate cannot be merged", hint)
         if promises := [promise for promise in self.properties if promise.partition("(")[0] in OF_OPERATORS]:
             name, hint = promises[0].partition("(")[0], "Operators are made with @sq.udo."
             raise PlanError("uda", f"{name} is a promise of operators", f"found {promises[0]}", hint)
@@ -130,9 +137,6 @@ class UserAggregate(WindowModule):
         if place.has_states and self.has_window_state:
             note = "not mergeable: each window has a state of what has come"
             note += " and gone" if module.remove is not None else "; if members have gone, it is computed of all"
-        elif module.in_parts:
-            note = "not mergeable: each window is computed of what has come"
-            note += " and gone" if module.remove is not None else ", or, if members have gone, of all"
         if self.runs_by_window:
             return note
         if grid is None:

@@ -44,6 +44,7 @@ def udf(
     returns: str | DataType,
     *,
     takes: str | ArgumentForm = ArgumentForm.VALUES,
+    arguments: str | DataType | Iterable[str | DataType] = (),
     name: str | None = None,
     time_limit: float | None = None,
     checked: bool = False,
@@ -60,6 +61,9 @@ def udf(
     the results differ, or if it changes its arguments. ``on_error``: "fail", or "quarantine", which sets aside an event for
     which the function fails: the event has no row, and the query goes on. Quarantine works in ``select``, ``with_columns``
     and ``where``.
+
+    ``arguments`` are the SQL types of its arguments, in order, the last one also of further ones: a query that calls it with a
+    column of another type is an error.
 
     ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
     code, which must read the states of the other (docs/operations.md, "A query that changes").
@@ -82,7 +86,7 @@ def udf(
        4  small                5.0  large      1    3
       12  large  12.36931687685298  large      2    5
     """
-    versions = {"version": version, "compatible_with": compatible_with}
+    versions = {"version": version, "compatible_with": compatible_with, "arguments": arguments}
     guards = guards_of("udf", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
     to, how = type_returned("udf", returns, "results"), choose_word(ArgumentForm, takes, "takes", "udf")
 
@@ -135,6 +139,7 @@ class UserFunction(UserModule, Function):
         return Call(function, tuple(Col(o) if isinstance(o, str) else as_expr(o) for o in operands))
 
     def result_type(self, operands: Sequence[Operand]) -> DataType:
+        self.check_types([operand.kind for operand in operands])
         return self.returns
 
     def on_spark(self, *arguments: Any) -> Column:

@@ -30,6 +30,7 @@ def udo(
     returns: str | t.StructType,
     *,
     time_sensitive: bool = False,
+    arguments: str | DataType | Iterable[str | DataType] = (),
     name: str | None = None,
     columns: Iterable[str] = (),
     properties: Iterable[Any] = (),
@@ -57,6 +58,9 @@ def udo(
     ``on_error``: "fail", or "quarantine", which sets aside a window whose call fails: it has no rows, all its members go to
     the quarantine, and the query goes on.
 
+    ``arguments`` are the SQL types of its arguments, in order, the last one also of further ones: a query that calls it with a
+    column of another type is an error.
+
     ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
     code, which must read the states of the other (docs/operations.md, "A query that changes").
 
@@ -76,7 +80,7 @@ def udo(
     b  4      2    3
     """
     fields = window_fields("udo", columns, properties, time_sensitive=time_sensitive)
-    versions = {"version": version, "compatible_with": compatible_with}
+    versions = {"version": version, "compatible_with": compatible_with, "arguments": arguments}
     guards = guards_of("udo", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
     return partial(decorate, UserOperator, returns=rows_returned("udo", returns), name=name, **fields, **guards)
 
@@ -157,7 +161,7 @@ class UserOperator(WindowModule):
         if self.filter_columns:
             names = ", ".join(self.filter_columns)
             return f"filters_on({names}): filters on {names} " + (f"stay above, for {above}" if above else moves)
-        names = ", ".join(name for name in self.arguments(applied) if name in {f.name for f in self.fields})
+        names = ", ".join(name for name in self.arguments_by_name(applied) if name in {f.name for f in self.fields})
         return f"no filters_on: sq.filters_on(...) would let filters on {names} {moves}" if names and not above else ""
 
     def _single_note(self, stamp: Stamp, place: WindowPlace) -> str:
@@ -171,6 +175,7 @@ class UserOperator(WindowModule):
 
     def result(self, of: Application) -> DataType:
         """Return the type of the list of rows; a row that keeps its own lifetime begins with its start and duration."""
+        self.check_types(of.types)
         own = [t.StructField(name, t.LongType()) for name in (START, LASTS)]
         fields = [*(own if of.options[0] in OWN_LIFETIMES else ()), *self.fields]
         return t.ArrayType(t.StructType(fields), False)
@@ -179,7 +184,7 @@ class UserOperator(WindowModule):
         """Return the type of one of its columns."""
         return next(field.dataType for field in self.fields if field.name == name)
 
-    def arguments(self, applied: Aggregate) -> dict[str, Expr]:
+    def arguments_by_name(self, applied: Aggregate) -> dict[str, Expr]:
         """Return its argument expressions by the names of the parameters, or by generated names."""
         names = tuple(map(str, applied.options[1:])) or self.parameter_names(len(applied.args))
         return dict(zip(names, applied.args, strict=False))

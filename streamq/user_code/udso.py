@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql import types as t
+from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError
 from streamq.plan.expr import Alias, Expr, as_expr
@@ -38,6 +39,7 @@ def udso(
     *,
     initial: Any = ...,
     time_sensitive: bool = False,
+    arguments: str | DataType | Iterable[str | DataType] = (),
     name: str | None = None,
     properties: Iterable[Any] = (),
     time_limit: float | None = None,
@@ -60,6 +62,9 @@ def udso(
     ``checked``: every step is made twice, each time on a copy of the state, and fails if the results differ. ``on_error``:
     "fail", or "quarantine", which sets aside an event whose step fails: the state stays as it was before the event.
 
+    ``arguments`` are the SQL types of its arguments, in order, the last one also of further ones: a query that calls it with a
+    column of another type is an error.
+
     ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
     code, which must read the states of the other (docs/operations.md, "A query that changes").
 
@@ -81,7 +86,7 @@ def udso(
     a      5      3    4
     """
     row = rows_returned("udso", returns)
-    versions = {"version": version, "compatible_with": compatible_with}
+    versions = {"version": version, "compatible_with": compatible_with, "arguments": arguments}
     guards = guards_of("udso", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
     if promises := check_properties(properties, "udso"):
         shown = ", ".join(map(str, promises))

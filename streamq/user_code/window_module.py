@@ -150,6 +150,7 @@ class WindowModule(UserModule, AggregateFunction):
         return tuple(names)
 
     def result(self, of: Application) -> DataType:
+        self.check_types(of.types)
         return self.returns
 
     def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from streamq.runtime.state.agenda import Agenda, Leaf
 from streamq.runtime.state.bins import Bins
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.state.time_bins import TimeBins
+from streamq.runtime.state.window_bins import PartialsBasket
 from streamq.time import MINUS_INFINITY
 from tests.mutation.mutant import Edit, Mutant, wrapped
 
@@ -151,6 +152,12 @@ DEAD_ROWS = Mutant(
     "a bin keeps rows that others have taken back, until it has many chunks",
     "",
     edits=(Edit("streamq/runtime/state/baskets.py", "return has_dead_rows or filled", "return filled"),),
+)
+NO_STATE = Mutant(
+    "no state",
+    "events stay apart from the states of their windows",
+    "",
+    ((PartialsBasket, "_live", lambda _, rows: rows.num_rows),),
 )
 NO_SLEEP = Mutant("no sleep", "events of snapshots stay awake", "", ((CondensingKernel, "_has_wheel", False),))
 

@@ -15,8 +15,8 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.runtime.state.baskets import Baskets, BinSizes
-from tests.laws.cost_mutants import EVERY_PART, EVERY_WINDOW
-from tests.laws.cost_operators import BATCHES, COLUMNS, FAR, HOT, NOTED, SIZES, SMALL, TOTAL, Work
+from tests.laws.cost_mutants import EVERY_PART, EVERY_WINDOW, NO_STATE
+from tests.laws.cost_operators import BALANCE, BATCHES, COLUMNS, FAR, HOT, NOTED, SIZES, SMALL, TOTAL, Work
 from tests.programs import compiled, with_sizes
 
 pytestmark = pytest.mark.slow
@@ -46,6 +46,7 @@ QUERIES: dict[str, Query] = {
     "hopping": lambda a: a.group_by("k").hopping_window(8, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v")),
     "tumbling": lambda a: a.group_by("k").tumbling_window(4).select(n=sq.count(), m=sq.max("v")),
     "uda": lambda a: a.group_by("k").hopping_window(8, 2).select(x=TOTAL("v")),
+    "uda that removes": lambda a: a.to_points().group_by("k").hopping_window(8, 2).select(x=BALANCE("v")),
     "counted": lambda a: a.group_by("k").hopping_window(8, 2).select(s=sq.sum("v"), m=sq.median("v")),
     "taken back": lambda a: a.group_by("k").hopping_window(8, 2).select(n=sq.count(), m=sq.max("v")),
 }
@@ -138,3 +139,42 @@ def test_reading_all_windows_breaks_the_law(name: str) -> None:
     with EVERY_WINDOW.in_place():
         few, many = (work_of_due_windows(name, ticks) for ticks in WINDOWS)
     assert many.evaluated > 3 * few.evaluated and many.bins > 3 * few.bins
+
+
+# windows of many members, whose states take what comes and goes
+
+MEMBERS = (500, 20_000)
+"""The members of the windows that are compared."""
+BACK = pytest.mark.parametrize("back", [False, True], ids=["added", "taken back"])
+
+
+def read_of_members(members: int, *, back: bool) -> int:
+    """The rows that micro-batches read of windows of so many members, to which each adds some, and takes some back."""
+    source = items() if back else intervals()
+    query = source.to_points().group_by("k").hopping_window(FAR, FAR // 2).select(n=sq.count(), x=BALANCE("v"))
+    live = LocalRun(compiled(rewrite(number_sources(query.plan)[0]).plan, OutputForm.CHANGELOG, buckets=1, early=True))
+
+    def send(*events: Event) -> None:
+        live.batch({"a": items(*events).tables["a"].slice(2) if back else t.table(COLUMNS, list(events))})
+
+    send(*((i, i + 1, i % HOT, i) for i in range(members)))
+    before = work_of_windows(live).evaluated
+    for n in range(BATCHES):
+        send(*((members + n, members + n + 1, k, n) for k in range(HOT)))
+        if back:
+            gone = [sq.retract(n * HOT + k, n * HOT + k + 1, n * HOT + k, k=k, v=n * HOT + k) for k in range(HOT)]
+            live.batch({"a": sq.events([*gone, sq.insert(0, 1, k=0, v=0)], name="a").tables["a"]})
+    return work_of_windows(live).evaluated - before
+
+
+@BACK
+def test_members_that_a_state_has_are_not_read(back: bool) -> None:
+    few, many = (read_of_members(members, back=back) for members in MEMBERS)
+    assert many <= 1.1 * few + 100
+
+
+@BACK
+def test_reading_members_breaks_the_law(back: bool) -> None:
+    with NO_STATE.in_place():
+        few, many = (read_of_members(members, back=back) for members in MEMBERS)
+    assert many > 10 * few

@@ -39,7 +39,8 @@ def test_modules_of_every_form_keep_the_laws(form: str) -> None:
     for kind in ("uda", "udo"):
         assert check_module(MODULES[kind, form, False], "bigint", values=SMALL, examples=10) == LAWS[form]
     operator = MODULES["udo", form, True]("v")
-    assert check_module(operator, "bigint", values=SMALL, examples=10) == LAWS[form]
+    of_lifetimes = tuple(law for law in LAWS[form] if law != "merge")
+    assert check_module(operator, "bigint", values=SMALL, examples=10) == of_lifetimes
 
 
 def test_declared_options_and_properties_count() -> None:

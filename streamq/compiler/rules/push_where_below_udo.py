@@ -75,7 +75,7 @@ def _definitions(window: WindowAggregate, applied: Aggregate) -> dict[str, Expr]
     """Return the keys, and the columns that the operator filters on, as expressions over the events below the window."""
     operator = applied.function
     assert isinstance(operator, UserOperator)
-    arguments = operator.arguments(applied)
+    arguments = operator.arguments_by_name(applied)
     filtered = {name: arguments[name] for name in operator.filter_columns if name in arguments}
     return {key: Col(key) for key in window.keys} | filtered
 

@@ -45,7 +45,7 @@ from streamq.time import Grid
 if TYPE_CHECKING:
     from streamq.runtime.time.lateness import QuarantineRows
     from streamq.runtime.time.progress_rule import ProgressRule
-    from streamq.runtime.user_code.member_changes import CallMemory
+    from streamq.runtime.user_code.module_walk import CallMemory
 
 
 def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str, pa.Array]:

@@ -13,8 +13,8 @@ have the same ones; of snapshots, those of each slot of the wheel, beside the sl
 is due.
 
 With user modules only windows that are sent and have changed are called. A window that fails is set aside once, when it is
-final: until then its members may change. State: the calls of open windows, too: a digest of their members, the result, and
-the module's state, if any. Cost: a hash per member and window, and a call for each window that is sent and has changed.
+final: until then its members may change. State: the calls of open windows, too: a digest of their members, and the result.
+Cost: a hash per member and window, and a call for each window that is sent and has changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from streamq.runtime.state.time_bins import TimeBins
 from streamq.runtime.time.lateness import QuarantineRows, weighted_events
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.runtime.user_code.code_values import LASTS, START
-from streamq.runtime.user_code.member_changes import CallMemory, latest_calls
+from streamq.runtime.user_code.module_walk import CallMemory, latest_calls
 from streamq.time import INFINITY, MINUS_INFINITY
 
 M = TypeVar("M", bound=MemberEvaluator)
@@ -217,9 +217,8 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         The calls of now replace those remembered of the active groups. The row of a window that fails has NULL as its result;
         once it is final, the window is set aside and counted in the totals. Failures that are not set aside raise ModuleFailed.
         """
-        (events,), bins, clock = groups.inputs, groups.bins, groups.clock
-        deltas = net_deltas(events.fresh) if events.fresh.num_rows else None
-        memory = CallMemory.from_table(bins.read(CALLS), deltas)
+        bins, clock = groups.bins, groups.clock
+        memory = CallMemory.from_table(bins.read(CALLS))
         is_asked = partial(self._is_sent, clock=clock)
         aside = QuarantineRows(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
         rows = self.evaluator.rows(groups.histories, groups.open_since, groups.upto, memory, is_asked, aside)

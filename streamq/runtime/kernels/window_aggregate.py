@@ -267,7 +267,7 @@ class WindowAggregateKernel:
         le = np.maximum(le, starts) if self.clip.cuts_starts else le
         re = np.minimum(re, ends) if self.clip.cuts_ends else re
         for partial in self.partials:
-            rows = partial.within(rows, le, re)
+            rows = partial.cut_lifetimes(rows, le, re)
         return rows.drop_columns([LE, RE])
 
     def _with_new(self, held: pa.Table | None, new: pa.Table | None) -> pa.Table | None:

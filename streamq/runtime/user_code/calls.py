@@ -99,15 +99,6 @@ class ModuleStates(States, VersionedCode):
     def __hash__(self) -> int:
         return hash(self.identity)
 
-    def state_over(self, arguments: Mapping[str, pa.Array]) -> Any:
-        """Return the state over events, from their arguments by name."""
-        return self.add(self.initial(), self.read(arguments))
-
-    def state_over_parts(self, arguments: Mapping[str, pa.Array]) -> Callable[[int, int], Any]:
-        """Return the function that returns the state over the events ``[first, end)``; each event is in one state at most."""
-        events = self.read.parts(arguments)
-        return lambda first, end: self.add(self.initial(), events(first, end))
-
     @property
     def merges(self) -> bool:
         """True if states of parts of a window may be merged, so that basic windows are computed once."""

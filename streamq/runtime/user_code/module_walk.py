@@ -1,42 +1,129 @@
-"""Calls of modules over windows: the choice of windows to call, and of the members to pass.
+"""Calls of modules over windows: the choice of windows to call, and of the members to pass; and the memory of these calls.
 
 Only windows whose rows are sent, and whose members have changed since the last micro-batch, are called; the others keep their
-results (Ali et al., The Extensibility Framework in Microsoft StreamInsight, V.D and V.E). A module with states gets only changes:
-since the last call of the same window, or since the preceding window, whichever is less; or all members, if they are fewer still.
-Cost: a hash per member and window, and the calls.
+results (Ali et al., The Extensibility Framework in Microsoft StreamInsight, V.D and V.E). A module with states gets the changes
+since the preceding window, or all members, if they are fewer. Cost: a hash per member and window, and the calls.
 """
 
 from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamq.plan.partial import Mask, RangedMembers, ReducedColumn
-from streamq.runtime.arrow.columnar import expand_ranges, with_column
+from streamq.runtime.arrow.columnar import codes, expand_ranges, with_column
 from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import Ints, float_bits
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import BITS, HASH, Hashes, combine_hashes, group_hashes, hashes
 from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
-from streamq.runtime.user_code.code_values import FAILURES
-from streamq.runtime.user_code.member_changes import (
-    CallMemory,
-    RowNumbers,
-    StateChange,
-    WindowArguments,
-    WindowBlock,
-    WindowChanges,
-    WindowMembers,
-)
+from streamq.runtime.user_code.code_values import FAILURES, instants_of
 
 COPIES = 1_000_000
 """The approximate number of members of windows that are expanded at a time."""
+
+RowNumbers = Ints
+"""Rows of the members' table."""
+
+
+@dataclass(frozen=True, eq=False)
+class CallRecord:
+    """A call: the hash of its window's group, the digest and number of the members, and its result as a pickle.
+
+    A result of None is NULL, also for a window in quarantine; failure: the reason of that.
+    """
+
+    group: int
+    digest: int
+    count: int
+    result: bytes | None
+    failure: str | None = None
+
+
+_STORED = pa.schema(
+    [
+        ("name", pa.string()),
+        ("window", pa.uint64()),
+        (HASH, pa.uint32()),
+        ("digest", pa.uint64()),
+        ("count", pa.int64()),
+        ("result", pa.binary()),
+        ("failure", pa.string()),
+    ]
+)
+
+
+@dataclass(eq=False)
+class CallMemory:
+    """The calls of earlier micro-batches, and those of now, by the name of the result and a number that identifies the window."""
+
+    before: dict[tuple[str, int], CallRecord] = field(default_factory=dict)
+    now: dict[tuple[str, int], CallRecord] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> pa.Table:
+        """The calls that are new, and those no longer needed, with -1 as the number of members, as a table to store."""
+        changed = {key: call for key, call in self.now.items() if self.before.get(key) != call}
+        changed |= {key: replace(call, count=-1) for key, call in self.before.items() if key not in self.now}
+        rows = [{"name": n, "window": window, HASH: call.group, **vars(call)} for (n, window), call in changed.items()]
+        return pa.Table.from_pylist(rows, schema=_STORED)
+
+    @staticmethod
+    def from_table(table: pa.Table | None) -> CallMemory:
+        """Return the memory stored in a table, None: an empty one."""
+        rows = [] if table is None else latest_calls(table).to_pylist()
+        return CallMemory({(row.pop("name"), row.pop("window")): CallRecord(row.pop(HASH), **row) for row in rows})
+
+
+def latest_calls(table: pa.Table) -> pa.Table:
+    """Return the last call of each window, without those no longer needed."""
+    number, _ = codes(table, ["name", "window"])
+    last = np.sort(table.num_rows - 1 - np.unique(number[::-1], return_index=True)[1])
+    latest = table.take(pa.array(last))
+    return latest.filter(pc.greater_equal(latest.column("count"), 0))
+
+
+@dataclass(frozen=True)
+class WindowBlock:
+    """The windows ``first .. first + n - 1``; the members of one, in order, lie between two neighbours of ``ends`` in ``row``."""
+
+    first: int
+    row: RowNumbers
+    ends: list[int]
+
+
+@dataclass(frozen=True)
+class WindowMembers:
+    """The members of one window: rows, and the lifetimes that the module reads (None if it reads none)."""
+
+    window: int
+    row: RowNumbers
+    start: Ints | None = None
+    end: Ints | None = None
+
+    def some(self, mask: Mask) -> WindowMembers:
+        """Return the members that a mask marks."""
+        if self.start is None or self.end is None:
+            return WindowMembers(self.window, self.row[mask])
+        return WindowMembers(self.window, self.row[mask], self.start[mask], self.end[mask])
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A state, which ``load`` returns, and the members that have been added and removed since."""
+
+    load: Callable[[], Any]
+    come: WindowMembers
+    gone: WindowMembers
 
 
 def module_results(
@@ -56,24 +143,24 @@ class ModuleWalk:
     def __init__(
         self, calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
     ):
-        """Select the rows that pass the filter, in the module's order; if ``members`` has a memory, detect what has changed."""
-        self.calling, self.members = calling, members
+        """Select the rows that pass the filter, in the module's order; if ``members`` has a memory, compute hashes."""
+        self.calling, self.members, self.name = calling, members, column.name
         self.module = calling.module
         rows = np.flatnonzero(passes(members.rows))
         place = np.arange(members.rows.num_rows) if members.place is None else members.place
         # in the order in which a module gets a window's members
         self.rows = rows[np.argsort(place[rows], kind="stable")]
-        memory: CallMemory | None = members.memory
-        sources = dict(zip(calling.names, column.args, strict=True))
-        self.arguments = WindowArguments.read(sources, members.rows, memory, passes)
+        sources = zip(calling.names, column.args, strict=True)
+        self.columns = {name: members.rows.column(source).combine_chunks() for name, source in sources}
+        self.memory: CallMemory | None = members.memory
         self._before: WindowMembers | None = None
         self._load: Callable[[], Any] | None = None
-        self._body: bytes | None = None
         self._failure: str | None = None
-        self._changes = None
-        if memory is not None:
-            self._changes = WindowChanges(column.name, self.module, members, memory, self.arguments)
-        self.keeps_states = self.module.in_parts and (memory is not None or calling.quarantine)
+        if self.memory is not None:
+            start, end = members.window
+            self.groups = group_hashes(members.groups, members.groups.column_names)
+            self.windows = combine_hashes([self.groups, start.view(np.uint64), end.view(np.uint64)])
+            self.content = _value_hashes(self.columns, members.rows.num_rows)
 
     def blocks(self) -> Iterator[WindowBlock]:
         """Yield all windows, even empty ones, in blocks of at most ``COPIES`` members that pass, or of one window with more."""
@@ -95,7 +182,7 @@ class ModuleWalk:
 
         None, too, for NULL and for a window that is set aside. A failed call that is not set aside raises ModuleFailed.
         """
-        digests = self._changes.digests(block).tolist() if self._changes is not None else None
+        digests = None if self.memory is None else self._digests(block).tolist()
         asked = self.members.asked
         for i, (a, b) in enumerate(pairwise(block.ends)):
             if asked is not None and not asked[block.first + i]:
@@ -107,21 +194,44 @@ class ModuleWalk:
             now = self._members_of(block.first + i, block.row[a:b])
             yield self._result(now) if digests is None else self._remembered_result(now, digests[i])
 
+    def _digests(self, block: WindowBlock) -> Hashes:
+        """Return a number for each window of a block that identifies its members as the module sees them.
+
+        It is a sum over the members' hashes. A time-sensitive module's members are hashed with their lifetimes, as cut to the
+        window; for a module that depends on their order, each is hashed with its place.
+        """
+        lengths = np.diff(block.ends)
+        member_hashes = self.content[block.row]
+        if self.module.sensitive:
+            window = np.repeat(block.first + np.arange(len(lengths)), lengths)
+            start, end = self.members.cut(block.row, window)
+            member_hashes = combine_hashes([member_hashes, start.view(np.uint64), end.view(np.uint64)])
+        if not self.module.any_order:
+            place = np.arange(len(block.row)) - np.repeat(np.asarray(block.ends[:-1]), lengths)
+            member_hashes = combine_hashes([member_hashes, place.view(np.uint64)])
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(member_hashes)])
+        ends = np.asarray(block.ends)
+        digests: Hashes = sums[ends[1:]] - sums[ends[:-1]]
+        return digests
+
     def _remembered_result(self, now: WindowMembers, digest: int) -> Any:
         """Return the result of a window's last call if its members have not changed, else of a new call, and remember it.
 
         A window whose last call failed is set aside again.
         """
-        changes = self._changes
-        assert changes is not None
-        call = changes.unchanged(now, digest)
-        if call is None:
-            result = self._result(now, changes.since_last_call(now, digest))
-            changes.remember(now, digest, result, state=self._body, failure=self._failure)
+        assert self.memory is not None
+        key = self.name, int(self.windows[now.window])
+        call = self.memory.before.get(key)
+        if call is None or (call.digest, call.count) != (digest, len(now.row)):
+            result = self._result(now)
+            body = None if result is None else pickled(result)
+            group = int(self.groups[now.window]) >> BITS
+            self.memory.now[key] = CallRecord(group, digest, len(now.row), body, self._failure)
             return result
+        self.memory.now[key] = call
         if call.failure is not None:
             self._set_aside(now, call.failure)
-        self._before, self._load = now, None if call.state is None else partial(pickle.loads, call.state)
+        self._load = None
         return None if call.result is None else pickle.loads(call.result)
 
     # one window
@@ -133,33 +243,35 @@ class ModuleWalk:
         return WindowMembers(window, row, *self.members.cut(row, np.full(len(row), window)))
 
     def _arguments(self, members: WindowMembers) -> dict[str, pa.Array]:
-        return self.arguments.of_members(members, self.calling.axis)
+        """Return the arguments of a window's members, with their lifetimes if the module reads them."""
+        at = pa.array(members.row)
+        columns = {name: column.take(at) for name, column in self.columns.items()}
+        if members.start is not None and members.end is not None:
+            axis = self.calling.axis
+            columns |= {"start": instants_of(members.start, axis), "end": instants_of(members.end, axis)}
+        return columns
 
-    def _result(self, now: WindowMembers, since_last_call: StateChange | None = None) -> Any:
-        """Return the result of a call over the changes since the last call or the preceding window, or over all members.
+    def _result(self, now: WindowMembers) -> Any:
+        """Return the result of a call over the changes since the preceding window, or over all members if they are fewer.
 
-        The fewest are passed. The state is remembered for the window after this one. A failed call raises ModuleFailed, or sets
-        the window aside and returns None. Under quarantine a failed call over changes is repeated over all members, and its
-        error, if there is one, is the one reported.
+        The state is remembered for the window after this one. A failed call raises ModuleFailed, or sets the window aside and
+        returns None. Under quarantine a failed call over changes is repeated over all members, and its error, if there is one,
+        is the one reported.
         """
-        changes = (since_last_call, self._since_preceding(now))
-        usable = [c for c in changes if c is not None and c.is_usable(self.module, len(now.row))]
-        change = min(usable, key=lambda c: c.size, default=None)
+        change = self._since_preceding(now)
         window = self._interval(now)
 
-        def compute() -> tuple[Any, Any, bytes | None]:
-            """Return the result, the state, and the pickled state, None if states are not remembered."""
-            state = self.module.state_over(self._arguments(now)) if change is None else self._changed_state(change)
-            # pickled here, so that a state that cannot be pickled fails for its own window
-            body = pickled(state) if self.keeps_states else None
+        def compute() -> tuple[Any, Any]:
+            """Return the result, and the state."""
+            state = self._state_over(now) if change is None else self._changed_state(change)
             asked = (state, self.calling.interval(window)) if self.module.sensitive else (state,)
-            return self.calling.value(self.module.result(*asked), window), state, body
+            return self.calling.value(self.module.result(*asked), window), state
 
-        self._body = self._failure = None
+        self._failure = None
         try:
-            result, state, self._body = self.calling.guarded(compute, itemgetter(0))
+            result, state = self.calling.guarded(compute, itemgetter(0))
             # in checking mode each of two calls has a copy
-            self._before, self._load = now, partial(copy.deepcopy, state) if self.calling.checked else lambda: state
+            self._before, self._load = now, (lambda: copy.deepcopy(state)) if self.calling.checked else lambda: state
             return result
         except FAILURES as error:
             if change is not None and self.calling.quarantine:
@@ -171,7 +283,7 @@ class ModuleWalk:
 
     def _handle_failure(self, now: WindowMembers, error: BaseException) -> None:
         """Set a window aside whose call failed, if module and run set such aside, else raise ModuleFailed; forget the state."""
-        self._before = self._load = self._body = None
+        self._load = None
         events = pa.table(self._arguments(now))
         about = self.calling.subject(self._interval(now), self._group(now), first_rows(events), events.num_rows)
         reason = self.calling.reason(error, about)
@@ -195,6 +307,11 @@ class ModuleWalk:
     def _group(self, now: WindowMembers) -> dict[str, Any]:
         return next(iter(python_rows(self.members.groups.slice(now.window, 1))), {})
 
+    # states
+
+    def _state_over(self, members: WindowMembers) -> Any:
+        return self.module.add(self.module.initial(), self.module.read(self._arguments(members)))
+
     def _changed_state(self, change: StateChange) -> Any:
         """Return a state with the removed members taken out, and the new ones added."""
         state = change.load()
@@ -208,8 +325,8 @@ class ModuleWalk:
     def _since_preceding(self, now: WindowMembers) -> StateChange | None:
         """Return the change from the preceding window to this one; None if there is none, or its state is unknown.
 
-        None, too, if the module cannot take events in parts. A member of both windows whose lifetime is cut anew, and read,
-        counts as gone and added.
+        None, too, if the module cannot take events in parts, or out again, or if as many have changed as there are. A member of
+        both windows whose lifetime is cut anew, and read, counts as gone and added.
         """
         before = self._before
         if before is None or self._load is None or not self.module.in_parts or before.window != now.window - 1:
@@ -220,7 +337,15 @@ class ModuleWalk:
             is_cut_anew = (now.start[stays] != before.start[stayed]) | (now.end[stays] != before.end[stayed])
             stays[np.flatnonzero(stays)[is_cut_anew]] = False
             stayed[np.flatnonzero(stayed)[is_cut_anew]] = False
-        return StateChange(self._load, now.some(~stays), before.some(~stayed))
+        change = StateChange(self._load, now.some(~stays), before.some(~stayed))
+        come, gone = len(change.come.row), len(change.gone.row)
+        return change if (self.module.remove is not None or not gone) and come + gone < len(now.row) else None
+
+
+def _value_hashes(columns: Mapping[str, pa.Array], count: int) -> Hashes:
+    """Return a number for each of ``count`` rows that identifies its values; floats count by their bits."""
+    parts = [hashes(float_bits(c) if pa.types.is_floating(c.type) else c) for c in columns.values()]
+    return combine_hashes([np.ones(count, np.uint64), *parts])
 
 
 def _error_of(call: Callable[[], Any]) -> Exception | SystemExit | None:

@@ -71,7 +71,7 @@ def unpickled(body: bytes) -> PartState:
     return PartState(*pickle.loads(body))
 
 
-class EventRows(NamedTuple):
+class EventSlice(NamedTuple):
     """Some events of a state: ``read`` returns them as the module takes them; the ``first`` of them, and their number."""
 
     read: Callable[[], Any]
@@ -80,7 +80,7 @@ class EventRows(NamedTuple):
 
 
 def merged_parts(
-    parts: Sequence[PartState], states: States, added: EventRows | None = None, gone: EventRows | None = None
+    parts: Sequence[PartState], states: States, added: EventSlice | None = None, gone: EventSlice | None = None
 ) -> PartState | None:
     """Return the state over the events of all parts and those ``added``, without those ``gone``; None over no events.
 
@@ -217,7 +217,7 @@ class PickledState(Partial):
 
     of_weighted = of_events
 
-    def within(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
+    def cut_lifetimes(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
         return with_columns(table, dict(zip(self._lifetime, (start, end), strict=False)))
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
@@ -239,7 +239,7 @@ class PickledState(Partial):
         states = pc.if_else(is_none, pa.scalar(NOTHING, pa.binary()), table.column(self._state))
         return states.to_pylist(), table.select(self._value_names)
 
-    def event_rows(self, events: pa.Table, ends: Ints) -> Iterator[EventRows | None]:
+    def event_rows(self, events: pa.Table, ends: Ints) -> Iterator[EventSlice | None]:
         """Yield the rows of ``events`` between neighbours of ``ends``, None for none; each row is in one result at most.
 
         The columns of ``events`` are the values of the arguments, and lifetimes if the module reads them.
@@ -251,7 +251,7 @@ class PickledState(Partial):
         first_events = self._first_events(columns, ends)
         read = self.calling.module.read.parts(columns)
         for (a, b), first in zip(pairwise(ends.tolist()), first_events, strict=True):
-            yield EventRows(partial(read, a, b), first, b - a) if b > a else None
+            yield EventSlice(partial(read, a, b), first, b - a) if b > a else None
 
     def result(self, part: PartState | None, row: int, place: RowWindow) -> Any:
         """Return the result of a state, None without one; raises ModuleFailed, with the window and the group of the ``row``."""
@@ -383,7 +383,7 @@ class HeldStates(MergeableColumns):
             parts = [state if isinstance(state, PartState) else unpickled(state) for state in states[a:b] if state]
             yield merged_parts(parts, self.partial.calling.module, added, gone)
 
-    def _changes(self, numbers: Ints, ends: Ints) -> list[Iterator[EventRows | None]]:
+    def _changes(self, numbers: Ints, ends: Ints) -> list[Iterator[EventSlice | None]]:
         """Return the events that come, and those that are taken back, between neighbours of ``ends``, as :meth:`_states` does.
 
         An event that comes and is taken back is in neither.
@@ -399,7 +399,7 @@ class HeldStates(MergeableColumns):
             number, of = number[order], of[order]
         return [self._of_groups(number, of, np.maximum(sign * copies, 0), len(ends) - 1) for sign in (1, -1)]
 
-    def _of_groups(self, number: Ints, of: Ints, copies: Ints, groups: int) -> Iterator[EventRows | None]:
+    def _of_groups(self, number: Ints, of: Ints, copies: Ints, groups: int) -> Iterator[EventSlice | None]:
         """Return the events of each of the ``groups``, ``of`` which they are in order, each as often as ``copies`` says."""
         if not copies.any():
             return repeat(None)
