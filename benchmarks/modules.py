@@ -1,12 +1,17 @@
-"""Modules over windows in batch: a function against ``applyInPandas`` over precomputed windows, and states against a function.
+"""Modules over windows in batch: a function against ``applyInPandas`` over precomputed windows, and states against a function;
+and in a stream: micro-batches over windows of few and many members.
 
     python -m benchmarks.modules [--rows 1000000] [--repeat 3] [--only median ...] [--json FILE]
+    python -m benchmarks.modules --members [--json FILE]
 
 Point events with a timestamp and a double, 60 events a key and minute, written to the noop sink; 200 keys, 4 where windows
 overlap. ``applyInPandas`` and ``applyInArrow`` get events with their window's number in a column, so they need not
 assign windows. Both sides run in turn, A B A B, in one session; a cell is the median of its runs. Ratios above 1: ours is
 faster by the clock; or, as "cpu ratio", takes less processor time of all processes. Work is counted in-process: the rows passed
 to a module, with a merge as one.
+
+With ``--members``, in-process and without Spark: 100 rows a micro-batch over windows that have so many members already and send
+each change (``early=True``), by a class with ``remove`` and by one with ``merge``; processor time, in turn.
 """
 
 from __future__ import annotations
@@ -30,6 +35,12 @@ from pyspark.sql import functions as F
 
 import streamq as sq
 from benchmarks.processor_time import cpu_seconds
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.compiler.rewriter import rewrite
+from streamq.plan.node import number_sources
+from tests.programs import compiled
 
 HOP = 60_000_000
 N = 60
@@ -47,6 +58,29 @@ def mean(v: pd.Series) -> float:
     """Return the mean of all values of a window, recomputed for each window."""
     COUNTED["function"] += len(v)
     return float(v.mean())
+
+
+class Balance:
+    """A sum from which members are taken off again."""
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, v: pd.Series) -> int:
+        return state + int(v.sum())
+
+    def remove(self, state: int, v: pd.Series) -> int:
+        return state - int(v.sum())
+
+    def result(self, state: int) -> int:
+        return state
+
+
+class Total(Balance):
+    """A sum by states that merge."""
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
 
 
 class Mean:
@@ -67,6 +101,8 @@ class Mean:
         return state[0] / state[1]
 
 
+BALANCE = sq.uda("bigint", name="balance")(Balance)
+TOTAL = sq.uda("bigint", name="total")(Total)
 MIDDLE = sq.uda("double", name="middle")(middle)
 MEAN_OF_ALL = sq.uda("double", name="mean_of_all")(mean)
 MEAN_OF_STATES = sq.uda("double", name="mean_of_states")(Mean)
@@ -202,13 +238,69 @@ def counted_work(rows: int = 20_000) -> dict[str, int]:
     return {"function": first["function"], "states": COUNTED["states"]}
 
 
+MEMBERS = (2_000, 20_000, 200_000)
+"""The numbers of members of a window that are compared."""
+
+BATCHES, WARM, NEW, LONG = 22, 4, 100, 10_000_000
+"""The micro-batches, those not measured, the rows of each, and the ticks of a window, in which all of them are."""
+
+
+def started(module: Any, members: int, windows: int) -> LocalRun:
+    """Return a run over this many overlapping windows whose members have come."""
+    rows = t.table("at bigint, k bigint, v bigint", [])
+    points = sq.points(rows, time="at", name="s", progress=sq.generate(0)).group_by("k")
+    query = points.hopping_window(LONG, LONG // windows).select(n=sq.count(), x=module("v"))
+    plan = rewrite(number_sources(query.plan)[0]).plan
+    live = LocalRun(compiled(plan, OutputForm.CHANGELOG, early=True, buckets=1))
+    live.batch({"s": members_from(0, members)})
+    return live
+
+
+def members_from(at: int, count: int) -> pa.Table:
+    """Return members of three groups that start within 1,000 ticks."""
+    generator = np.random.default_rng(at)
+    start = np.sort(generator.integers(at, at + 1_000, count))
+    return pa.table({"at": start, "k": generator.integers(0, 3, count), "v": generator.integers(0, 100, count)})
+
+
+def members_cost(windows: int) -> dict[str, list[float]]:
+    """Return the processor time in ms of a micro-batch, by module, for each number of members."""
+    modules = {"remove": BALANCE, "merge": TOTAL}
+    runs = {(name, n): started(module, n, windows) for name, module in modules.items() for n in MEMBERS}
+    taken: dict[tuple[str, int], list[float]] = {key: [] for key in runs}
+    for batch in range(BATCHES):
+        rows = members_from(2_000 + 1_000 * batch, NEW)
+        for key, live in runs.items():
+            begun = time.process_time()
+            live.batch({"s": rows})
+            taken[key].append(1_000 * (time.process_time() - begun))
+    return {name: [statistics.median(taken[name, n][WARM:]) for n in MEMBERS] for name in modules}
+
+
+def print_members(path: Path) -> None:
+    """Measure and print the cost of windows by their members, and write it as JSON."""
+    costs = {windows: members_cost(windows) for windows in (1, 4)}
+    row = "{:<8} {:<8} {:>9} {:>9} {:>9} {:>12} {:>14}"
+    print(row.format("windows", "module", *(f"{n:,}" for n in MEMBERS), "most : least", "against merge"))
+    for windows, by_module in costs.items():
+        for name, of_members in by_module.items():
+            shown = [f"{ms:.1f} ms" for ms in of_members]
+            ratios = of_members[-1] / of_members[0], of_members[-1] / by_module["merge"][-1]
+            print(row.format(windows, name, *shown, *(f"{ratio:.2f}" for ratio in ratios)))
+    path.write_text(json.dumps({"members": MEMBERS, "ms": costs}, indent=2))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=[cell.name for cell in CELLS])
     parser.add_argument("--json", type=Path, default=Path("modules.json"))
+    parser.add_argument("--members", action="store_true", help="only a stream over few and many members, in-process")
     options = parser.parse_args()
+    if options.members:
+        print_members(options.json)
+        return
     work = counted_work()
     print(
         f"rows handed to a module, n = {N}: {work['function']:,} to a function, {work['states']:,} to states that merge"

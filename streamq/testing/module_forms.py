@@ -150,7 +150,7 @@ def checked_module(
         return CheckedModule(
             **{f.name: getattr(module, f.name) for f in fields(States)},
             fields=tuple(f"x{i}" if i else "x" for i in range(len(kinds))),
-            events=lambda rows: module.read({f"x{i}": column for i, column in enumerate(arrays_of(rows, kinds))}),
+            events=lambda rows: module.events({f"x{i}": column for i, column in enumerate(arrays_of(rows, kinds))}),
             reference=None if reference is None else lambda rows: reference(*map(series, arrays_of(rows, kinds))),
         )
 
@@ -391,7 +391,7 @@ def _form(decorated: DecoratedModule) -> CheckedModule:
         if module.time_sensitive:
             for place, name in enumerate(("start", "end")):
                 arrays[name] = instants_of(np.array([row[place] for row in rows], np.int64), instants)
-        return called.read(arrays)
+        return called.events(arrays)
 
     def result(state: Any) -> Any:
         value = calling.value(called.result(state, *asked), WINDOW)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from streamq.errors import PlanError, counted
 from streamq.runtime.user_code.calls import ModuleStates
-from streamq.runtime.user_code.event_readers import FrameReader, SeriesReader, ValueReader
+from streamq.runtime.user_code.event_readers import read_frame, read_series, read_values
 from streamq.user_code.signature import (
     WITH_TIME,
     QueryCall,
@@ -66,7 +66,7 @@ class WindowForm(ABC):
 
     def _states(self, options: Mapping[str, Any], *methods: Any, **fields: Any) -> ModuleStates:
         """Return states with these methods, in the order of :class:`ModuleStates`; ``fields`` replaces its other fields."""
-        read = FrameReader() if self.sensitive else SeriesReader()
+        read = read_frame if self.sensitive else read_series
         common = {"code": self.code, "options": dict(options), "sensitive": self.sensitive, "read": read}
         return ModuleStates(self.name, *methods, **{**common, **fields})
 
@@ -193,7 +193,7 @@ class AggregatorForm(ClassForm):
         def finish(buffer: Any) -> Any:
             return module.finish(copy.deepcopy(buffer))
 
-        return self._states(options, zero, reduce, finish, merge=merge, read=ValueReader())
+        return self._states(options, zero, reduce, finish, merge=merge, read=read_values)
 
 
 def window_form(verb: str, name: str, code: Any, *, time_sensitive: bool = False) -> WindowForm:

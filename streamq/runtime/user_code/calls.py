@@ -99,6 +99,10 @@ class ModuleStates(States, VersionedCode):
     def __hash__(self) -> int:
         return hash(self.identity)
 
+    def events(self, arguments: Mapping[str, pa.Array]) -> Any:
+        """Return all events, from their arguments by name, as ``add`` takes them."""
+        return self.read(arguments)(0, len(next(iter(arguments.values()))))
+
     @property
     def merges(self) -> bool:
         """True if states of parts of a window may be merged, so that basic windows are computed once."""

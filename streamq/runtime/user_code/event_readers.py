@@ -1,8 +1,11 @@
-"""Readers of events: the form in which a module takes its arguments, for one call, or for many parts of the same columns."""
+"""Readers of events: the form in which a module takes its arguments, for many parts of the same columns.
+
+A reader returns, for columns by name, the function that returns the events of the rows ``[first, end)``, as if these rows were
+alone. Each row is in one part at most, because a module may write to its events.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,53 +14,34 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import pandas as pd
 
-Arguments = Mapping[str, pa.Array]
-"""The values of a module's arguments, by name."""
-
-Part = Callable[[int, int], Any]
-"""A function that returns the events of the rows ``[first, end)``; each row is in one part at most, because a module may write
-to its events."""
+EventReader = Callable[[Mapping[str, pa.Array]], Callable[[int, int], Any]]
 
 
-class EventReader(ABC):
-    """Converts a module's arguments to the events that its ``add`` takes."""
+def read_frame(columns: Mapping[str, pa.Array]) -> Callable[[int, int], pd.DataFrame]:
+    """Read events as a DataFrame, with a column as by :func:`series` for each argument."""
+    import pandas as pd
 
-    @abstractmethod
-    def __call__(self, columns: Arguments) -> Any:
-        """Return the events of all rows."""
+    def part(first: int, end: int) -> pd.DataFrame:
+        values = {name: series(column.slice(first, end - first)) for name, column in columns.items()}
+        return pd.DataFrame(values, copy=False)
 
-    def parts(self, columns: Arguments) -> Part:
-        """Return the function that returns the events of a part of the rows, as a call with these rows alone does."""
-        return lambda first, end: self({name: column.slice(first, end - first) for name, column in columns.items()})
-
-
-class FrameReader(EventReader):
-    """Events as a DataFrame, with a column as by :func:`series` for each argument."""
-
-    def __call__(self, columns: Arguments) -> pd.DataFrame:
-        import pandas as pd
-
-        return pd.DataFrame({name: series(column) for name, column in columns.items()}, copy=False)
+    return part
 
 
-class SeriesReader(EventReader):
-    """Events as one Series for each argument."""
-
-    def __call__(self, columns: Arguments) -> tuple[pd.Series, ...]:
-        return tuple(map(series, columns.values()))
-
-    def parts(self, columns: Arguments) -> Part:
-        """Return the function that returns Series over a part of the rows; most columns are converted once, not per part."""
-        columns_of_parts = [_series_parts(column) for column in columns.values()]
-        return lambda first, end: tuple(part(first, end) for part in columns_of_parts)
+def read_series(columns: Mapping[str, pa.Array]) -> Callable[[int, int], tuple[pd.Series, ...]]:
+    """Read events as one Series for each argument; most columns are converted once, not per part."""
+    columns_of_parts = [_series_parts(column) for column in columns.values()]
+    return lambda first, end: tuple(part(first, end) for part in columns_of_parts)
 
 
-class ValueReader(EventReader):
-    """Events as a list of values, of tuples if a module has several arguments."""
+def read_values(columns: Mapping[str, pa.Array]) -> Callable[[int, int], list[Any]]:
+    """Read events as a list of values, of tuples if a module has several arguments."""
 
-    def __call__(self, columns: Arguments) -> list[Any]:
-        values = [column.to_pylist() for column in columns.values()]
+    def part(first: int, end: int) -> list[Any]:
+        values = [column.slice(first, end - first).to_pylist() for column in columns.values()]
         return list(zip(*values, strict=True)) if len(values) > 1 else values[0]
+
+    return part
 
 
 def series(array: pa.Array) -> pd.Series:

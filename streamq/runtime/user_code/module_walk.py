@@ -310,16 +310,16 @@ class ModuleWalk:
     # states
 
     def _state_over(self, members: WindowMembers) -> Any:
-        return self.module.add(self.module.initial(), self.module.read(self._arguments(members)))
+        return self.module.add(self.module.initial(), self.module.events(self._arguments(members)))
 
     def _changed_state(self, change: StateChange) -> Any:
         """Return a state with the removed members taken out, and the new ones added."""
         state = change.load()
         if len(change.gone.row):
             assert self.module.remove is not None
-            state = self.module.remove(state, self.module.read(self._arguments(change.gone)))
+            state = self.module.remove(state, self.module.events(self._arguments(change.gone)))
         if len(change.come.row):
-            state = self.module.add(state, self.module.read(self._arguments(change.come)))
+            state = self.module.add(state, self.module.events(self._arguments(change.come)))
         return state
 
     def _since_preceding(self, now: WindowMembers) -> StateChange | None:

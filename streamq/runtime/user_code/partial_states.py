@@ -249,7 +249,7 @@ class PickledState(Partial):
             axis = self.calling.axis
             columns |= {name: instants_of(columns[name].to_numpy(), axis) for name in ("start", "end")}
         first_events = self._first_events(columns, ends)
-        read = self.calling.module.read.parts(columns)
+        read = self.calling.module.read(columns)
         for (a, b), first in zip(pairwise(ends.tolist()), first_events, strict=True):
             yield EventSlice(partial(read, a, b), first, b - a) if b > a else None
 

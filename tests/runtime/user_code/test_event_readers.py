@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.user_code.event_readers import FrameReader, SeriesReader, ValueReader
+from streamq.runtime.user_code.event_readers import read_frame, read_series, read_values
 
 AT = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 COLUMNS = {
@@ -30,15 +30,18 @@ COLUMNS = {
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_part_of_a_column_is_a_series_of_its_own(name: str) -> None:
     column = COLUMNS[name]
-    part = SeriesReader().parts({"v": column})
+    part = read_series({"v": column})
     for first, end in [(0, 2), (2, 3), (3, 5)]:
-        ((values,), (expected,)) = part(first, end), SeriesReader()({"v": column.slice(first, end - first)})
+        ((values,), (expected,)) = (
+            part(first, end),
+            read_series({"v": column.slice(first, end - first)})(0, end - first),
+        )
         pd.testing.assert_series_equal(values, expected, check_index_type="exact")
         assert list(values.index) == list(range(end - first))
 
 
 def test_a_module_may_write_to_its_events() -> None:
-    part = SeriesReader().parts({"v": pa.array([1.0, 2.0, 3.0])})
+    part = read_series({"v": pa.array([1.0, 2.0, 3.0])})
     (first,), (rest,) = part(0, 1), part(1, 3)
     first[0] = 9.0
     assert list(rest) == [2.0, 3.0]
@@ -46,5 +49,5 @@ def test_a_module_may_write_to_its_events() -> None:
 
 def test_other_readers_read_parts_one_by_one() -> None:
     columns = {"v": pa.array([1, 2, 3]), "w": pa.array(["a", "b", "c"])}
-    assert ValueReader().parts(columns)(1, 3) == [(2, "b"), (3, "c")]
-    pd.testing.assert_frame_equal(FrameReader().parts(columns)(1, 3), pd.DataFrame({"v": [2, 3], "w": ["b", "c"]}))
+    assert read_values(columns)(1, 3) == [(2, "b"), (3, "c")]
+    pd.testing.assert_frame_equal(read_frame(columns)(1, 3), pd.DataFrame({"v": [2, 3], "w": ["b", "c"]}))
