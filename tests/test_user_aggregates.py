@@ -418,3 +418,39 @@ def test_basic_windows_whose_events_a_filter_leaves_out_merge_with_others() -> N
     batches = [[sq.insert(1, 2, v=0), sq.insert(2, 3, v=0)], [sq.insert(1, 3, v=7)], [sq.insert(6, 7, v=0)]]
     query = lambda s: s.tumbling_window(4).select(x=Counted("v", where=sq.col("v") > 1))  # noqa: E731
     assert in_batches(query, *batches) == [1, None]
+
+
+class NoThirteen:
+    """A sum of all values but 13, which fails."""
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, v: pd.Series) -> int:
+        if (v == 13).any():
+            raise ValueError("thirteen")
+        return state + int(v.sum())
+
+    def remove(self, state: int, v: pd.Series) -> int:
+        return state - int(v.sum())
+
+    def result(self, state: int) -> int:
+        return state
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_what_fails_and_is_taken_back_before_its_window_is_reported_fails_nothing(is_back: bool) -> None:
+    schema = {"k": "string", "v": "bigint"}
+    items = [sq.insert(i % 9, i % 9 + 1, k="a", v=i % 9) for i in range(90)]
+    items[5] = sq.insert(7, 8, k="a", v=13)
+    back = [sq.retract(7, 8, 7, k="a", v=13)] if is_back else []
+    s = sq.events([*items, *back], name="a", schema=schema, progress=sq.generate(20))
+    query = s.to_points().tumbling_window(10).select(x=sq.uda("bigint", name="own")(NoThirteen)("v"))
+    live = LocalRun(compiled(number_sources(query.plan)[0], buckets=1))
+    for at in range(0, len(items) + 1, 10):
+        assert live.batch({"a": s.tables["a"].slice(at, 10)}).num_rows == 0
+    if is_back:
+        assert live.finish().column("x").to_pylist() == [355]
+    else:
+        with pytest.raises(ModuleFailed, match=r"own: it failed; ValueError: thirteen; window \[0, 10\)"):
+            live.finish()
