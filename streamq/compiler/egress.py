@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from streamq.choices import OutputForm
-from streamq.errors import PlanError
+from streamq.errors import NeedsSpark, PlanError
 from streamq.operators.operator import Operator, RowKey, no_row_key
-from streamq.plan.lowering import instant_sql, ship_runtime
+from streamq.plan.lowering import instant_sql, ship_runtime, text_literal
 from streamq.plan.node import Node
 from streamq.plan.schema import quote
 from streamq.plan.tree import fold
@@ -18,19 +20,23 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosts.envelope import LATE
 from streamq.runtime.hosts.result_rows import (
     CHANGELOG_ADDS,
+    RESULT,
+    ROWS,
     SENT,
     STAMP,
     UPSERT_ADDS,
+    PackedResult,
     changelog_rows,
+    final_rows,
     folding,
+    unpacking,
     upsert_rows,
 )
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from streamq.compiler.results import Result
 
@@ -100,73 +106,164 @@ class ResultColumns:
 
     It holds plain values, because Spark Connect runs the function of a sink on the server, where streamq need not be installed.
 
-    ``column``: the column that holds the result's rows; None: they are the program's. ``payload``: the columns that are read
-    beside times, weight and the columns ``carried``. ``columns``: those of the output. ``fold``: turns the deltas of a task into
-    rows of the type ``folded``; None: rows are written as they are. ``in_one_task``: one task has all rows.
+    ``title``: errors name its rows by it. ``condition``: the rows of the program that are read, and ``taken`` their columns.
+    ``columns``: those of the output. ``fold``: turns what a task reads into rows of the type ``folded``; None: rows are written
+    as they are. ``in_one_task``: one task has all rows.
     """
 
-    column: str | None
-    payload: tuple[str, ...]
+    title: str
+    condition: str
+    taken: tuple[str, ...]
     columns: tuple[str, ...]
     fold: Fold | None = None
     folded: StructType | None = None
     in_one_task: bool = False
-    carried: tuple[str, ...] = ()
 
     def read(self, df: DataFrame) -> DataFrame:
-        """Return the rows of the result; late rows, reports and rows of other results have no weight and are left out."""
-        if self.column is not None:
-            df = df.select(f"{self.column}.*", *self.carried)
-        df = df.where(f"{WEIGHT} IS NOT NULL")
+        """Return the rows of the output; late rows, reports and rows of other results are left out."""
+        df = df.where(self.condition).select(*self.taken)
         if self.fold is not None:
             assert self.folded is not None
-            df = df.select(*self.payload, *self.carried, LE, RE, WEIGHT)
             # PySpark reads a column's name as a path, in which dots and backticks have a meaning: columns go by their numbers
             df = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
             df = (df.repartition(1) if self.in_one_task else df).mapInArrow(self.fold, self.folded)
         return df.selectExpr(*self.columns)
 
 
-def result_columns(result: Result) -> ResultColumns:
-    """Return the columns of a result's output.
+def result_columns(result: Result, *, packed: bool, division: str | None = None) -> ResultColumns:
+    """Return the columns of a result's output; ``packed``: its rows come packed, and not as the program's columns.
 
     Final rows are payload, ``start`` and ``end``, which is NULL for an open end. The other outputs are folded to changes:
     ``kind`` or ``op``, payload, their times, and ``sent`` if they are stamped. A changelog in order of time without CTIs is
-    brought into one partition.
+    brought into one partition. ``division``: a column ``result`` has this value.
     """
     from pyspark.sql import types as t
 
-    schema, out = result.plan.schema, result.egress
+    schema, out, title = result.plan.schema, result.egress, f"result {result.number + 1}"
     payload = tuple(quote(name) for name in schema.names)
-    if out.output == OutputForm.FINAL:
+    carried = (SENT,) if out.stamped else ()
+    whole = (*payload, *carried, LE, RE, WEIGHT)
+    divided = () if division is None else (f"{text_literal(division)} AS {DIVISION}",)
+    if not packed and out.output == OutputForm.FINAL:
         end = f"CASE WHEN {RE} != {INFINITY} THEN {RE} END"
         times = (f"{instant_sql(LE, schema.axis)} AS `start`", f"{instant_sql(end, schema.axis)} AS `end`")
-        return ResultColumns(column=result.column, payload=payload, columns=(*payload, *times))
-    first, names = (
-        ("kind", ["start", "end", "new_end"]) if out.output == OutputForm.CHANGELOG else ("op", ["start", "end"])
-    )
-    fields = [t.StructField(field.name, field.type) for field in schema.fields]
-    carried = (SENT,) if out.stamped else ()
-    fields += [t.StructField(SENT, t.TimestampType())] * out.stamped
-    whole = [t.StructField(first, t.StringType()), *fields, *(t.StructField(n, t.LongType()) for n in names)]
-    # it is packed with the code that it needs
+        columns = (*divided, *payload, *times)
+        return ResultColumns(title=title, condition=f"{WEIGHT} IS NOT NULL", taken=whole, columns=columns)
+    first, names, rows = _output_rows(out)
+    # functions are packed with the code that they need
     ship_runtime()
-    rows = changelog_rows if out.output == OutputForm.CHANGELOG else partial(upsert_rows, key=out.columns)
+    packing = _packed_result(result, None)
+    if packed:
+        fold = unpacking({result.number: packing}, carried, None)
+    else:
+        fold = folding(rows, [*schema.names, *carried, LE, RE, WEIGHT])
+    fields = [t.StructField(name, t.StringType()) for name in first]
+    for field, (_, kind) in zip(schema.fields, packing.payload, strict=True):
+        fields.append(t.StructField(field.name, _type_of_arrow(kind, field.type) if packed else field.type))
+    fields += [t.StructField(SENT, t.TimestampType())] * out.stamped
+    fields += [t.StructField(name, t.LongType()) for name in names]
     return ResultColumns(
-        column=result.column,
-        payload=payload,
-        columns=(
-            first,
-            *payload,
-            *(f"{instant_sql(quote(n), schema.axis)} AS {quote(n)}" for n in names),
-            *(f"{name} AS {STAMP}" for name in carried),
-        ),
-        fold=folding(rows, [*schema.names, *carried, LE, RE, WEIGHT]),
-        folded=t.StructType(whole),
+        title=title,
+        condition=f"{RESULT} = {result.number}" if packed else f"{WEIGHT} IS NOT NULL",
+        taken=(RESULT, ROWS, *carried) if packed else whole,
+        columns=(*divided, *first, *payload, *_times(names, schema.axis), *(f"{name} AS {STAMP}" for name in carried)),
+        fold=fold,
+        folded=t.StructType(fields),
         # with CTIs one task has all rows already
         in_one_task=result.in_order and not out.ctis,
-        carried=carried,
     )
+
+
+def _output_rows(out: Egress) -> tuple[tuple[str, ...], tuple[str, ...], Callable[[pa.Table], pa.Table]]:
+    """Return the columns of an output before the payload, those of its times, and the function that makes its rows of deltas."""
+    match out.output:
+        case OutputForm.FINAL:
+            return (), ("start", "end"), final_rows
+        case OutputForm.CHANGELOG:
+            return ("kind",), ("start", "end", "new_end"), changelog_rows
+    return ("op",), ("start", "end"), partial(upsert_rows, key=out.columns)
+
+
+def _packed_result(result: Result, division: str | None) -> PackedResult:
+    """Return a result as its packed rows are read."""
+    payload = tuple((field.name, _type_in_arrow(field.type)) for field in result.plan.schema.fields)
+    return PackedResult(payload, _output_rows(result.egress)[2], division)
+
+
+def _times(names: Sequence[str], axis: str) -> list[str]:
+    """Return the columns of ticks as instants, under the same names."""
+    return [f"{instant_sql(quote(name), axis)} AS {quote(name)}" for name in names]
+
+
+DIVISION = "result"
+"""The column by which a folder of several results is divided."""
+
+
+def folder_columns(results: Mapping[str, Result], verb: str) -> ResultColumns:
+    """Return the columns of a folder of several results, by their names: ``result``, and those of all, NULL where one has none.
+
+    Raises PlanError, worded for ``verb``, for results with other outputs than the first, for one whose rows are in order of sync
+    time, and for a column that has two types, or one that Parquet files of several results cannot have.
+    """
+    from pyspark.sql import types as t
+
+    some = next(iter(results.values()))
+    first, times, _ = _output_rows(some.egress)
+    kinds: dict[str, tuple[pa.DataType | None, DataType]] = {}
+    own_sink = "Give it a sink of its own."
+    for name, result in results.items():
+        form, wanted = (replace(one.egress, columns=()) for one in (result, some))
+        if form != wanted:
+            raise PlanError(verb, "results in one folder have one form of output", f"{name!r} has another", own_sink)
+        if result.in_order or result.egress.ctis:
+            wrong = "a folder of several results has no order of time"
+            raise PlanError(verb, wrong, f"{name!r} is a changelog in order of time", own_sink)
+        for field in result.plan.schema.fields:
+            kind = _type_in_arrow(field.type)
+            if kind is None or field.name.lower() in (DIVISION, *first, *times, STAMP):
+                wrong = f"a column {field.name!r} in a folder of several results"
+                raise PlanError(
+                    verb, wrong, f"found it in {name!r}", "Rename or cast it, or give the result a sink of its own."
+                )
+            if kinds.setdefault(field.name, (kind, field.type))[0] != kind:
+                wrong = f"a column {field.name!r} of two types in a folder of several results"
+                other = f"{name!r} has {field.type.simpleString()}, another one {kinds[field.name][1].simpleString()}"
+                raise PlanError(verb, wrong, other, "Cast or rename it, or give one of them a sink of its own.")
+    carried = (SENT,) if some.egress.stamped else ()
+    texts, ticks = (RESULT, *first), {name: pa.int64() for name in times}
+    stamp = {name: pa.timestamp("us", "UTC") for name in carried}
+    schema = pa.schema(
+        {**dict.fromkeys(texts, pa.string()), **{n: kind for n, (kind, _) in kinds.items()}, **stamp, **ticks}
+    )
+    fields = [t.StructField(field.name, _type_of_arrow(field.type, t.StringType())) for field in schema]
+    ship_runtime()
+    packed = {result.number: _packed_result(result, name) for name, result in results.items()}
+    columns = (f"{RESULT} AS {DIVISION}", *first, *map(quote, kinds), *_times(times, some.plan.schema.axis))
+    return ResultColumns(
+        title="the folder of results",
+        condition=f"{RESULT} IN ({', '.join(map(str, packed))})",
+        taken=(RESULT, ROWS, *carried),
+        columns=(*columns, *(f"{name} AS {STAMP}" for name in carried)),
+        fold=unpacking(packed, carried, schema),
+        folded=t.StructType(fields),
+    )
+
+
+def _type_in_arrow(kind: DataType) -> pa.DataType | None:
+    """Return the Arrow type of a column of a result; None for a type that only Spark has."""
+    from streamq.runtime.arrow.arrow_types import arrow_type
+
+    try:
+        return arrow_type(kind)
+    except NeedsSpark:
+        return None
+
+
+def _type_of_arrow(kind: pa.DataType | None, of_spark: DataType) -> DataType:
+    """Return Spark's type for values of an Arrow type: that of the column, but for NULLs inside arrays and structs."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return of_spark if kind is None else from_arrow_type(kind)
 
 
 def user_late_rows(df: DataFrame) -> DataFrame:

@@ -233,6 +233,11 @@ def share(
     if _hashed_columns(path, port) != bucket_columns:
         there = ", ".join(map(shown_name, bucket_columns)) or NO_KEY
         return Sharing(reason=f"rows are spread by {_hashed_text(port)} here, by {there} there")
+    return path_in_arrow(path, port, relation, ansi=ansi)
+
+
+def path_in_arrow(path: Path, port: PortInput, relation: Relation, *, ansi: bool) -> Sharing:
+    """Return a path to a port as a worker computes it, or the reason why only Spark can; see ``share``."""
     steps = []
     for step in path.steps:
         if (table_step := step.table_step) is None:

@@ -76,14 +76,12 @@ def unsettled_nodes(plan: Results, egresses: Sequence[Egress]) -> frozenset[str]
 class Result:
     """Result number ``number`` of a program: the rows of ``plan``, written in the form ``egress``.
 
-    ``column``: the column that holds its rows in the program's stream, if there are several results. ``in_order``: a changelog is
-    written in the order of sync time.
+    ``in_order``: a changelog is written in the order of sync time.
     """
 
     number: int
     plan: Node
     egress: Egress
-    column: str | None
     in_order: bool
 
     def described(self) -> str:

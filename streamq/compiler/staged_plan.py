@@ -222,13 +222,11 @@ class StagedPlan:
     @cached_property
     def results(self) -> list[Result]:
         """The results, in the order of the plans."""
-        several = len(self.plan.inputs) > 1
         return [
             Result(
                 number=number,
                 plan=plan,
                 egress=egress,
-                column=f"__result{number}" if several else None,
                 in_order=self.options.level.block is None and egress.output == OutputForm.CHANGELOG,
             )
             for number, (plan, egress) in enumerate(zip(self.plan.inputs, self.options.egresses, strict=True))
@@ -250,6 +248,14 @@ class StagedPlan:
     def result_feeds(self) -> list[Feed]:
         """The feeds into results."""
         return [f for f in self.feeds if f.result is not None]
+
+    @property
+    def packs_results(self) -> bool:
+        """True if rows of results leave the last stage packed, so that the frame is as narrow for many results as for two.
+
+        The rows of a single feed are columns of that frame.
+        """
+        return len(self.plan.inputs) > 1 or len(self.result_feeds) != 1
 
     def buckets(self, stage: int, stages: int) -> int:
         """Return the number of buckets of a stage; the last of ``stages`` has one bucket if a result has CTIs."""

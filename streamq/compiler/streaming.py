@@ -14,6 +14,7 @@ from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from streamq.compiler.ports import path_in_arrow
 from streamq.compiler.spark_paths import (
     ExtraColumns,
     StreamLowering,
@@ -24,19 +25,20 @@ from streamq.compiler.spark_paths import (
     relation_columns,
     struct_column,
 )
-from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
+from streamq.compiler.staged_plan import Feed, PortInput, Relation, StagedPlan
 from streamq.errors import PlanError
+from streamq.operators.evaluation import PortColumns
 from streamq.operators.operator import NOBODY
 from streamq.operators.source import Source
 from streamq.plan.lowering import map_in_arrow, ship_runtime
-from streamq.plan.schema import Schema, quote
+from streamq.plan.schema import quote
 from streamq.runtime.event import BAD, KEEP, LE, NOW, RE, WEIGHT
 from streamq.runtime.hosts.envelope import BESIDE_RESULTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame
 
+    from streamq.runtime.hosts.hosted_kernel import InnerPath
     from streamq.runtime.hosts.identity import Identity
 
 
@@ -83,7 +85,7 @@ def build_frame(
 ) -> DataFrame:
     """Return the streaming DataFrame of a program: results, late rows and reports, distinguished by ``__channel``.
 
-    Several results have a column each, ``Result.column``. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
+    ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
     ``clock`` holds rows ``now bigint``, and has some whenever time has passed; None where no source follows the clock.
     ``identity`` is kept beside the state. Reports are in ``__report``: the totals and readings of each bucket, as JSON.
     """
@@ -201,56 +203,77 @@ def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
 
 
 def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
-    """Return the rows of results, late rows and reports, from the last stage's envelopes; several results have a column each."""
+    """Return the rows of results, late rows and reports, from the last stage's envelopes.
+
+    The rows of a single feed stand in columns, at the end of its path. Those of several are packed: wide rows, with a struct for
+    each of many results, would cost each sink more than its own rows.
+    """
     import pyarrow as pa
     from pyspark.sql import functions as F
 
-    from streamq.runtime.hosts.processor import result_opener
+    from streamq.runtime.hosts.processor import result_opener, result_packer
+    from streamq.runtime.hosts.result_rows import PACKED
     from streamq.runtime.time.lateness import LATE_SCHEMA
 
     program = lowering.program
     last = program.made_at(len(program.stages))
-    earlier = [f for f in program.result_feeds if program.relations[f.path.relation] not in last]
-    # rows that an earlier stage sent to a result are already in the result's columns
-    passing = [(_passing(program, feed), feed) for feed in earlier]
-    feeds = [(program.relations[f.path.relation], f) for f in program.result_feeds if f not in earlier]
-    relations = [r for r, _ in feeds] + [r for r, _ in passing]
-    first = [
-        ("__channel", pa.int32()),
-        ("__late", pa.struct(list(LATE_SCHEMA))),
-        ("__report", pa.string()),
-    ]
-    unique = list({r.name: r for r in relations}.values())
-    # the steps of one path would replace columns that another one reads
-    plain = len(feeds) == len(unique) == 1
-    schema, places = _wide_schema(first, unique, plain=plain)
-    opened = df.mapInArrow(result_opener(places, {f.channel.number for f in earlier}, schema), _spark_schema(schema))
-    _tell_results(lowering, unique, opened, plain=plain)
-    meta = ["__channel", "__late", "__report"]
-    if plain:
-        ((relation, feed),) = feeds
+    first = [("__channel", pa.int32()), ("__late", pa.struct(list(LATE_SCHEMA))), ("__report", pa.string())]
+    meta = [name for name, _ in first]
+    if not program.packs_results:
+        (feed,) = program.result_feeds
+        passes = program.relations[feed.path.relation] not in last
+        relation = _passing(program, feed) if passes else program.relations[feed.path.relation]
+        schema, places = _wide_schema(first, [relation], plain=True)
+        opener = result_opener({raw_channel(relation): places[relation.number]}, {}, schema)
+        opened = df.mapInArrow(opener, _spark_schema(schema))
+        _tell_results(lowering, [relation], opened, plain=True)
         rows = opened.withColumn(KEEP, F.col("__channel") == raw_channel(relation))
-        rows = apply_steps_on_spark(lowering, feed, rows, relation.schema)
+        if not passes:
+            rows = apply_steps_on_spark(lowering, feed, rows, relation.schema)
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(*BESIDE_RESULTS))
         return rows.select(*meta, *(F.col(quote(n)) for n in _result_names(program, feed)))
-    paths = [*feeds, *passing]
-    side, selections = copy_for_paths(opened, paths, {r.number: F.col("__channel") == raw_channel(r) for r, _ in paths})
-    beside = [*side.columns]
-    packed: list[str] = []
-    for number, ((relation, feed), is_kept) in enumerate(zip(paths, selections, strict=True)):
-        base = [F.col(struct_column(relation))[n].alias(n) for n in relation_columns(relation)]
-        step = side.select(*beside, *packed, *base).withColumn(KEEP, is_kept)
-        if feed not in earlier:
-            step = apply_steps_on_spark(lowering, feed, step, relation.schema)
-        name = f"__out{number}"
-        side = step.select(*beside, *packed, F.when(F.col(KEEP), _result_struct(program, feed)).alias(name))
-        packed.append(name)
-    # one row of the last stage may feed results along several paths
-    rows = side.select(*meta, F.filter(F.array(*(F.col(n) for n in packed)), lambda x: x.isNotNull()).alias("__outs"))
-    rows = rows.select(*meta, F.explode_outer("__outs").alias("__out")).where(
-        F.col("__out").isNotNull() | F.col("__channel").isin(*BESIDE_RESULTS)
+    packed_paths: dict[int, list[tuple[int, InnerPath | None]]] = {}
+    paths: list[tuple[Relation, Feed]] = []
+    for feed in program.result_feeds:
+        relation = program.relations[feed.path.relation]
+        assert feed.result is not None
+        if relation not in last:
+            # an earlier stage has sent the rows in the result's columns
+            packed_paths[feed.channel.number] = [(feed.result, None)]
+        elif lowering.observer is NOBODY and (inner := _in_arrow(program, feed, relation)) is not None:
+            packed_paths.setdefault(raw_channel(relation), []).append((feed.result, inner))
+        else:
+            paths.append((relation, feed))
+    relations = list({relation.name: relation for relation, _ in paths}.values())
+    narrow = pa.schema([*first, *PACKED])
+    schema, places = _wide_schema([*first, *PACKED], relations, plain=False)
+    opener = result_opener({raw_channel(r): places[r.number] for r in relations}, packed_paths, schema)
+    opened = df.mapInArrow(opener, _spark_schema(schema))
+    _tell_results(lowering, relations, opened, plain=False)
+    if not paths:
+        return opened
+    side, selections = copy_for_paths(
+        opened, paths, {r.number: F.col("__channel") == raw_channel(r) for r in relations}
     )
-    return rows.select(*meta, "__out.*")
+    beside = [*side.columns]
+    structs: dict[str, tuple[int, int]] = {}
+    for (relation, feed), is_kept in zip(paths, selections, strict=True):
+        base = [F.col(struct_column(relation))[n].alias(n) for n in relation_columns(relation)]
+        step = side.select(*beside, *structs, *base).withColumn(KEEP, is_kept)
+        step = apply_steps_on_spark(lowering, feed, step, relation.schema)
+        row = F.struct(*(F.col(quote(n)) for n in _result_names(program, feed)))
+        name = f"__out{len(structs)}"
+        side = step.select(*beside, *structs, F.when(F.col(KEEP), row).alias(name))
+        assert feed.result is not None
+        structs[name] = (raw_channel(relation), feed.result)
+    rows = side.select(*narrow.names, *structs)
+    return rows.mapInArrow(result_packer(structs, narrow), _spark_schema(narrow))
+
+
+def _in_arrow(program: StagedPlan, feed: Feed, relation: Relation) -> InnerPath | None:
+    """Return the path of a kernel's rows to a result, for workers; None if only Spark computes a step of it."""
+    port = PortInput([feed.path], PortColumns(feed.columns), feed.lifetimes)
+    return path_in_arrow(feed.path, port, relation, ansi=program.options.ansi).inner
 
 
 def _passing(program: StagedPlan, feed: Feed) -> Relation:
@@ -264,27 +287,6 @@ def _result_names(program: StagedPlan, feed: Feed) -> list[str]:
     """Return the names of the columns of a feed's result: lifetime, weight, payload."""
     assert feed.result is not None
     return [LE, RE, WEIGHT, *program.results[feed.result].plan.schema.names]
-
-
-def _result_struct(program: StagedPlan, feed: Feed) -> Column:
-    """Return a row of a feed's result as a struct; with several results, as that result's field in a struct of all."""
-    assert feed.result is not None
-    from pyspark.sql import functions as F
-
-    row = F.struct(*(F.col(quote(n)) for n in _result_names(program, feed)))
-    if len(program.results) == 1:
-        return row
-    absent = {r.column: F.lit(None).cast(_result_type(r.plan.schema)) for r in program.results}
-    own = program.results[feed.result].column
-    return F.struct(*((row if name == own else null).alias(str(name)) for name, null in absent.items()))
-
-
-def _result_type(schema: Schema) -> StructType:
-    """Return the type of a struct that holds a row of a result: start, end and weight, then the payload."""
-    from pyspark.sql import types as t
-
-    times = [t.StructField(name, t.LongType()) for name in (LE, RE, WEIGHT)]
-    return t.StructType([*times, *(t.StructField(f.name, f.type) for f in schema.fields)])
 
 
 def check_streaming(node: Source, df: DataFrame, verb: str) -> None:

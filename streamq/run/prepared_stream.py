@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, PlanError, sentence, warn
@@ -20,23 +19,25 @@ from streamq.run.pacing import Pacer
 from streamq.run.run_options import RunOptions, Trigger
 from streamq.run.session.findings import session_of
 from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
-from streamq.run.sinks import DataSourceSink, SplitWriter
+from streamq.run.sinks import DataSourceSink, DividedFolder, SplitWriter
 from streamq.run.status.history import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import Checkpoint, ClockRows, identity_of, ticking_clock
 from streamq.run.storage.files import WRITABLE
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import Identity, OtherLayout
-from streamq.runtime.hosts.result_rows import SENT
+from streamq.runtime.hosts.result_rows import INSERTED, RETRACTED, SENT
 from streamq.runtime.hosts.state_fit import fit_to_state
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streamq.compiler.egress import ResultColumns
     from streamq.compiler.options import Options
-    from streamq.compiler.results import Result, Results
+    from streamq.compiler.results import Results
     from streamq.compiler.staged_plan import StagedPlan
     from streamq.operators import Source
+    from streamq.run.sinks import Sink
 
 
 def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> tuple[StagedPlan, Identity]:
@@ -109,6 +110,32 @@ class PreparedStream:
             rows = rows.withColumn(SENT, F.current_timestamp())
         return rows
 
+    @cached_property
+    def outputs(self) -> list[tuple[ResultColumns, Sink]]:
+        """The columns that each sink takes, in the order of the results; last the folder that several results share.
+
+        Raises PlanError for results that cannot share it.
+        """
+        from streamq.compiler.egress import folder_columns, result_columns
+
+        program, requests = self.program, self.options.results
+        packed = program.packs_results
+        triples = list(zip(program.results, requests, self.options.sinks, strict=True))
+        divided = {str(one.division): result for result, one, sink in triples if isinstance(sink, DividedFolder)}
+        outputs = [
+            (result_columns(result, packed=packed), sink)
+            for result, _, sink in triples
+            if not isinstance(sink, DividedFolder)
+        ]
+        if divided:
+            assert self.options.folder is not None
+            columns = folder_columns(divided, self.options.verb)
+            if not packed:
+                ((name, result),) = divided.items()
+                columns = result_columns(result, packed=False, division=name)
+            outputs.append((columns, DividedFolder(self.options.folder)))
+        return outputs
+
     @property
     def reads_all_at_once(self) -> bool:
         """True if the first micro-batch of "available_now" brings all input: no clock ticks, and no source has limits."""
@@ -132,17 +159,15 @@ class Launch:
 
     def start(self) -> StreamingQuery:
         """Start the query on its checkpoint, into its sink, or by a SplitWriter into several."""
-        from streamq.compiler.egress import result_columns
-
-        options, rows, results = self.prepared.options, self._counted_rows(), self.prepared.program.results
+        options, rows, outputs = self.prepared.options, self._counted_rows(), self.prepared.outputs
         if self.is_split:
             folder = options.late_sink
             late_sink = None if folder is None else DataSourceSink("parquet", {"path": folder})
-            columns = [result_columns(result) for result in results]
-            writer = SplitWriter(columns, options.sinks, late_sink, self.pacer).start(rows.writeStream)
+            columns, sinks = zip(*outputs, strict=True)
+            writer = SplitWriter(columns, sinks, late_sink, self.pacer).start(rows.writeStream)
         else:
-            ((result, sink),) = zip(results, options.sinks, strict=True)
-            writer = sink.start(result_columns(result).read(rows).writeStream)
+            ((result, sink),) = outputs
+            writer = sink.start(result.read(rows).writeStream)
         if options.name:
             writer = writer.queryName(options.name)
         writer = self.trigger.set_on(writer)
@@ -156,22 +181,15 @@ class Launch:
         from pyspark.sql import functions as F
 
         program = self.prepared.program
-        weights = [_weight(result) for result in program.results]
-        counts: list[Column] = [
-            F.sum(reduce(add, (F.greatest(w, F.lit(0)) for w in weights))).alias("inserted"),
-            F.sum(reduce(add, (F.greatest(-w, F.lit(0)) for w in weights))).alias("retracted"),
-        ]
+        # NULL for a CTI, which has an empty lifetime
+        weight = F.when(F.col(RE) > F.col(LE), F.col(WEIGHT))
+        signed = {"inserted": F.greatest(weight, F.lit(0)), "retracted": F.greatest(-weight, F.lit(0))}
+        if program.packs_results:
+            signed = {"inserted": F.col(INSERTED), "retracted": F.col(RETRACTED)}
+        counts: list[Column] = [F.sum(rows).alias(name) for name, rows in signed.items()]
         for name, channel in REPORTS.items() if program.stages else ():
             counts.append(F.collect_list(F.when(F.col("__channel") == channel, F.col("__report"))).alias(name))
         return self.prepared.rows.observe(RESULTS, *counts)
-
-
-def _weight(result: Result) -> Column:
-    """Return the weight of a result's row; NULL for a CTI, which has an empty lifetime, and for rows of other results."""
-    from pyspark.sql import functions as F
-
-    column = F.col if result.column is None else F.col(result.column).getField
-    return F.when(column(RE) > column(LE), column(WEIGHT))
 
 
 def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:
@@ -225,12 +243,10 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
 
 def streaming_rows(options: RunOptions, clock: ClockRows = ticking_clock) -> DataFrame:
     """Return the only result, in its user's columns, as a streaming DataFrame; raise what ``prepare`` raises."""
-    from streamq.compiler.egress import result_columns
-
     with spark_errors(options.verb, "Spark does not plan the query"):
         prepared = prepare(options, clock)
-        (result,) = prepared.program.results
-        return result_columns(result).read(prepared.rows)
+        ((columns, _),) = prepared.outputs
+        return columns.read(prepared.rows)
 
 
 def _default_buckets(spark: SparkSession) -> int:

@@ -11,7 +11,7 @@ from streamq.errors import PlanError, TimeError, nearest
 from streamq.plan.node import Node, Verbs
 from streamq.policies import Consistency, consistency_of
 from streamq.run.pacing import hops_of
-from streamq.run.sinks import Sink, SinkArgument, sink_of
+from streamq.run.sinks import DividedFolder, Sink, SinkArgument, sink_of
 from streamq.run.storage.checkpoint import ControlFolder
 from streamq.run.storage.files import folder_name
 from streamq.time import TIMESTAMP, Duration, ticks
@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRequest:
-    """A result that a user requests: the query, the form of its output, with CTIs or stamps or without, and the sink."""
+    """A result that a user requests: the query, the form of its output, with CTIs or stamps or without, and the sink.
+
+    ``division``: the name by which a folder of several results is divided.
+    """
 
     query: Verbs
     output: str | OutputForm = OutputForm.FINAL
     ctis: bool = False
     stamped: bool = False
     sink: SinkArgument = None
+    division: str | None = None
 
     def egress(self, verb: str) -> Egress:
         """Return the form of its rows; raise PlanError, worded for ``verb``, for an output that the query cannot have."""
@@ -119,6 +123,7 @@ class RunOptions:
 
     ``verb`` is the one that the user called. ``together``: each result has its own sink, as in ``run_all``. ``control``: a folder
     for CTIs from outside; a run has one in its checkpoint. ``buckets``: None for those of the checkpoint or a default.
+    ``folder``: that of all results without a sink of their own.
     """
 
     verb: str
@@ -134,6 +139,7 @@ class RunOptions:
     buckets: int | None = None
     progress_log: bool = False
     early: bool = False
+    folder: str | None = None
 
     @classmethod
     def from_call(cls, verb: str, arguments: Mapping[str, Any], results: Sequence[ResultRequest] = ()) -> Self:
@@ -151,6 +157,7 @@ class RunOptions:
     def check(self) -> None:
         """Raise PlanError for an illegal sink, and for arguments that cannot be combined."""
         sinks = self.sinks
+        self._check_names()
         self._check_folders()
         self._check_checkpoint()
         self._check_finish()
@@ -188,13 +195,17 @@ class RunOptions:
     def sinks(self) -> list[Sink]:
         """The sinks of the results, in order."""
         make = split_sink if self.is_split else sink_of
-        return [make(result.sink, self.verb) for result in self.results]
+        return [
+            DividedFolder(self.folder) if self.folder is not None and one.sink is None else make(one.sink, self.verb)
+            for one in self.results
+        ]
 
     @property
     def folders(self) -> list[str]:
         """The folders into which the run writes rows."""
         late = [] if self.late_sink is None else [self.late_sink]
-        return [folder for sink in self.sinks for folder in sink.folders] + late
+        own = [folder for sink in self.sinks if not isinstance(sink, DividedFolder) for folder in sink.folders]
+        return [*own, *([] if self.folder is None else [self.folder]), *late]
 
     def folder_forms(self, before: Folders, checkpoint: Checkpoint) -> Folders:
         """Return the names of the folders that rows are written into, each with the form of its rows.
@@ -213,10 +224,9 @@ class RunOptions:
             is_split = checkpoint.has_begun()
         how = BY_MICRO_BATCH if is_split else IN_SPARKS_LOG
         late = [] if self.late_sink is None else [(folder_name(self.late_sink), f"late rows, {BY_MICRO_BATCH}")]
-        return (
-            *((name, f"{'stamped ' * r.stamped}{r.output} rows{' with CTIs' * r.ctis}, {how}") for r, name in own),
-            *late,
-        )
+        written = [(name, f"{'stamped ' * r.stamped}{r.output} rows{' with CTIs' * r.ctis}, {how}") for r, name in own]
+        # the results in one folder have one form
+        return (*dict.fromkeys(written), *late)
 
     @property
     def is_split(self) -> bool:
@@ -232,6 +242,25 @@ class RunOptions:
     def plans(self) -> list[Node]:
         """The plans of the results, in order."""
         return [result.query.plan for result in self.results]
+
+    def _check_names(self) -> None:
+        """Raise PlanError if the results of one folder do not each have a name of their own."""
+        if self.folder is None:
+            return
+        if not isinstance(self.folder, str):
+            raise PlanError(self.verb, "folder is a path", f"found {self.folder!r}")
+        names = [
+            one.division for one, sink in zip(self.results, self.sinks, strict=True) if isinstance(sink, DividedFolder)
+        ]
+        hint = "Write sq.result(query, name='...'), each with another name."
+        if not names:
+            raise PlanError(
+                self.verb, "a folder without results", "each result has a sink of its own", "Leave folder out."
+            )
+        for place, name in enumerate(names):
+            if not isinstance(name, str) or not name or name in names[:place]:
+                wrong = "each result in a folder of several has a name of its own"
+                raise PlanError(self.verb, wrong, f"found {name!r}{' twice' * (name in names[:place])}", hint)
 
     def _check_folders(self) -> None:
         """Raise PlanError if one folder is used twice, as a sink, the late sink or the checkpoint."""

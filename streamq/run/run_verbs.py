@@ -144,6 +144,7 @@ class RunVerbs(Verbs):
 def result(
     query: Verbs,
     *,
+    name: str | None = None,
     sink: SinkArgument = None,
     output: str = "final",
     ctis: bool = False,
@@ -152,13 +153,14 @@ def result(
     """Return a result for :func:`run_all` to write: a query, its sink, and its output.
 
     ``sink``, ``output``, ``ctis`` and ``stamped`` are those of :meth:`Stream.run`, except that "memory", "console" and formats
-    other than those of files with a path are not allowed as sinks: a function writes a table such as Delta's. Raises PlanError
-    for an object that is not a stream, an illegal sink, and an output that the query cannot have.
+    other than those of files with a path are not allowed as sinks: a function writes a table such as Delta's. ``name``: the value
+    of the column ``result`` in the folder that ``run_all(..., folder=)`` writes. Raises PlanError for an object that is not a
+    stream, an illegal sink, and an output that the query cannot have.
     """
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
     split_sink(sink, "result")
-    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis, stamped=stamped)
+    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis, stamped=stamped, division=name)
     request.egress("result")
     return request
 
@@ -167,6 +169,7 @@ def result(
 def run_all(
     results: Sequence[ResultRequest],
     *,
+    folder: str | None = None,
     name: str | None = None,
     checkpoint: str | None = None,
     consistency: str | Consistency = "middle",
@@ -182,8 +185,15 @@ def run_all(
     Sources, and all other common parts of the queries, are read, computed and kept once, as ``run.explain()`` shows. The other
     arguments are those of :meth:`Stream.run`; all queries share one checkpoint and one level of consistency: another level is
     another run. A sink that is a folder holds folders ``streamq_batch=N``, each written once; a run that was
-    interrupted writes its last micro-batch again. The counts of the run are sums over the results. Raises PlanError for queries
-    on different time axes, for two sources with one name and different tables, and where :meth:`Stream.run` does.
+    interrupted writes its last micro-batch again. The counts of the run are sums over the results.
+
+    folder: a folder of Parquet files for all results without a sink of their own. Spark reads it as one table, divided by the
+    column ``result``, the name of a result, with the columns of all, NULL where a result has none. One job writes a
+    micro-batch of all results, where sinks of their own take a job each: so write many results. They need one form of output,
+    no order of sync time (CTIs, a changelog at the strong level), and one type for columns of one name.
+
+    Raises PlanError for queries on different time axes, for two sources with one name and different tables, for results that
+    cannot share a folder, and where :meth:`Stream.run` does.
 
     ::
 

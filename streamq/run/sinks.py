@@ -107,11 +107,12 @@ def throw_away(rows: DataFrame) -> None:
 
 @dataclass(frozen=True)
 class SplitWriter:
-    """Writes the rows of each result, and the late rows, of each micro-batch into their own sinks.
+    """Writes the rows of each result, and the late rows, of each micro-batch into their sinks.
 
-    ``sinks`` are those of the results, in order, ``columns`` those of their rows. Each micro-batch has its own folder, so that a
-    micro-batch that is processed again overwrites its earlier rows. A ``pacer`` pauses after each micro-batch. Spark Connect
-    sends all of this to the server, where streamq need not be installed: its functions import nothing of streamq when called.
+    ``sinks`` are those of the results, in order, then the folder that several results share; ``columns`` those of their rows.
+    Each micro-batch has its own folder, so that a micro-batch that is processed again overwrites its earlier rows. A ``pacer``
+    pauses after each micro-batch. Spark Connect sends all of this to the server, where streamq need not be installed: its
+    functions import nothing of streamq when called.
     """
 
     columns: Sequence[ResultColumns]
@@ -133,8 +134,8 @@ class SplitWriter:
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """Write one micro-batch into all sinks in their order, late rows last; after one that fails no other is written."""
-        for place, (columns, sink) in enumerate(zip(self.columns, self.sinks, strict=True), start=1):
-            with raised_in_sink("the sink" if len(self.sinks) == 1 else f"the sink of result {place}"):
+        for columns, sink in zip(self.columns, self.sinks, strict=True):
+            with raised_in_sink("the sink" if len(self.sinks) == 1 else f"the sink of {columns.title}"):
                 sink.write(columns.read(batch), number)
         if self.late_sink is not None:
             with raised_in_sink("the late sink"):
@@ -242,6 +243,33 @@ class DataSourceSink(Sink):
         options = {name: value for name, value in self.options.items() if name != "path"}
         folder = f"{self.options['path']}/{MICRO_BATCH}={number}"
         rows.write.mode("overwrite").format(self.format).options(**options).save(folder)
+
+
+@dataclass(frozen=True)
+class DividedFolder(Sink):
+    """A folder of Parquet files for several results, divided by the column ``result``: one job writes all of a micro-batch."""
+
+    path: str
+
+    @classmethod
+    def from_argument(cls, argument: object) -> Self | None:
+        return None
+
+    @property
+    def is_lasting(self) -> bool:
+        return True
+
+    @property
+    def folders(self) -> Sequence[str]:
+        return [self.path]
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        raise AssertionError("a folder of several results takes micro-batches")
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        """Write the rows of a micro-batch to ``streamq_batch=N`` below the path, a folder a result, replacing its content."""
+        writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "static").partitionBy("result")
+        writer.parquet(f"{self.path}/{MICRO_BATCH}={number}")
 
 
 @dataclass(frozen=True)

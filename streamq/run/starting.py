@@ -63,6 +63,8 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
         raise PlanError(options.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
     if options.calls_python:
         check_sink_functions(prepared.spark, options.verb)
+    # results that cannot share a folder are refused before the checkpoint is claimed
+    _ = prepared.outputs
     checkpoint = Checkpoint(prepared.spark, options.checkpoint)
     stored = prepared.stored
     forms = options.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)

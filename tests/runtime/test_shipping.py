@@ -76,7 +76,7 @@ def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) ->
     """Spark Connect calls it on the server: it writes results of all forms, and late rows, without streamq."""
     counts = sq.events([(1, 2, {"k": "a"})]).group_by("k").tumbling_window(4).select(n=sq.count())
     columns = [
-        result_columns(Result(number=n, plan=counts.plan, egress=egress, column=f"r{n}", in_order=True))
+        result_columns(Result(number=n, plan=counts.plan, egress=egress, in_order=True), packed=True)
         for n, egress in enumerate(choose_egress(counts.plan, form, verb="run_all") for form in OutputForm)
     ]
     *sinks, late = [sink_of(name, "run_all") for name in ("final", "changelog", "upsert", "late")]

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
-from streamq.errors import CheckpointError
+from streamq.errors import CheckpointError, PlanError
 from streamq.testing.difference import assert_same_history
 from streamq.testing.history import from_changelog, net
 from streamq.testing.on_spark import land, stream
@@ -96,6 +96,57 @@ def test_each_result_goes_into_its_own_sink(spark: SparkSession, plain: None, tm
     assert_same_history(in_json, expected["shared"])
     assert_same_history(pa.Table.from_pylist(list(upserts.values())), expected["counts"])
     assert spark.read.parquet(str(tmp_path / "late")).count() == 1
+
+
+def test_many_results_share_a_folder(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """One job writes all of a micro-batch, however many results there are; each is the oracle's history, over restarts."""
+    rows = intervals(3, 40)
+    land(tmp_path / "l", [rows.slice(0, 20)])
+    left = sq.intervals(
+        stream(spark, tmp_path / "l", SCHEMA), start="from", end="to", name="l", progress=sq.generate(5)
+    )
+    counts = left.group_by("k").tumbling_window(10)
+    queries = {
+        "rows": left.where(sq.col("v") > 0).select("k", x=sq.col("v")),
+        "n": counts.select(n=sq.count()),
+        "upper": counts.select(n=sq.count()).select(upper=sq.functions.upper(sq.col("k"))),
+        **{f"above {v}": left.where(sq.col("v") > v).snapshot_window().select(n=sq.count()) for v in range(3)},
+    }
+    jobs: dict[int, set[int]] = {}
+
+    def run(names: list[str], folder: str, **how: Any) -> None:
+        results = [sq.result(queries[name], name=name) for name in names]
+        results.append(sq.result(queries["n"], sink=str(tmp_path / f"{folder} alone"), output="changelog"))
+        where = {"folder": str(tmp_path / folder), "checkpoint": str(tmp_path / f"{folder} cp"), "buckets": 2}
+        with sq.run_all(results, **where, trigger="available_now", **how) as done:
+            group = spark.sparkContext.statusTracker().getJobIdsForGroup(str(done.query.runId))
+            batches = [one for one in done.query.recentProgress if one["durationMs"].get("addBatch")]
+            jobs.setdefault(len(names), set()).add(len(group) // len(batches))
+
+    run([*queries], "all")
+    run(["n", "rows"], "two")
+    assert jobs[2] == jobs[len(queries)], "a result more is no job more"
+    land(tmp_path / "l", [rows.slice(20)], first=1)
+    run([*queries], "all", finish=True)
+    written = spark.read.parquet(str(tmp_path / "all"))
+    assert set(written.columns) == {"k", "x", "n", "upper", "start", "end", "result", "streamq_batch"}
+    for name, query in queries.items():
+        own = written.where(written.result == name).select(*query.plan.schema.names, "start", "end").toArrow()
+        assert_same_history(own, oracle(query.plan, {"l": rows}))
+    changes = spark.read.parquet(str(tmp_path / "all alone")).drop("streamq_batch").toArrow()
+    assert_same_history(net([from_changelog(changes)]), oracle(queries["n"].plan, {"l": rows}))
+    wrong = {
+        "a name of its own": [sq.result(queries["n"], name="n"), sq.result(queries["rows"])],
+        "one form of output": [
+            sq.result(queries["n"], name="n"),
+            sq.result(queries["rows"], name="rows", output="changelog"),
+        ],
+        "two types": [sq.result(queries["n"], name="n"), sq.result(left.select(n=sq.col("w")), name="w")],
+    }
+    for message, results in wrong.items():
+        with pytest.raises(PlanError, match=message):
+            sq.run_all(results, folder=str(tmp_path / "wrong"), checkpoint=str(tmp_path / "wrong cp"))
+        assert not (tmp_path / "wrong cp" / "streamq" / "identity").exists()
 
 
 MULTIPLYING = ["explode", "join_table", "rows of a UDO", "events of a UDO"]

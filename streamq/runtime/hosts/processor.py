@@ -7,7 +7,7 @@ The runtime is pickled by value: no function of it may import streamq when calle
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import concat, decode
-from streamq.runtime.hosts.envelope import LATE, OUTPUTS, PROGRESS, REPORTS, SPOKEN, TAP, Envelope, relation_of
+from streamq.runtime.hosts.envelope import (
+    BESIDE_RESULTS,
+    LATE,
+    OUTPUTS,
+    PROGRESS,
+    REPORTS,
+    SPOKEN,
+    TAP,
+    Envelope,
+    relation_of,
+)
+from streamq.runtime.hosts.hosted_kernel import InnerPath
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.packer import Packer, passed_rows
+from streamq.runtime.hosts.result_rows import RESULT, packed_rows
 from streamq.runtime.hosts.shipping import packed
 from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.hosts.state_fit import check_state
@@ -354,35 +366,66 @@ def stage_packer(
 
 
 def result_opener(
-    relations: dict[int, tuple[str | None, pa.Schema]], passed: set[int], schema: pa.Schema
+    relations: Mapping[int, tuple[str | None, pa.Schema]],
+    packed_paths: Mapping[int, Sequence[tuple[int, InnerPath | None]]],
+    schema: pa.Schema,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that opens the last stage's envelopes: results, late rows and reports; others are dropped.
 
-    ``passed`` are the channels that lead to a result from an earlier stage; such a one has the number ``-1 - channel`` in
-    ``relations``, which is as in :func:`opener`. ``schema`` is the wide row: ``__channel``, ``__late`` (struct), ``__report``
-    (a report of a bucket, as JSON), then the relations' columns.
+    ``relations``: by channel, the struct (None: no struct) and the columns in which the rows of an envelope stand.
+    ``packed_paths``: by channel, the results that read its rows, each with the path to it; their rows stay packed, and so does
+    the body of the envelope if there is no path. ``schema`` is the wide row: ``__channel``, ``__late`` (struct), ``__report`` (a
+    report of a bucket, as JSON), the columns of packed rows, if there are any, then the relations' columns.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a batch of wide rows for each envelope with a result, with late rows or with a report."""
+        """Yield a batch of wide rows for each envelope with a relation's rows or late rows, and one for all others together."""
         for batch in batches:
+            rows: list[dict[str, Any]] = []
             for channel, body in zip(batch.column("__channel").to_pylist(), batch.column("__body"), strict=True):
-                number = relation_of(channel)
-                if number is not None and number in relations:
-                    yield from _wide(decode(body.as_py()), channel, relations[number], schema)
-                elif channel in passed:
-                    yield from _wide(decode(body.as_py()), channel, relations[-1 - channel], schema)
+                if channel in relations:
+                    yield from _wide(decode(body.as_py()), channel, relations[channel], schema)
+                if channel in packed_paths:
+                    deltas = decode(body.as_py())
+                    for number, path in packed_paths[channel]:
+                        table = deltas if path is None else path.tables(deltas)[-1]
+                        rows += packed_rows(channel, number, table, body.as_py() if path is None else None)
                 elif channel == LATE:
                     late = decode(body.as_py()).combine_chunks()
-                    rows = late.num_rows
                     struct = pa.StructArray.from_arrays(
                         [late.column(f.name).combine_chunks() for f in schema.field("__late").type],
                         fields=list(schema.field("__late").type),
                     )
-                    yield _row(schema, rows, {"__channel": pa.array([LATE] * rows, pa.int32()), "__late": struct})
+                    channels = pa.array([LATE] * late.num_rows, pa.int32())
+                    yield _row(schema, late.num_rows, {"__channel": channels, "__late": struct})
                 elif channel in REPORTS:
-                    report = pa.array([body.as_py().decode()])
-                    yield _row(schema, 1, {"__channel": pa.array([channel], pa.int32()), "__report": report})
+                    rows.append({"__channel": channel, "__report": body.as_py().decode()})
+            if rows:
+                yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    return packed(run)
+
+
+def result_packer(
+    structs: Mapping[str, tuple[int, int]], schema: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that packs the rows of results that Spark has computed; the other rows of ``schema`` pass.
+
+    ``structs``: by the column that holds a result's rows, its channel and the number of the result.
+    """
+
+    beside = pa.array(BESIDE_RESULTS, pa.int32())
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield, for each batch, the rows that pass, and one for each result that has rows in it."""
+        for batch in batches:
+            others = pc.or_(pc.is_valid(batch.column(RESULT)), pc.is_in(batch.column("__channel"), beside))
+            yield batch.select(schema.names).filter(others)
+            rows: list[dict[str, Any]] = []
+            for name, (channel, number) in structs.items():
+                rows += packed_rows(channel, number, pa.Table.from_struct_array(batch.column(name).drop_null()))
+            if rows:
+                yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
     return packed(run)
 

@@ -8,14 +8,15 @@ Cost: rows whose start no retraction has are passed on unchanged, the others are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.arrow.columnar import concat, ints
+from streamq.runtime.arrow.columnar import concat, decode, encode, ints
 from streamq.runtime.arrow.values import Ints, Mask, Numbered, combine_numbers, dense_numbers, number_values
 from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.runtime.hosts.shipping import packed
@@ -54,6 +55,78 @@ SENT, STAMP = "__sent", "sent"
 
 BATCH_ROWS = 1 << 16
 """The number of rows of an Arrow batch that is sent on."""
+
+RESULT, ROWS, INSERTED, RETRACTED = "__result", "__rows", "__inserted", "__retracted"
+"""The columns of packed rows: the number of a result, some of its deltas as an Arrow IPC stream, and how many rows they insert
+and retract."""
+
+PACKED = ((RESULT, pa.int32()), (ROWS, pa.binary()), (INSERTED, pa.int64()), (RETRACTED, pa.int64()))
+"""These columns and their types."""
+
+
+def packed_rows(channel: int, number: int, deltas: pa.Table, body: bytes | None = None) -> list[dict[str, Any]]:
+    """Return the one row that packs deltas of result ``number``, which came by a channel; none if there are no deltas.
+
+    ``body``: the deltas as an Arrow IPC stream, if they are there already. CTIs count neither as inserted nor as retracted.
+    """
+    if not deltas.num_rows:
+        return []
+    weights = ints(deltas, WEIGHT)[ints(deltas, RE) > ints(deltas, LE)]
+    counts = {INSERTED: int(weights[weights > 0].sum()), RETRACTED: -int(weights[weights < 0].sum())}
+    return [{"__channel": channel, RESULT: number, ROWS: body or encode(deltas), **counts}]
+
+
+@dataclass(frozen=True)
+class PackedResult:
+    """A result whose rows come packed: the names and types of its payload, and what makes rows of its deltas.
+
+    A type is None if only Spark has it; it is then that of the deltas. ``division``: the value by which a folder of several
+    results is divided; None: the result is written by itself.
+    """
+
+    payload: tuple[tuple[str, pa.DataType | None], ...]
+    rows: Callable[[pa.Table], pa.Table]
+    division: str | None = None
+
+    def deltas(self, body: bytes, beside: Mapping[str, pa.Scalar]) -> pa.Table:
+        """Return the deltas of a body, with the values ``beside`` in each row."""
+        packed = decode(body)
+        payload = {n: packed.column(n) if kind is None else packed.column(n).cast(kind) for n, kind in self.payload}
+        same = {name: pa.repeat(value, packed.num_rows) for name, value in beside.items()}
+        return pa.table({**payload, **same, **{name: packed.column(name) for name in (LE, RE, WEIGHT)}})
+
+
+def unpacking(
+    results: Mapping[int, PackedResult], carried: Sequence[str], schema: pa.Schema | None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that unpacks the rows of results, by their numbers, for ``mapInArrow``: those of a task together.
+
+    A row of the input has the number of a result, its packed rows, and the values ``carried``, which stand beside each of them.
+    ``schema``: the columns of rows of several results, in which a row has NULL for those that its result lacks; None: the rows
+    of a result stay as they are.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        deltas: dict[int, list[pa.Table]] = {}
+        for batch in batches:
+            for number, body, *beside in zip(batch.column(0).to_pylist(), *batch.columns[1:], strict=True):
+                values = dict(zip(carried, beside, strict=True))
+                deltas.setdefault(number, []).append(results[number].deltas(body.as_py(), values))
+        for number, tables in deltas.items():
+            rows = results[number].rows(concat(tables))
+            if schema is not None:
+                own = {RESULT: pa.repeat(results[number].division, rows.num_rows)}
+                own |= {name: rows.column(name).cast(schema.field(name).type) for name in rows.column_names}
+                rows = pa.table([own.get(f.name, pa.nulls(rows.num_rows, f.type)) for f in schema], schema=schema)
+            yield from rows.combine_chunks().to_batches(BATCH_ROWS)
+
+    return packed(run)
+
+
+def final_rows(deltas: pa.Table) -> pa.Table:
+    """Return payload, ``start`` and ``end`` in ticks, infinity as NULL, of deltas that are all final."""
+    end = {"start": deltas.column(LE), "end": _finite(ints(deltas, RE))}
+    return pa.table({n: deltas.column(n) for n in deltas.column_names if n not in (LE, RE, WEIGHT)} | end)
 
 
 def split_ctis(deltas: pa.Table) -> tuple[pa.Table, int]:
