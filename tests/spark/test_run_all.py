@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,30 @@ def test_many_results_share_a_folder(spark: SparkSession, plain: None, tmp_path:
         with pytest.raises(PlanError, match=message):
             sq.run_all(results, folder=str(tmp_path / "wrong"), checkpoint=str(tmp_path / "wrong cp"))
         assert not (tmp_path / "wrong cp" / "streamq" / "identity").exists()
+
+
+def test_a_migration_counts_a_micro_batch_whose_rows_all_sinks_have(
+    spark: SparkSession, plain: None, tmp_path: Path
+) -> None:
+    """A result without rows has its folder, too; the micro-batch is planned, and not committed."""
+    land(tmp_path / "l", [intervals(3, 20)])
+    left = sq.intervals(
+        stream(spark, tmp_path / "l", SCHEMA), start="from", end="to", name="l", progress=sq.generate(5)
+    )
+    counts, none = left.group_by("k").tumbling_window(10).select(n=sq.count()), left.where(sq.col("v") > 1_000)
+    out, old = tmp_path / "out", str(tmp_path / "cp")
+    alone = [sq.result(query, sink=str(out / name)) for name, query in (("n", counts), ("none", none))]
+    results = [*alone, sq.result(counts, name="n"), sq.result(none, name="none")]
+    with sq.run_all(results, folder=str(out / "all"), checkpoint=old, trigger="available_now", buckets=2):
+        pass
+    commits = tmp_path / "cp" / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    (commits / str(last)).unlink()
+    assert spark.read.parquet(str(out / "none")).count() == 0
+    assert sq.migrate(results, old, to=str(tmp_path / "new"), buckets=3).upto == last
+    shutil.rmtree(out / "none" / f"streamq_batch={last}")
+    with pytest.raises(CheckpointError, match=f"micro-batch {last} was interrupted, and only some sinks have its rows"):
+        sq.migrate(results, old, to=str(tmp_path / "other"), buckets=3)
 
 
 MULTIPLYING = ["explode", "join_table", "rows of a UDO", "events of a UDO"]
