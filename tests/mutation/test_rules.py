@@ -134,7 +134,7 @@ def test_statements_note_that_they_run() -> None:
     file = "streamq/runtime/hosts/result_rows.py"
     lines = {node.lineno for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.Return)}
     reached: list[Any] = []
-    names: dict[str, Any] = {"__name__": "x", PROBE: reached.append}
+    names: dict[str, Any] = {"__name__": __name__, PROBE: reached.append}
     exec(probed(file), names)
     assert reached == []
     names["replacement_masks"](*(importlib.import_module("numpy").array([1, 2]),) * 2)
