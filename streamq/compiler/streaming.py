@@ -212,7 +212,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     from streamq.runtime.hosts.processor import result_opener, result_packer
-    from streamq.runtime.hosts.result_rows import PACKED
+    from streamq.runtime.hosts.result_rows import PACKED_COLUMNS
     from streamq.runtime.time.lateness import LATE_SCHEMA
 
     program = lowering.program
@@ -245,8 +245,8 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         else:
             paths.append((relation, feed))
     relations = list({relation.name: relation for relation, _ in paths}.values())
-    narrow = pa.schema([*first, *PACKED])
-    schema, places = _wide_schema([*first, *PACKED], relations, plain=False)
+    narrow = pa.schema([*first, *PACKED_COLUMNS])
+    schema, places = _wide_schema([*first, *PACKED_COLUMNS], relations, plain=False)
     opener = result_opener({raw_channel(r): places[r.number] for r in relations}, packed_paths, schema)
     opened = df.mapInArrow(opener, _spark_schema(schema))
     _tell_results(lowering, relations, opened, plain=False)
@@ -256,7 +256,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         opened, paths, {r.number: F.col("__channel") == raw_channel(r) for r in relations}
     )
     beside = [*side.columns]
-    structs: dict[str, tuple[int, int]] = {}
+    structs: dict[str, int] = {}
     for (relation, feed), is_kept in zip(paths, selections, strict=True):
         base = [F.col(struct_column(relation))[n].alias(n) for n in relation_columns(relation)]
         step = side.select(*beside, *structs, *base).withColumn(KEEP, is_kept)
@@ -265,7 +265,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         name = f"__out{len(structs)}"
         side = step.select(*beside, *structs, F.when(F.col(KEEP), row).alias(name))
         assert feed.result is not None
-        structs[name] = (raw_channel(relation), feed.result)
+        structs[name] = feed.result
     rows = side.select(*narrow.names, *structs)
     return rows.mapInArrow(result_packer(structs, narrow), _spark_schema(narrow))
 

@@ -131,6 +131,7 @@ def test_many_results_share_a_folder(spark: SparkSession, plain: None, tmp_path:
     run([*queries], "all", finish=True)
     written = spark.read.parquet(str(tmp_path / "all"))
     assert set(written.columns) == {"k", "x", "n", "upper", "start", "end", "result", "streamq_batch"}
+    assert written.where("start is null").count() == 0, "a row of one result is none of another"
     for name, query in queries.items():
         own = written.where(written.result == name).select(*query.plan.schema.names, "start", "end").toArrow()
         assert_same_history(own, oracle(query.plan, {"l": rows}))

@@ -15,6 +15,9 @@ query."""
 TAP, TAPPED = -6, -7
 """Channels of taps: a command to every bucket, and the rows of an operator that a bucket reports while a tap is on."""
 
+PACKED = -8
+"""The channel of packed rows of a result; it is no kernel's, as no further path reads them."""
+
 REPORTS = (TOTALS, READINGS, TAPPED)
 """The channels of reports, whose bodies are texts."""
 

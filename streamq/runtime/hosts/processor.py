@@ -389,7 +389,7 @@ def result_opener(
                     deltas = decode(body.as_py())
                     for number, path in packed_paths[channel]:
                         table = deltas if path is None else path.tables(deltas)[-1]
-                        rows += packed_rows(channel, number, table, body.as_py() if path is None else None)
+                        rows += packed_rows(number, table, body.as_py() if path is None else None)
                 elif channel == LATE:
                     late = decode(body.as_py()).combine_chunks()
                     struct = pa.StructArray.from_arrays(
@@ -407,11 +407,11 @@ def result_opener(
 
 
 def result_packer(
-    structs: Mapping[str, tuple[int, int]], schema: pa.Schema
+    structs: Mapping[str, int], schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that packs the rows of results that Spark has computed; the other rows of ``schema`` pass.
 
-    ``structs``: by the column that holds a result's rows, its channel and the number of the result.
+    ``structs``: by the column that holds a result's rows, the number of the result.
     """
 
     beside = pa.array(BESIDE_RESULTS, pa.int32())
@@ -422,8 +422,8 @@ def result_packer(
             others = pc.or_(pc.is_valid(batch.column(RESULT)), pc.is_in(batch.column("__channel"), beside))
             yield batch.select(schema.names).filter(others)
             rows: list[dict[str, Any]] = []
-            for name, (channel, number) in structs.items():
-                rows += packed_rows(channel, number, pa.Table.from_struct_array(batch.column(name).drop_null()))
+            for name, number in structs.items():
+                rows += packed_rows(number, pa.Table.from_struct_array(batch.column(name).drop_null()))
             if rows:
                 yield pa.RecordBatch.from_pylist(rows, schema=schema)
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from streamq.runtime.arrow.columnar import concat, decode, encode, ints
 from streamq.runtime.arrow.values import Ints, Mask, Numbered, combine_numbers, dense_numbers, number_values
 from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
+from streamq.runtime.hosts.envelope import PACKED
 from streamq.runtime.hosts.shipping import packed
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -60,12 +61,12 @@ RESULT, ROWS, INSERTED, RETRACTED = "__result", "__rows", "__inserted", "__retra
 """The columns of packed rows: the number of a result, some of its deltas as an Arrow IPC stream, and how many rows they insert
 and retract."""
 
-PACKED = ((RESULT, pa.int32()), (ROWS, pa.binary()), (INSERTED, pa.int64()), (RETRACTED, pa.int64()))
+PACKED_COLUMNS = ((RESULT, pa.int32()), (ROWS, pa.binary()), (INSERTED, pa.int64()), (RETRACTED, pa.int64()))
 """These columns and their types."""
 
 
-def packed_rows(channel: int, number: int, deltas: pa.Table, body: bytes | None = None) -> list[dict[str, Any]]:
-    """Return the one row that packs deltas of result ``number``, which came by a channel; none if there are no deltas.
+def packed_rows(number: int, deltas: pa.Table, body: bytes | None = None) -> list[dict[str, Any]]:
+    """Return the one row that packs deltas of result ``number``; none if there are no deltas.
 
     ``body``: the deltas as an Arrow IPC stream, if they are there already. CTIs count neither as inserted nor as retracted.
     """
@@ -73,7 +74,7 @@ def packed_rows(channel: int, number: int, deltas: pa.Table, body: bytes | None 
         return []
     weights = ints(deltas, WEIGHT)[ints(deltas, RE) > ints(deltas, LE)]
     counts = {INSERTED: int(weights[weights > 0].sum()), RETRACTED: -int(weights[weights < 0].sum())}
-    return [{"__channel": channel, RESULT: number, ROWS: body or encode(deltas), **counts}]
+    return [{"__channel": PACKED, RESULT: number, ROWS: body or encode(deltas), **counts}]
 
 
 @dataclass(frozen=True)
