@@ -1,6 +1,6 @@
 """Operators defined entirely by an evaluator; batch and streaming forms follow from it.
 
-In batch any evaluator runs over the whole histories of its inputs, bucket by bucket, in Spark's Python workers. The bound on
+In batch any evaluator runs over the whole histories of its inputs in Spark's Python workers, which share the groups. The bound on
 windows and pieces of endless lifetimes is then the reach of the plan: the greatest start and CTI of its sources' rows, mapped
 as its operators map progress. Retracted and filtered rows count, too: a stream over the same rows makes progress with them
 and, as far as that goes, reports windows of endless lifetimes (docs/concepts.md, "Windows").
@@ -30,10 +30,11 @@ from streamq.plan.schema import quote
 from streamq.plan.tree import fold, lazy
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE
-from streamq.runtime.hosts.shipping import packed
+from streamq.runtime.groups import HASH
+from streamq.runtime.hosts.result_rows import folding
 from streamq.runtime.time.endpoints import Bound, endpoint, limit
 from streamq.runtime.time.expr_progress_map import ExprProgressMap
-from streamq.runtime.time.lateness import ASIDE, ASIDE_TYPE, BUCKET, PORT, UNTIL, BatchEvaluation, port_column
+from streamq.runtime.time.lateness import ASIDE, ASIDE_TYPE, PARTS, PORT, UNTIL, BatchEvaluation, port_column
 from streamq.runtime.time.progress_map import ProgressMap, ProgressShift
 from streamq.runtime.window_spans import WindowSpans
 from streamq.time import FIRST_INSTANT, INFINITY
@@ -180,33 +181,31 @@ def add_bound(
     return df.crossJoin(F.broadcast(ends.select(until.column.alias(UNTIL))))
 
 
-BUCKETS_A_PARTITION = 4
-"""The number of buckets per shuffle partition; a worker evaluates a bucket as a whole, in memory."""
-
-
-def evaluate_in_buckets(
+def evaluate_in_tasks(
     operator: Evaluation, nodes: Sequence[Node], inputs: Sequence[DataFrame], run: BatchRun
 ) -> DataFrame:
     """Return an operator's result rows with their lifetimes; ``inputs`` are the results of its input ``nodes``.
 
-    Events that modules set aside are added to ``run``. One frame holds the events of all inputs, the columns of each in a struct,
-    so that any number of inputs is possible.
+    Rows with equal keys go to one task, which holds all its rows in memory, and evaluates many of them in parts; without keys
+    there is one task. Events that modules set aside are added to ``run``.
     """
     ports = list(zip(operator.inputs, nodes, inputs, strict=True))
-    sides = [_side(port, node, frame) for port, node, frame in ports]
-    events = _with_until(_union(sides), operator, nodes, run)
     schemas = tuple(
         pa.schema([(name, arrow_type(infer(expr, node.schema, "batch"))) for name, expr in port.columns])
         for port, node, _ in ports
     )
-    times = [(LE, pa.int64()), (RE, pa.int64())]
-    result = pa.schema([*times, *((f.name, arrow_type(f.type)) for f in operator.schema.fields)])
+    sides = [_side(number, port, node, frame) for number, (port, node, frame) in enumerate(ports)]
+    events = sides[0] if len(sides) == 1 else reduce(_union, sides)
+    events = _with_until(events, operator, nodes, run)
+    spread = events.repartition(HASH) if operator.inputs[0].hashed else events.repartition(1)
+    result = pa.schema(
+        [(LE, pa.int64()), (RE, pa.int64()), *((f.name, arrow_type(f.type)) for f in operator.schema.fields)]
+    )
+    whole = result.append(pa.field(ASIDE, ASIDE_TYPE)) if operator.sets_aside else result
     ship_runtime()
     evaluation = BatchEvaluation(operator.evaluator, schemas, result, operator.sets_aside)
-    whole = result.append(pa.field(ASIDE, ASIDE_TYPE)) if operator.sets_aside else result
-    worker = packed(evaluation.rows)
-    # PySpark counts the function's parameters
-    rows = events.groupBy(BUCKET).applyInArrow(lambda bucket: worker(bucket), from_arrow_schema(whole))
+    read = spread.withColumn(HASH, F.pmod(HASH, F.lit(PARTS)).cast("byte"))
+    rows = read.mapInArrow(folding(evaluation.rows, read.columns), from_arrow_schema(whole))
     if operator.sets_aside:
         rows = run.without_set_aside(rows)
     if not operator.outputs:
@@ -216,46 +215,31 @@ def evaluate_in_buckets(
     )
 
 
-def _side(port: PortColumns, node: Node, frame: DataFrame) -> DataFrame:
-    """Return one input's events: bucket, lifetime, and a struct of the columns that the evaluator reads."""
+def _side(number: int, port: PortColumns, node: Node, frame: DataFrame) -> DataFrame:
+    """Return one input's events: the hash of their keys, lifetime, the input's number, and the columns that are read of it."""
     columns = {name: spark_expression(expr, node.schema) for name, expr in port.columns}
     types = {name: infer(expr, node.schema, "batch") for name, expr in port.columns}
     keys = [F.col(LE) if name == LE else as_key(columns[name], types[name]) for name in port.hashed]
-    struct = F.struct(F.lit(True).alias(PORT), *(column.alias(name) for name, column in columns.items()))
-    return frame.select(_bucket(frame, keys).alias(BUCKET), *lifetime(node.schema), struct.alias("__columns"))
+    payload = [column.alias(port_column(number, place)) for place, column in enumerate(columns.values())]
+    hashed = (F.xxhash64(*keys) if keys else F.lit(0)).alias(HASH)
+    return frame.select(hashed, *lifetime(node.schema), F.lit(number).alias(PORT), *payload)
 
 
-def _bucket(frame: DataFrame, keys: Sequence[Column]) -> Column:
-    """Return the bucket of each row, from the hash of its keys; without keys all rows are in bucket 0."""
-    if not keys:
-        return F.lit(0).cast("bigint")
-    buckets = BUCKETS_A_PARTITION * int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    return F.pmod(F.xxhash64(*keys), F.lit(buckets).cast("bigint"))
-
-
-def _union(sides: Sequence[DataFrame]) -> DataFrame:
-    """Return the events of all inputs, each with the number of its input and its columns in the struct of that number."""
-    types = [side.schema["__columns"].dataType for side in sides]
-    frames = []
-    for number, side in enumerate(sides):
-        structs = [
-            (F.col("__columns") if i == number else F.lit(None).cast(kind)).alias(port_column(i))
-            for i, kind in enumerate(types)
-        ]
-        frames.append(side.select(BUCKET, LE, RE, F.lit(number).alias(PORT), *structs))
-    return reduce(lambda a, b: a.unionAll(b), frames)
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    """Return the events of two inputs, each with NULL in the columns of the other."""
+    return one.unionByName(other, allowMissingColumns=True)
 
 
 def _with_until(events: DataFrame, evaluation: Evaluation, nodes: Sequence[Node], run: BatchRun) -> DataFrame:
-    """Add the column UNTIL: the bound on windows and pieces, the same for all events; infinity if the evaluator needs none.
+    """Add the column UNTIL, the bound on windows and pieces, the same for all events, if the evaluator needs one.
 
-    If it needs one for endless lifetimes only, it is infinity, too, unless there may be some or ``run`` has a bound.
+    If it needs one for endless lifetimes only, it is added if there may be some or ``run`` has a bound.
     """
     bound = evaluation.bound
     may_be_endless = any(node.traits.infinite for node in nodes) or run.until is not None
     if bound is Bound.ALWAYS or (bound is Bound.ENDLESS and may_be_endless):
         return add_bound(events, nodes, run, bound=bound)
-    return events.withColumn(UNTIL, F.lit(INFINITY))
+    return events
 
 
 class EvaluatedOperator(Operator):
@@ -296,5 +280,5 @@ class EvaluatedOperator(Operator):
         return cast(Node, replace(over_groups, keys=(*own, *keys)))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Run the evaluator over the whole histories, bucket by bucket; an operator may override this by a faster form."""
-        return evaluate_in_buckets(self.evaluation, self.children, inputs, run)
+        """Run the evaluator over the whole histories, by tasks; an operator may override this by a faster form."""
+        return evaluate_in_tasks(self.evaluation, self.children, inputs, run)

@@ -105,7 +105,7 @@ class BatchForm(Word):
     """Cut each range into nodes of 2^k windows; each window merges the nodes that contain it."""
 
     EVALUATED = "evaluated"
-    """Run the evaluator that streams use over the whole histories, bucket by bucket."""
+    """Run the evaluator that streams use over the whole histories, in tasks that share the groups."""
 
 
 @dataclass(frozen=True, kw_only=True)

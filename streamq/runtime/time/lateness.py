@@ -1,6 +1,6 @@
 """Lateness: how each item behind the CTI is treated, and the late output, the rows that were left out or changed.
 
-The batch form of an evaluator, for Spark's ``applyInArrow``, is the whole result over the whole histories of one bucket, with
+The batch form of an evaluator, for Spark's ``mapInArrow``, is the whole result over the whole histories of a task's groups, with
 the rows that it sets aside.
 """
 
@@ -21,12 +21,12 @@ from streamq.choices import CountReason, Invalid
 from streamq.errors import LateEvent
 from streamq.plan.partial import COUNT
 from streamq.plan.schema import shown_group
-from streamq.runtime.arrow.columnar import concat, ints, with_column
+from streamq.runtime.arrow.columnar import concat, ints, split_by, with_column
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, beside_names
-from streamq.runtime.groups import number_groups
+from streamq.runtime.groups import HASH, number_groups
 from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -273,8 +273,8 @@ def _plain(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-BUCKET, PORT, UNTIL = "__bucket", "__port", "__until"
-"""Columns of an event: its bucket, its input's number, and the bound on endless windows, the same in every row."""
+PORT, UNTIL = "__port", "__until"
+"""Columns of an event: its input's number, and the bound on endless windows, the same in every row."""
 
 ASIDE = "__aside"
 """The column of the rows that modules have set aside, as in the late output; NULL in rows of the result."""
@@ -282,14 +282,18 @@ ASIDE = "__aside"
 ASIDE_TYPE = pa.struct(list(LATE_SCHEMA))
 
 
-def port_column(number: int) -> str:
-    """Return the name of the struct that holds an input's columns."""
-    return f"__port{number}"
+PARTS, PART_ROWS = 64, 1 << 17
+"""The most parts in which a task evaluates its rows, by the hash of their keys, and the rows of one: their arrays fit a cache."""
+
+
+def port_column(number: int, place: int) -> str:
+    """Return the name of a column of an input by its place."""
+    return f"{PORT}{number}_{place}"
 
 
 @dataclass(frozen=True)
 class BatchEvaluation:
-    """An ``evaluator`` over the events of a bucket, with the columns of its ``inputs`` and of its ``result``.
+    """An ``evaluator`` over the events of some groups, with the columns of its ``inputs`` and of its ``result``.
 
     sets_aside: events for which modules fail follow the result, in ``__aside``.
     """
@@ -300,13 +304,23 @@ class BatchEvaluation:
     sets_aside: bool = False
 
     def rows(self, events: pa.Table) -> pa.Table:
-        """Return the result over the events, at least one, of a bucket, which have ``__port`` and ``__until``.
+        """Return the result over the events of a task, at least one.
+
+        They have ``__port``, the remainder of the hash of their keys by PARTS and, if there is a bound, ``__until``.
+        """
+        if events.num_rows <= PART_ROWS:
+            return self._rows(events)
+        parts = min(PARTS, 1 << (events.num_rows // PART_ROWS).bit_length())
+        return concat([self._rows(part) for _, part in split_by(events, ints(events, HASH) % parts)])
+
+    def _rows(self, events: pa.Table) -> pa.Table:
+        """Return the result over the events of some groups, at least one.
 
         Events set aside follow as rows in which only ``__aside`` is not NULL.
         """
         histories = [self._history(events, number) for number in range(len(self.inputs))]
         histories = number_groups(histories, self.evaluator.group_columns)
-        until = events.column(UNTIL)[0].as_py()
+        until = events.column(UNTIL)[0].as_py() if UNTIL in events.column_names else INFINITY
         if not self.sets_aside:
             rows = self.evaluator.rows(histories, MINUS_INFINITY, until)
             return rows.select(self.result.names).cast(self.result)
@@ -318,10 +332,11 @@ class BatchEvaluation:
         return pa.concat_tables([rows, structs], promote_options="default")
 
     def _history(self, events: pa.Table, number: int) -> pa.Table:
-        """Return the events of an input as its evaluator reads them: lifetimes, and the columns of the input's struct."""
+        """Return the events of an input as its evaluator reads them: lifetimes, and the input's columns."""
         alone = len(self.inputs) == 1
         mine = events if alone else events.filter(pc.equal(events.column(PORT), number))
-        columns = mine.column(port_column(number)).combine_chunks()
-        # in a list a name is no path, even with a dot first
-        payload = {field.name: pc.struct_field(columns, [field.name]).cast(field.type) for field in self.inputs[number]}
+        payload = {
+            field.name: mine.column(port_column(number, place)).cast(field.type)
+            for place, field in enumerate(self.inputs[number])
+        }
         return pa.table({LE: mine.column(LE), RE: mine.column(RE), **payload})
