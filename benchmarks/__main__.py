@@ -19,6 +19,7 @@ MODULES = {
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",
     "nexmark": "benchmarks.nexmark",
+    "nexmark_stream": "benchmarks.nexmark_stream",
     "modules": "benchmarks.modules",
     "first_events": "benchmarks.first_events",
     "patterns": "benchmarks.patterns",
