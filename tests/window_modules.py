@@ -228,7 +228,6 @@ Windows = Callable[..., Any]
 WINDOWS: dict[str, Windows] = {
     "hopping": lambda s, **p: s.hopping_window(4, 2, 1, **p),
     "tumbling": lambda s, **p: s.tumbling_window(5, **p),
-    "hopping over 3 ticks": lambda s, **p: s.hopping_window(4, 2, 1, **p),
     "snapshot": lambda s, **p: s.snapshot_window(**p),
     "sliding": lambda s, **p: s.sliding_window(3, **p),
     "count": lambda s, **p: s.count_window(2, **p),
@@ -236,6 +235,7 @@ WINDOWS: dict[str, Windows] = {
     "rows": lambda s, **p: s.rows_window(3, 2, order_by="v", **p),
     "session": lambda s, **p: s.session_window(4, **p),
     "landmark": lambda s, **p: s.landmark_window(3, period=9, **p),
+    "hopping over 3 ticks": lambda s, **p: s.hopping_window(4, 2, 1, **p),
 }
 OVER_TICKS = ("hopping over 3 ticks",)
 """Windows over events that last 3 ticks each, so that each window may have a state of a module."""
