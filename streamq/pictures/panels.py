@@ -364,9 +364,10 @@ class Panel:
         """Yield the layer of windows behind the events."""
         shown = [(self.axis.clamp(start), self.axis.clamp(end)) for start, end in bands]
         ends = [{"x": self.axis.number(start), "x2": self.axis.number(end)} for start, end in shown if start < end]
-        rows = [{**row, "y": 0, "y2": self.height, "fill": LIGHT.band, "shown": "window"} for row in ends]
+        rows = [{**row, "y": 0, "y2": self.height, "shown": "window"} for row in ends]
         if rows:
-            yield self._layer({"type": "rect"}, rows, x2={"field": "x2"}, y2={"field": "y2"}, fill="fill")
+            mark = {"type": "rect", "color": LIGHT.band}
+            yield self._layer(mark, rows, x2={"field": "x2"}, y2={"field": "y2"}, description="shown")
 
     def _ctis(self) -> Iterator[dict[str, Any]]:
         """Yield the layers of the last CTIs: lines, and the instant of each above, where there is room."""

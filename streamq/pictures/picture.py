@@ -123,13 +123,13 @@ class Picture:
 
         It is also a file of its own: it needs no other file, script or network. A pointer over a mark shows what it is.
         """
-        drawn = _MARK.sub(r"\1><title>\3</title></\2>", _vl_convert().vegalite_to_svg(_legal(self.spec)))
+        drawn = _short(_vl_convert().vegalite_to_svg(_legal(self.spec)))
         scope = f"streamq-{hashlib.sha256(f'{self!r}{drawn}'.encode()).hexdigest()[:10]}"
         name, words = f"{scope}-title", f"{scope}-desc"
-        opening = f'<svg id="{scope}" role="img" aria-labelledby="{name} {words}" '
+        opening = f'<svg id="{scope}" font-family="sans-serif" role="img" aria-labelledby="{name} {words}" '
         names = element("title", markup_text(self.title or self.description[0]), id=name)
         names += element("desc", markup_text(self._words), id=words)
-        style = element("style", f"\n{_dark_rules(scope)}\n")
+        style = element("style", f"\n{_dark_rules(scope, drawn)}\n")
         return re.sub(r"\A<svg ([^>]*>)", lambda start: f"{opening}{start[1]}{names}{style}", drawn)
 
     @cached_property
@@ -171,10 +171,21 @@ class Picture:
         return "\n".join(map(with_escapes, lines))
 
 
-_MARK = re.compile(
-    r'(<(path|text)(?= aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="rect mark")[^>]*)/>'
-)
+_MARK = re.compile(r'(<(path) aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="rect mark"[^>]*)/>')
 """Matches a bar, whose description becomes its tooltip."""
+
+_UNSEEN = re.compile(r'<path[^>]* (?:display="none"|d="M0,0h0v0h0Z")[^>]*/>')
+_UNUSED = re.compile(
+    r' (?:(?:aria-\w+|role|class|pointer-events)="[^"]*"|(?:opacity|stroke-width)="1"|font-family="sans-serif")'
+    r"|(?<=\.\d\d)\d+"
+)
+"""Matches, in a tag, attributes that an image without a script has no use for or inherits, and decimals beyond the second."""
+
+
+def _short(drawn: str) -> str:
+    """Return an SVG of Vega's without what an image has no use for; bars have tooltips."""
+    titled = _MARK.sub(r"\1><title>\3</title></\2>", _UNSEEN.sub("", drawn))
+    return re.sub(r"<(?!svg)[a-z][^>]*>", lambda tag: _UNUSED.sub("", tag[0]), titled)
 
 
 def _legal(spec: Any) -> Any:
@@ -199,12 +210,13 @@ def _vl_convert() -> Any:
     return vl_convert
 
 
-def _dark_rules(scope: str) -> str:
-    """Return rules for a picture with the id ``scope``: where dark is preferred, each colour is that of the dark palette."""
+def _dark_rules(scope: str, drawn: str) -> str:
+    """Return rules for what is ``drawn`` as element ``scope``: where dark is preferred, colours are of the dark palette."""
     rules = " ".join(
         f'#{scope} [{part}="{light}"] {{ {part}: {dark}; }}'
         for light, dark in zip(LIGHT.all, DARK.all, strict=True)
         for part in ("fill", "stroke")
+        if f'="{light}"' in drawn
     )
     return f"@media (prefers-color-scheme: dark) {{ {rules} }}"
 

@@ -81,7 +81,7 @@ def history_picture(
         panels.append(Panel(history, axis, keys_with_rows([history] if history.is_windows else alike)))
     keys = dict.fromkeys(key for panel in panels if not panel.history.is_windows for key in panel.keys)
     colours = {key: number for number, key in enumerate(keys)}
-    bands = [band for history in histories for band in _bands(history)]
+    bands = sorted({band for history in histories for band in _bands(history)})
     specs = [
         panel.spec(colours, [] if panel.history.is_windows else bands, has_labels=panel is panels[-1])
         for panel in panels
