@@ -106,14 +106,14 @@ class ResultColumns:
 
     It holds plain values, because Spark Connect runs the function of a sink on the server, where streamq need not be installed.
 
-    ``title``: errors name its rows by it. ``condition``: the rows of the program that are read, and ``taken`` their columns.
-    ``columns``: those of the output. ``fold``: turns what a task reads into rows of the type ``folded``; None: rows are written
-    as they are. ``in_one_task``: one task has all rows.
+    ``title``: errors name its rows by it. ``condition``: the rows of the program that are read, ``source_columns`` what of
+    them. ``columns``: those of the output. ``fold``: turns what a task reads into rows of the type ``folded``; None: rows
+    are written as they are. ``in_one_task``: one task has all rows.
     """
 
     title: str
     condition: str
-    taken: tuple[str, ...]
+    source_columns: tuple[str, ...]
     columns: tuple[str, ...]
     fold: Fold | None = None
     folded: StructType | None = None
@@ -121,7 +121,7 @@ class ResultColumns:
 
     def read(self, df: DataFrame) -> DataFrame:
         """Return the rows of the output; late rows, reports and rows of other results are left out."""
-        df = df.where(self.condition).select(*self.taken)
+        df = df.where(self.condition).select(*self.source_columns)
         if self.fold is not None:
             assert self.folded is not None
             # PySpark reads a column's name as a path, in which dots and backticks have a meaning: columns go by their numbers
@@ -148,7 +148,7 @@ def result_columns(result: Result, *, packed: bool, division: str | None = None)
         end = f"CASE WHEN {RE} != {INFINITY} THEN {RE} END"
         times = (f"{instant_sql(LE, schema.axis)} AS `start`", f"{instant_sql(end, schema.axis)} AS `end`")
         columns = (*divided, *payload, *times)
-        return ResultColumns(title=title, condition=f"{WEIGHT} IS NOT NULL", taken=whole, columns=columns)
+        return ResultColumns(title=title, condition=f"{WEIGHT} IS NOT NULL", source_columns=whole, columns=columns)
     first, names, rows = _output_rows(out)
     # functions are packed with the code that they need
     ship_runtime()
@@ -165,7 +165,7 @@ def result_columns(result: Result, *, packed: bool, division: str | None = None)
     return ResultColumns(
         title=title,
         condition=f"{RESULT} = {result.number}" if packed else f"{WEIGHT} IS NOT NULL",
-        taken=(RESULT, ROWS, *carried) if packed else whole,
+        source_columns=(RESULT, ROWS, *carried) if packed else whole,
         columns=(*divided, *first, *payload, *_times(names, schema.axis), *(f"{name} AS {STAMP}" for name in carried)),
         fold=fold,
         folded=t.StructType(fields),
@@ -242,7 +242,7 @@ def folder_columns(results: Mapping[str, Result], verb: str) -> ResultColumns:
     return ResultColumns(
         title="the folder of results",
         condition=f"{RESULT} IN ({', '.join(map(str, packed))})",
-        taken=(RESULT, ROWS, *carried),
+        source_columns=(RESULT, ROWS, *carried),
         columns=(*columns, *(f"{name} AS {STAMP}" for name in carried)),
         fold=unpacking(packed, carried, schema),
         folded=t.StructType(fields),

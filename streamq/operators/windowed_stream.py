@@ -35,7 +35,7 @@ from streamq.plan.schema import check_names, show_keys
 from streamq.plan.tree import ExpressionText, show
 from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
-from streamq.windows import Rows, Window
+from streamq.windows import Window
 
 ROWS = "__rows"
 """The name of the column that holds the lists."""
@@ -147,7 +147,7 @@ class WindowedStream(CallResult, Generic[S]):
             5      5    6
             4     13   14
         """
-        self._rows_window("where", "filters")
+        self._with_members("where", "filters", self.window.inner_keys)
         condition = resolve(predicate, self.stream.plan, "where", of_events=True)
         check_boolean(condition, self.stream.plan.schema, "where", "the predicate")
         if isinstance(infer(condition, self.stream.plan.schema, "where"), NullType):
@@ -175,33 +175,33 @@ class WindowedStream(CallResult, Generic[S]):
         b  1      5    6
         a  2     13   14
         """
-        window = self._rows_window("group_by", "groups")
-        if window.inner_keys:
-            raise PlanError("group_by", "the members are grouped already", f"by {', '.join(window.inner_keys)}")
+        if self.window.inner_keys:
+            raise PlanError("group_by", "the members are grouped already", f"by {', '.join(self.window.inner_keys)}")
+        self._with_members("group_by", "groups", ())
         for name in named_keys:
             if name in self.stream.plan.schema.names:
                 hint = "Give the key another name: events are counted in the order of their own columns."
                 raise PlanError("group_by", f"a column called {name!r}", "the stream has one", hint)
         grouped: Any = self.stream.group_by(*keys, **named_keys)  # type: ignore[attr-defined]
         inner = tuple(key for key in grouped.keys if key not in self.keys)
-        window = replace(window, inner_keys=inner)
+        window = self._with_members("group_by", "groups", inner)
         return replace(self, stream=grouped.stream, keys=(*self.keys, *inner), window=window)
 
-    def _rows_window(self, verb: str, does: str) -> Rows:
-        """Return the window; raise PlanError for a kind of windows that is not made by counting all rows."""
-        if not isinstance(self.window, Rows):
+    def _with_members(self, verb: str, does: str, inner_keys: tuple[str, ...], where: str = "") -> Window:
+        """Return the windows with such members; raise PlanError for a kind of windows that depends on its members."""
+        window = self.window.with_members(inner_keys, where)
+        if window is None:
             hint = f"Write it before the window: s.{verb}(...) and then the window."
             raise PlanError(verb, f"only a rows window {does} its members", f"found {self.window.name} windows", hint)
-        return self.window
+        return window
 
     def _with_condition(self) -> tuple[Node, Window]:
         """Return the events, with a column for the condition that members satisfy, if there is one, and their windows."""
         source = self.stream.plan
         if self.condition is None:
             return source, self.window
-        window = self._rows_window("where", "filters")
         columns = (*((name, Col(name)) for name in source.schema.names), (IS_MEMBER, self.condition))
-        return Select(source, columns), replace(window, where=IS_MEMBER)
+        return Select(source, columns), self._with_members("where", "filters", self.window.inner_keys, IS_MEMBER)
 
     def select(self, *given_columns: ExprArgument, **named_columns: ExprArgument) -> S:
         """Compute one row for each window with members: the group's keys, then a column for each keyword.

@@ -251,13 +251,13 @@ MOST_CTIS = 40
 class Panel:
     """The events of a history on an axis, as bars, or as bins if there are too many for that.
 
-    ``with_rows``: the keys that have rows of their own in bins.
+    ``with_rows``: the keys that have rows of their own in bins. ``has_labels``: the labels of the axis stand below the panel.
     """
 
-    def __init__(self, history: PanelHistory, axis: TimeAxis, with_rows: Set[str]):
+    def __init__(self, history: PanelHistory, axis: TimeAxis, with_rows: Set[str], *, has_labels: bool):
         self.history, self.axis = history, axis
         self.keys, groups = history.key_groups
-        self._x: dict[str, Any] = {}
+        self._x = axis.encoding(has_labels=has_labels)
         self._bars = bars_of(history, axis, groups.tolist())
         self._bins = density_rows(history, axis, with_rows) if self._bars is None else []
 
@@ -299,10 +299,9 @@ class Panel:
         if history.note:
             yield history.note
 
-    def spec(self, colours: Colours, bands: Sequence[tuple[int, int]], *, has_labels: bool) -> dict[str, Any]:
+    def spec(self, colours: Colours, bands: Sequence[tuple[int, int]]) -> dict[str, Any]:
         """Return the panel in Vega-Lite; ``bands``: windows that are drawn behind the events."""
         history = self.history
-        self._x = self.axis.encoding(has_labels=has_labels)
         layers = [*self._bands(bands), *self._ctis()]
         layers += self._bar_layers(self._bars, colours) if self._bars is not None else self._bin_layers(colours)
         if not history.count:

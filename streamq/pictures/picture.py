@@ -171,7 +171,7 @@ class Picture:
         return "\n".join(map(with_escapes, lines))
 
 
-_MARK = re.compile(r'(<(path) aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="rect mark"[^>]*)/>')
+_MARK = re.compile(r'(<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="rect mark"[^>]*)/>')
 """Matches a bar, whose description becomes its tooltip."""
 
 _UNSEEN = re.compile(r'<path[^>]* (?:display="none"|d="M0,0h0v0h0Z")[^>]*/>')
@@ -184,7 +184,7 @@ _UNUSED = re.compile(
 
 def _short(drawn: str) -> str:
     """Return an SVG of Vega's without what an image has no use for; bars have tooltips."""
-    titled = _MARK.sub(r"\1><title>\3</title></\2>", _UNSEEN.sub("", drawn))
+    titled = _MARK.sub(r"\1><title>\2</title></path>", _UNSEEN.sub("", drawn))
     return re.sub(r"<(?!svg)[a-z][^>]*>", lambda tag: _UNUSED.sub("", tag[0]), titled)
 
 

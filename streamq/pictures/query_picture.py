@@ -37,7 +37,6 @@ from streamq.run.batch.passed_batches import passed_batches, passed_tables
 from streamq.runtime.event import BAD
 from streamq.time import TIMESTAMP, instant_ticks
 from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
-from streamq.windows import Rows
 
 Instant = int | dt.datetime
 
@@ -78,14 +77,12 @@ def history_picture(
     panels = []
     for history in histories:
         alike = [one for one in histories if one.keys == history.keys and not one.is_windows]
-        panels.append(Panel(history, axis, keys_with_rows([history] if history.is_windows else alike)))
+        with_rows = keys_with_rows([history] if history.is_windows else alike)
+        panels.append(Panel(history, axis, with_rows, has_labels=history is histories[-1]))
     keys = dict.fromkeys(key for panel in panels if not panel.history.is_windows for key in panel.keys)
     colours = {key: number for number, key in enumerate(keys)}
     bands = sorted({band for history in histories for band in _bands(history)})
-    specs = [
-        panel.spec(colours, [] if panel.history.is_windows else bands, has_labels=panel is panels[-1])
-        for panel in panels
-    ]
+    specs = [panel.spec(colours, [] if panel.history.is_windows else bands) for panel in panels]
     zone = " (UTC)" if kind == TIMESTAMP else ""
     low, high = (instant_label(t, kind) for t in (axis.low, axis.high))
     sentences = [*(" ".join(panel.sentences()) for panel in panels), f"The axis goes from {low} to {high}{zone}."]
@@ -236,7 +233,7 @@ class _QueryDrawing:
         """Return the windows of an operator, with their numbers of members."""
         keys = _window_keys(node)
         members = (("number of members", Aggregate(COUNT, ())),)
-        window = replace(node.window, inner_keys=()) if isinstance(node.window, Rows) else node.window
+        window = node.window.with_members((), node.window.where) or node.window
         windows = WindowAggregate(node.input, keys, window, members, stamp=Stamp.ALIGN)
         title = f"{node.window.name} windows {node.window.shown(node.schema.axis)}{show_keys(keys)}"
         answer = compute_answer(windows, self.tables, self.until, "plot")

@@ -245,6 +245,9 @@ class Rows(Window):
     def by_starts(self) -> bool:
         return True
 
+    def with_members(self, inner_keys: tuple[str, ...], where: str) -> Rows:
+        return replace(self, inner_keys=inner_keys, where=where)
+
     def order(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return ``order_by``, then the rest of the payload, which orders ties."""
         return (*self.order_by, *(n for n in names if n not in (*self.order_by, self.where)))

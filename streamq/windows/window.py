@@ -119,6 +119,10 @@ class Window(ABC):
         """True if an event's start alone decides which windows it is in."""
         return False
 
+    def with_members(self, inner_keys: tuple[str, ...], where: str) -> Window | None:
+        """Return the same windows with members by a condition and in groups; None if windows depend on their members."""
+        return None
+
     def outer_keys(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return the keys, among ``keys``, of the groups that have windows of their own."""
         return tuple(key for key in keys if key not in self.inner_keys)

@@ -101,7 +101,7 @@ def computed(lines: list[str], seen: set[str]) -> Iterator[str]:
 
 
 def indent_and_name(line: str) -> tuple[str, str]:
-    """What stands before an operator in a line of a plan, which is as long as the operator is deep, and its name."""
+    """Matches the beginning of a line of a plan, as long as the operator is deep, and the operator's name."""
     match = re.fullmatch(r"([\s:+\-]*)[*()\d\s]*([A-Z]\w*).*", line)
     assert match is not None, line
     return match[1], match[2]

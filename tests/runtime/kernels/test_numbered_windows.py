@@ -73,7 +73,7 @@ def is_numbered(query: sq.Stream) -> bool:
 
 
 def test_state_goes_with_steps_and_groups_and_not_with_events() -> None:
-    """Of each step two groups of seven pass; bins are dropped by eight steps or so."""
+    """The kernel over steps of which two groups of seven pass the filter; it drops bins by eight steps or so."""
     most = []
     for step in (10, 100):
         windows = SOURCE.rows_window(32 * step, step).where(sq.col("v") < 2).group_by("v")
