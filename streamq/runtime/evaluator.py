@@ -9,16 +9,14 @@ c is passed on unchanged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.arrow.values import Mask
 from streamq.runtime.groups import Holds, ToCome, no_holds
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
+from streamq.runtime.time.progress_rule import SETTLED, ProgressRule
 
 
 class Evaluator(Protocol):
@@ -81,8 +79,6 @@ class SettledProgress:
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled, and sent once they have started."""
-        from streamq.runtime.time.progress_rule import SETTLED
-
         return SETTLED
 
     def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:

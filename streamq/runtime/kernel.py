@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -18,10 +18,8 @@ from streamq.runtime.arrow.values import Mask
 from streamq.runtime.event import LE, RE
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.time.endpoints import Endpoint
+from streamq.runtime.time.progress_rule import ProgressRule
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, WindowEnds, show_ticks
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 class LatePolicy(NamedObject):

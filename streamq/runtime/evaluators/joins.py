@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +20,10 @@ from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group, matching_groups, no_holds
+from streamq.runtime.time.progress_rule import SETTLED, Cti, EndlessRow, NoRowReason, ProgressRule
 from streamq.runtime.time.release import Release
 from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import INFINITY, Grid
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,6 @@ class JoinEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; an anti join subtracts the right rows."""
-        from streamq.runtime.time.progress_rule import SETTLED, Cti
-
         if self.how == JoinKind.INNER:
             return SETTLED
         return replace(SETTLED, cti=Cti.LEFT_BEHIND, subtracts=self.how == JoinKind.ANTI)
@@ -164,8 +159,6 @@ class ExceptEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; the right stream subtracts from the left one."""
-        from streamq.runtime.time.progress_rule import SETTLED
-
         return replace(SETTLED, subtracts=True)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -221,8 +214,6 @@ class ClipEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; a row without an end is cut by a row of the other stream."""
-        from streamq.runtime.time.progress_rule import SETTLED, EndlessRow
-
         return replace(SETTLED, endless=EndlessRow.A_CUT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -295,8 +286,6 @@ class WindowedJoinEvaluator:
     @property
     def progress_rule(self) -> ProgressRule:
         """Windows of a grid are final once they have ended."""
-        from streamq.runtime.time.progress_rule import Cti, NoRowReason, ProgressRule
-
         return ProgressRule(
             Cti.EARLIEST_WINDOW,
             final=Release.AT_END,

@@ -25,13 +25,14 @@ from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.numbering import event_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
+from streamq.runtime.time.progress_rule import NoRowReason, ProgressRule
+from streamq.runtime.time.release import Release
 from streamq.runtime.user_code.calls import ModuleCall, StepCall, pickled, shown_instant, shown_values
 from streamq.runtime.user_code.code_values import FAILURES, instant_of
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.time.lateness import QuarantineRows
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 STATE = "__state"
@@ -65,9 +66,6 @@ class ScanEvaluator(SettledProgress, ABC):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once no other event can start at their start, and sent once they have started."""
-        from streamq.runtime.time.progress_rule import NoRowReason, ProgressRule
-        from streamq.runtime.time.release import Release
-
         may_be_none = NoRowReason.OF_MATCH if self.completes_matches else NoRowReason.OF_MODULE
         return ProgressRule(final=Release.PAST_START, early=Release.PAST_START, may_be_none=may_be_none)
 

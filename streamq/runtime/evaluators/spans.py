@@ -28,13 +28,13 @@ from streamq.runtime.evaluators.numbering import OrderedRows, event_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.groups import GROUP_NUMBER, ToCome
+from streamq.runtime.time.progress_rule import AT_ONCE, SETTLED, EndlessRow, ProgressRule
 from streamq.runtime.time.release import Release
 from streamq.runtime.user_code.calls import NOBODY_TAKES
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 if TYPE_CHECKING:
     from streamq.runtime.time.lateness import QuarantineRows
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,6 @@ class SignalEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; the last one of a key ends with the next."""
-        from streamq.runtime.time.progress_rule import SETTLED, EndlessRow
-
         return replace(SETTLED, endless=EndlessRow.THE_NEXT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -138,8 +136,6 @@ class DistinctIdsEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """A row is final once it has started: its end does not move any more, and only earlier events could repeat it."""
-        from streamq.runtime.time.progress_rule import SETTLED
-
         return replace(SETTLED, final=Release.PAST_START)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -194,8 +190,6 @@ class LastRowsEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; the last ones of a key end with later ones."""
-        from streamq.runtime.time.progress_rule import SETTLED, EndlessRow
-
         return replace(SETTLED, endless=EndlessRow.LATER_ROWS)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -260,8 +254,6 @@ class AttemptEvaluator(SettledProgress):
     @property
     def progress_rule(self) -> ProgressRule:
         """Events are sent as they come."""
-        from streamq.runtime.time.progress_rule import AT_ONCE
-
         return AT_ONCE
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:

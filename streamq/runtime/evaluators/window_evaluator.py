@@ -40,11 +40,11 @@ from streamq.runtime.partials.range_partials import (
     merge_partial_rows,
     row_windows,
 )
+from streamq.runtime.time.progress_rule import NoRowReason, ProgressRule
 from streamq.time import Grid
 
 if TYPE_CHECKING:
     from streamq.runtime.time.lateness import QuarantineRows
-    from streamq.runtime.time.progress_rule import ProgressRule
     from streamq.runtime.user_code.module_walk import CallMemory
 
 
@@ -144,8 +144,6 @@ class WindowEvaluator(MemberEvaluator):
     @property
     def progress_rule(self) -> ProgressRule:
         """The rule of the windows; it also says if a window may have no row, because a module may return none for it."""
-        from streamq.runtime.time.progress_rule import NoRowReason
-
         rule = super().progress_rule
         is_open = any(reduction.may_be_none for reduction in self.reductions)
         return replace(rule, may_be_none=NoRowReason.OF_MODULE) if is_open else rule

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,10 +20,9 @@ from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.time_bins import unsettled_rows
 from streamq.runtime.time.consistency import HeldRows
+from streamq.runtime.time.progress_rule import Cti, ProgressRule
+from streamq.runtime.time.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 ROWS, OPEN = 0, 1
 """Ports: rows of the result, and the lifetimes whose ends expressions read."""
@@ -45,9 +43,6 @@ class CtisKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """A row is sent once the CTI is past its start, if in order of time; otherwise at once."""
-        from streamq.runtime.time.progress_rule import Cti, ProgressRule
-        from streamq.runtime.time.release import Release
-
         cti = Cti.OPEN_END if self.reads_ends else Cti.INPUT
         return ProgressRule(cti, final=Release.PAST_START, sorts=True) if self.in_order else ProgressRule(cti)
 

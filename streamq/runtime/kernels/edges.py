@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -33,11 +32,9 @@ from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.time.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
+from streamq.runtime.time.progress_rule import Cti, ProgressRule
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 EDGES = "edges"
 """The basket of the edges."""
@@ -65,8 +62,6 @@ class EdgesKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """Events are sent as they come; with payloads from ends, a closing edge may change an event from its start on."""
-        from streamq.runtime.time.progress_rule import Cti, ProgressRule
-
         return ProgressRule(Cti.OPEN_EDGE if self.from_end else Cti.INPUT)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:

@@ -11,7 +11,6 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -24,11 +23,8 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKer
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
 from streamq.runtime.state.bins import Bins
 from streamq.runtime.time.lateness import weighted_events
+from streamq.runtime.time.progress_rule import AT_ONCE, ProgressRule
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
-
 
 Sides = Sequence[pa.Table | None]
 """The deltas of the left and of the right side; None: a side has none."""
@@ -138,8 +134,6 @@ class InnerJoinKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """Pairs are sent at once."""
-        from streamq.runtime.time.progress_rule import AT_ONCE
-
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +25,8 @@ from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.time.lateness import count_duplicates, count_invalid, weighted_events
+from streamq.runtime.time.progress_rule import AT_ONCE, ProgressRule
 from streamq.time import INFINITY, WindowEnds
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], what: Sequence[str]) -> tuple[Mask, Mask]:
@@ -122,8 +119,6 @@ class InsertIngressKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """Events are sent as they come."""
-        from streamq.runtime.time.progress_rule import AT_ONCE
-
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:

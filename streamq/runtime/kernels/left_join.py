@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +33,9 @@ from streamq.runtime.kernels.recompute import input_basket, new_deltas
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.state.time_bins import TimeBins, unsettled_rows
+from streamq.runtime.time.progress_rule import ProgressRule
 from streamq.runtime.time.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
-
 
 E = TypeVar("E", bound=Evaluator)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,10 +54,8 @@ from streamq.runtime.time.lateness import (
     count_duplicates,
     count_invalid,
 )
+from streamq.runtime.time.progress_rule import AT_ONCE, ProgressRule
 from streamq.time import INFINITY, MINUS_INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 
@@ -75,8 +73,6 @@ class PhysicalKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """Events are sent as they come."""
-        from streamq.runtime.time.progress_rule import AT_ONCE
-
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:

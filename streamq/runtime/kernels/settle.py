@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +24,9 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKer
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.time_bins import unsettled_rows
 from streamq.runtime.time.lateness import QuarantineRows, weighted_events
+from streamq.runtime.time.progress_rule import Cti, ProgressRule
+from streamq.runtime.time.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
-
 
 ROWS = "rows"
 """The basket of the rows that wait."""
@@ -44,9 +41,6 @@ class SettleKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """A row is sent once it is settled, at every level of consistency; or else at once."""
-        from streamq.runtime.time.progress_rule import Cti, ProgressRule
-        from streamq.runtime.time.release import Release
-
         return ProgressRule(Cti.UNSETTLED, final=None if self.at_once else Release.PAST_END)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,11 +50,10 @@ from streamq.runtime.state.blocks import BlocksBasket, block_sizes
 from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket
 from streamq.runtime.time.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.time.lateness import judgement
+from streamq.runtime.time.progress_rule import Cti, ProgressRule
+from streamq.runtime.time.release import Release
 from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
@@ -91,9 +90,6 @@ class WindowAggregateKernel:
     @property
     def progress_rule(self) -> ProgressRule:
         """Windows are reported one by one, at their ends; final ones also wait for members whose ends are read."""
-        from streamq.runtime.time.progress_rule import Cti, ProgressRule
-        from streamq.runtime.time.release import Release
-
         release, cti = Release.AT_END, Cti.EARLIEST_WINDOW
         if self.at_ends:
             release, cti = Release.AT_WINDOW_END, Cti.WINDOW_END if self.reads_end else Cti.INPUT

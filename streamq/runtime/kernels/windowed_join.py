@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +25,8 @@ from streamq.runtime.kernels.inner_join import JoinedEvents, new_side, side_bask
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
 from streamq.runtime.state.time_bins import TimeBins
 from streamq.runtime.time.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
+from streamq.runtime.time.progress_rule import ProgressRule
 from streamq.time import INFINITY, MINUS_INFINITY
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
 
 WAITING = ("waiting0", "waiting1")
 """The baskets, one a side, of the members whose first window is to come."""

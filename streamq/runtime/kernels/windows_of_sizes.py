@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,12 +28,9 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.partials.range_partials import INDEX, TouchedWindows
 from streamq.runtime.state.baskets import KernelBaskets, Span
 from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket
+from streamq.runtime.time.progress_rule import ProgressRule
 from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import ProgressRule
-
 
 NUMBER = "__window"
 """The column of the number of a row's window size."""

@@ -3,8 +3,7 @@
 The rules of all operators: docs/language.md, "Progress, finality, state, cost".
 
 Every kernel and evaluator has one ``ProgressRule``. Explain shows it, and ``why()`` derives from it what a query waits for.
-Executors need only its ``Release``, by which the kernel ``recompute`` sends its rows. So kernels and evaluators import this
-module inside the property that returns the rule, on the driver, and do not ship it.
+Executors need only its ``Release``, by which the kernel ``recompute`` sends its rows; the property ``progress_rule`` is not sent.
 """
 
 from __future__ import annotations
