@@ -34,8 +34,8 @@ from streamq.operators.step import Step
 from streamq.plan.footprint import Expected, ExpectedRates
 from streamq.plan.node import Node, nodes
 from streamq.policies import Level
+from streamq.runtime.grid_ranges import WindowSpans
 from streamq.runtime.time.progress_map import ProgressShift
-from streamq.runtime.window_spans import WindowSpans
 from streamq.time import show_duration
 
 STAGES_GUIDE = (

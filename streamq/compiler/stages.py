@@ -38,9 +38,8 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import EARLY, FINAL, OF_CTIS, OF_RESULT, OPEN
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
-from streamq.runtime.kernels.settle import SettleKernel
+from streamq.runtime.kernels.settle import CtisKernel, SettleKernel
 
 AT_ONCE, IN_THE_END = "corrected", "settle"
 """The kinds of settle kernels before what reads ends: rows go at once, or once they are settled."""

@@ -30,13 +30,12 @@ from streamq.plan.schema import quote
 from streamq.plan.tree import fold, lazy
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE
+from streamq.runtime.grid_ranges import WindowSpans
 from streamq.runtime.groups import HASH
 from streamq.runtime.hosts.result_rows import folding
 from streamq.runtime.time.endpoints import Bound, endpoint, limit
-from streamq.runtime.time.expr_progress_map import ExprProgressMap
 from streamq.runtime.time.lateness import ASIDE, ASIDE_TYPE, PARTS, PORT, UNTIL, BatchEvaluation, port_column
-from streamq.runtime.time.progress_map import ProgressMap, ProgressShift
-from streamq.runtime.window_spans import WindowSpans
+from streamq.runtime.time.progress_map import ExprProgressMap, ProgressMap, ProgressShift
 from streamq.time import FIRST_INSTANT, INFINITY
 from streamq.windows.batch_events import SQL, BatchEvents, TickSql
 

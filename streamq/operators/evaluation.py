@@ -19,7 +19,7 @@ from streamq.plan.node import Node
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import Schema, key_types
 from streamq.runtime.evaluator import Evaluator
-from streamq.runtime.evaluators.pair_condition import PairCondition
+from streamq.runtime.evaluators.joins import PairCondition
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.time.consistency import AlignAt

@@ -27,9 +27,8 @@ from streamq.runtime.evaluators.top_k_evaluator import Ranking
 from streamq.runtime.evaluators.window_evaluator import value_columns
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import WindowsKernel
-from streamq.runtime.kernels.numbered_windows import NumberedWindowsKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.kernels.windows_of_sizes import RankedWindowsKernel, WindowsOfSizesKernel
+from streamq.runtime.kernels.windows_of_sizes import NumberedWindowsKernel, RankedWindowsKernel, WindowsOfSizesKernel
 from streamq.runtime.state.blocks import block_sizes
 from streamq.time import Grid
 from streamq.windows import Window

@@ -22,8 +22,8 @@ from streamq.plan.node import Node, Traits, Verbs, named_after, node
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.runtime.event import LE, RE
+from streamq.runtime.grid_ranges import WindowSpans
 from streamq.runtime.time.tick_arithmetic import ARRAYS
-from streamq.runtime.window_spans import WindowSpans
 from streamq.time import TIMESTAMP
 from streamq.windows import Hopping, Snapshot
 from streamq.windows.batch_events import SQL, TickSql

@@ -26,7 +26,7 @@ from streamq.plan.schema import EDGE, POINT, Field, Schema, check_key, check_nam
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.candidates import JointCondition, MatchStep, PatternStep, ScannedPart
-from streamq.runtime.evaluators.pair_condition import PairCondition
+from streamq.runtime.evaluators.joins import PairCondition
 from streamq.runtime.evaluators.scan import MatchScanEvaluator
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.scan import MatchScanKernel

@@ -31,7 +31,7 @@ from streamq.plan.schema import INTERVAL, Field, Schema, quote, show_equality
 from streamq.plan.tree import show
 from streamq.runtime.evaluators.joins import JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
-from streamq.runtime.kernels.windowed_join import WindowedJoinKernel
+from streamq.runtime.kernels.inner_join import WindowedJoinKernel
 from streamq.runtime.time.endpoints import Bound
 from streamq.time import INFINITY, Duration
 from streamq.windows import Hopping, Rows

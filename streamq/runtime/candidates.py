@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from streamq.choices import Consumption, Selection
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.evaluators.pair_condition import PairCondition
+from streamq.runtime.evaluators.joins import PairCondition
 
 NOBODY = -1
 """The row of a part that has no event in a match."""

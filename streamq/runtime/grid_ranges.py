@@ -1,11 +1,13 @@
 """The rule of a grid of windows: the windows in which a lifetime lies, and the lifetimes of windows; and a key's open windows.
 
-A window is open while it is not final because a member's end is read and may still move.
+Spans of windows are lifetimes that overlap exactly if events lie in a common window. A window is open while it is not final
+because a member's end is read and may still move.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,7 @@ from streamq.plan.partial import COUNT
 from streamq.runtime.arrow.columnar import codes, concat, group, ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.event import LE, RE
-from streamq.runtime.time.tick_arithmetic import ARRAYS, Arithmetic, Number
+from streamq.runtime.time.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic, Number
 from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 
@@ -121,3 +123,35 @@ def first_open(rows: pa.Table, windows: OpenWindows | None, otherwise: int) -> I
     of_key = np.full(int(number.max(initial=0)) + 1, otherwise, np.int64)
     of_key[number[: opened.num_rows]] = ints(opened, LO)
     return np.minimum(first, of_key[number[opened.num_rows :]])
+
+
+@dataclass(frozen=True)
+class WindowSpans:
+    """The spans of events over a grid without gaps, where the hop at the start of a window stands for the window.
+
+    The span of an event begins with the hop of its first window and ends with that of its last. The common part of two spans
+    consists of the hops of the windows that both events lie in, whether or not they live at once.
+    """
+
+    grid: Grid
+
+    def start(self, le: Number, arithmetic: Arithmetic) -> Number:
+        """Return the start of the first window that ends after ``le``, kept on the axis."""
+        grid = self.grid
+        return self._next_end(arithmetic.moved(le, -(grid.size + grid.offset)), arithmetic)
+
+    def end(self, re: Number, arithmetic: Arithmetic) -> Number:
+        """Return the end of the hop at the start of the last window that starts before ``re``; INFINITY if ``re`` is.
+
+        Windows that start before the axis, all at its first instant, stand at that instant.
+        """
+        end = self._next_end(arithmetic.moved(re, -(self.grid.offset + 1)), arithmetic)
+        return arithmetic.choose(end == FIRST_INSTANT, FIRST_INSTANT + 1, end)
+
+    def _next_end(self, t: Number, arithmetic: Arithmetic) -> Number:
+        """Return the offset plus the least multiple of the hop above ``t``."""
+        return arithmetic.moved(arithmetic.floor(t, self.grid.hop), self.grid.hop + self.grid.offset)
+
+    def apply(self, t: int) -> int:
+        """Return the start of the first window that ends after the instant of progress ``t``, kept finite."""
+        return max(FIRST_INSTANT, min(INFINITY - 1, self.start(t, INTEGERS)))

@@ -17,8 +17,8 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosts.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
 from streamq.runtime.kernels.condensing import CallModulesKernel
-from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
+from streamq.runtime.kernels.settle import CtisKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets, TimeBinSizes
 from streamq.runtime.time.progress_rule import ProgressRule

@@ -24,8 +24,7 @@ from streamq.plan.node import Node, nodes
 from streamq.run.status.history import tables_of
 from streamq.runtime.event import LE, RE, RETRACT, WEIGHT
 from streamq.runtime.hosts.result_rows import DELETE, changelog_rows, upsert_rows
-from streamq.runtime.time.progress_rule import Cti
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import Cti, Release
 from streamq.testing.arrival import is_event, keys
 from streamq.testing.case import Case
 from streamq.testing.difference import same_history

@@ -126,7 +126,7 @@ EVERY_MEMBER = Mutant(
     "a step keeps a row for each of its members",
     "",
     edits=(
-        Edit(f"{KERNELS}/numbered_windows.py", "self.windows.combine(0, members)", "self.windows._partials(members)"),
+        Edit(f"{KERNELS}/windows_of_sizes.py", "self.windows.combine(0, members)", "self.windows._partials(members)"),
     ),
 )
 EVERY_PART = Mutant(

@@ -10,20 +10,43 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamq.choices import JoinKind
+from streamq.plan.expr import Expr
+from streamq.plan.schema import Schema
+from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.arrow.columnar import concat, expand_ranges, ints, is_matching, with_column, with_columns
 from streamq.runtime.arrow.overlap import next_after, overlapping_pairs, remaining_pieces, union_of_pieces
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluator import SettledProgress
-from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group, matching_groups, no_holds
-from streamq.runtime.time.progress_rule import SETTLED, Cti, EndlessRow, NoRowReason, ProgressRule
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import SETTLED, Cti, EndlessRow, NoRowReason, ProgressRule, Release
 from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import INFINITY, Grid
+
+
+@dataclass(frozen=True)
+class PairCondition:
+    """A condition ``where`` over the columns of a pair, whose schema is ``pair``."""
+
+    where: Expr
+    pair: Schema
+
+    def holds(self, pairs: pa.Table) -> Mask:
+        """Mark the pairs for which it is true, neither false nor NULL."""
+        if not pairs.num_rows:
+            return np.zeros(0, bool)
+        columns = {n: pairs.column(n).combine_chunks() for n in self.pair.names}
+        passed = pc.fill_null(evaluate(self.where, self.pair, columns, _no_lifetime, pairs.num_rows), False)
+        return np.asarray(passed.to_numpy(zero_copy_only=False), bool)
+
+
+def _no_lifetime(part: str) -> pa.Array:
+    """Raise AssertionError: a condition on a pair reads no lifetime."""
+    raise AssertionError("a condition on two events has no lifetime")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import Release
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -25,8 +25,7 @@ from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.numbering import event_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
-from streamq.runtime.time.progress_rule import NoRowReason, ProgressRule
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import NoRowReason, ProgressRule, Release
 from streamq.runtime.user_code.calls import ModuleCall, StepCall, pickled, shown_instant, shown_values
 from streamq.runtime.user_code.code_values import FAILURES, instant_of
 from streamq.time import INFINITY, MINUS_INFINITY

@@ -28,8 +28,7 @@ from streamq.runtime.evaluators.numbering import OrderedRows, event_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.groups import GROUP_NUMBER, ToCome
-from streamq.runtime.time.progress_rule import AT_ONCE, SETTLED, EndlessRow, ProgressRule
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import AT_ONCE, SETTLED, EndlessRow, ProgressRule, Release
 from streamq.runtime.user_code.calls import NOBODY_TAKES
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 

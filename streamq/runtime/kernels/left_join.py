@@ -33,8 +33,7 @@ from streamq.runtime.kernels.recompute import input_basket, new_deltas
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.state.time_bins import TimeBins, unsettled_rows
-from streamq.runtime.time.progress_rule import ProgressRule
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import ProgressRule, Release
 from streamq.time import INFINITY, MINUS_INFINITY
 
 E = TypeVar("E", bound=Evaluator)

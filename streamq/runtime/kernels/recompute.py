@@ -30,8 +30,7 @@ from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.time.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.time.lateness import weighted_events
-from streamq.runtime.time.progress_rule import ProgressRule
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import ProgressRule, Release
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 

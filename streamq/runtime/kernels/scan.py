@@ -29,7 +29,7 @@ from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, Wai
 from streamq.runtime.state.baskets import COUNTS, KernelBaskets
 from streamq.runtime.state.held_candidates import FACTOR, CandidateCounts, HeldCandidates
 from streamq.runtime.time.lateness import QuarantineRows
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import Release
 from streamq.time import INFINITY
 
 E = TypeVar("E", bound=ScanEvaluator)

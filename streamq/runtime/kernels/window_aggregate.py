@@ -50,8 +50,7 @@ from streamq.runtime.state.blocks import BlocksBasket, block_sizes
 from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket
 from streamq.runtime.time.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.time.lateness import judgement
-from streamq.runtime.time.progress_rule import Cti, ProgressRule
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import Cti, ProgressRule, Release
 from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 

@@ -12,7 +12,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.runtime.kernel import Arrival, Clock
-from streamq.runtime.kernels.ctis import OPEN, ROWS, CtisKernel
+from streamq.runtime.kernels.settle import OPEN, RESULT, CtisKernel
 from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled
@@ -27,7 +27,7 @@ def test_rows_pass_and_the_cti_is_told_when_it_moves() -> None:
         names = ("__le", "__re", "__w", "v")
         arrivals = [
             Arrival(port, pa.table({n: [r[i] for r in made] for i, n in enumerate(names[: len(made[0])])}))
-            for port, made in ((ROWS, rows), (OPEN, open))
+            for port, made in ((RESULT, rows), (OPEN, open))
             if made
         ]
         made = kernel.advance(state, arrivals, Clock(MINUS_INFINITY, c, MINUS_INFINITY, c))

@@ -14,7 +14,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.runtime.arrow.columnar import net_deltas
 from streamq.runtime.deltas import with_weights
-from streamq.runtime.kernels.numbered_windows import NumberedWindowsKernel
+from streamq.runtime.kernels.windows_of_sizes import NumberedWindowsKernel
 from streamq.runtime.state.baskets import BinSizes
 from tests.programs import with_sizes
 from tests.runtime.kernels.test_rows_windows import (

@@ -19,8 +19,7 @@ from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.state.baskets import BinSizes
-from streamq.runtime.time.progress_rule import ProgressRule
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import ProgressRule, Release
 from streamq.stream import Stream
 from streamq.time import INFINITY
 from tests.judges.kernels import watch_kernels

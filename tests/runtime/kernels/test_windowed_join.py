@@ -18,7 +18,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.node import number_sources
 from streamq.policies import Level
-from streamq.runtime.evaluators.pair_condition import PairCondition
+from streamq.runtime.evaluators.joins import PairCondition
 from streamq.runtime.event import LE
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.testing.history import net

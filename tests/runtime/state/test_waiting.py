@@ -10,7 +10,7 @@ import pytest
 from streamq.runtime.kernel import Clock
 from streamq.runtime.kernels.left_join import WaitingRows
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets
-from streamq.runtime.time.release import Release
+from streamq.runtime.time.progress_rule import Release
 from streamq.time import INFINITY
 from tests.runtime.state.test_time_bins import counted, deltas
 
