@@ -45,8 +45,8 @@ INTERPRETED = {
 
 SPARK_TESTS = Path(__file__).parent / "spark"
 
-# half an hour or more each: `make soak SOAK=tests/spark/test_long_runs.py`
-LONG = ["spark/test_long_runs.py", "mutation/test_survivors.py"]
+# half an hour or more: `make soak SOAK=tests/spark/test_long_runs.py`
+LONG = ["spark/test_long_runs.py"]
 collect_ignore = [] if os.environ.get("STREAMQ_SOAK") else LONG
 
 

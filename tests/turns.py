@@ -53,13 +53,6 @@ EVERY: Mapping[str, int] = {
     "testing/test_generate.py": 2,
     "testing/test_modules.py": 2,
     "testing/test_scenario.py": 2,
-    # faults that a law must notice
-    "test_changed_query.py::test_a_mistake_where_forms_change_breaks_the_law": 4,
-    "laws/test_shortest_cases.py::test_a_mistake_breaks_it": 4,
-    "laws/test_cost_of_sources.py::test_a_source_that_evaluates_everything_breaks_the_law": 4,
-    "runtime/kernels/test_windows_of_sizes.py::test_a_mistake_breaks_the_law": 4,
-    "runtime/state/test_blocks.py::test_a_fault_is_seen": 4,
-    "test_pacing.py::test_the_law_notices": 4,
     # laws of one case, of ten seconds or more
     "compiler/test_estimates.py::test_rows_and_state_are_at_most_those_that_are_estimated": 2,
     "compiler/test_estimates.py::test_state_is_at_most_what_is_expected_of_it": 2,
@@ -68,8 +61,7 @@ EVERY: Mapping[str, int] = {
     "laws/test_names.py::test_every_name": 2,
     "laws/test_names.py::test_every_query": 3,
     "laws/test_types.py::test_every_type_in_every_verb": 3,
-    "mutation/test_mutants.py": 4,
-    "mutation/test_rules.py::test_verify_sees_a_fault": 3,
+    "mutation/test_faults.py": 4,
     "testing/test_plugin.py::test_a_failing_case_is_saved_and_can_be_run_again": 2,
     "testing/test_side_by_side.py": 3,
     # on Spark, what in-process tests hold, too; each file keeps a share in every run

@@ -26,7 +26,6 @@ from streamq.plan.node import Node, nodes, number_sources
 from streamq.time import Grid
 from tests.each import each
 from tests.laws.cost_operators import operators
-from tests.mutation.mutant import Edit, Mutant
 from tests.programs import compiled
 
 EVERY = 100
@@ -333,13 +332,6 @@ def test_state_is_at_most_what_is_expected_of_it(name: str) -> None:
     check_state(name)
 
 
-def test_a_bound_without_the_lag_breaks_the_law() -> None:
-    edit = Edit("streamq/plan/footprint.py", "(self.ticks + lag + 1)", "(self.ticks + 1)")
-    with Mutant("lag", "rows are kept no longer than their CTI is late", "", edits=(edit,)).in_place():
-        with pytest.raises(AssertionError):
-            check_state("inner join")
-
-
 def test_the_number_of_values_bounds_what_is_kept_of_a_median() -> None:
     def state(**distinct: int) -> tuple[float, float] | None:
         plan, node = windows_of(windows(60, 10, of_values=True))
@@ -348,17 +340,3 @@ def test_the_number_of_values_bounds_what_is_kept_of_a_median() -> None:
 
     assert state() == state(k=5) == (700, 1_400)
     assert state(k=5, v=4) == (140, 1_400)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("_in_time(sum(rates), expected, axis)", "_in_time(max(rates), expected, axis)"),
-        ("return node.evaluation.factory.corrects", "return True"),
-    ],
-)
-def test_mistakes_break_what_explain_says_of_a_join(old: str, new: str) -> None:
-    """Only one input is sent to Python, or what is sent is always remembered."""
-    mutant = Mutant("rows sent", old, "", edits=(Edit("streamq/compiler/estimates.py", old, new),))
-    with mutant.in_place(), pytest.raises(AssertionError):
-        test_one_row_is_no_rows_and_pairs_are_never_corrected()

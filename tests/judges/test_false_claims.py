@@ -8,7 +8,7 @@ import streamq as sq
 from streamq.errors import PlanError
 from streamq.testing.in_process import read_back
 from tests.judges.claims import Claims
-from tests.mutation.mutant import MUTANTS, caught
+from tests.mutation.faults import FAULTS, caught
 
 EVENTS = sq.events([(1, 2, {"k": "a", "v": 3.0, "w": 1.0})], name="events")
 SHARED = (
@@ -21,7 +21,7 @@ SHARED = (
 
 @pytest.mark.parametrize("name", SHARED)
 def test_a_mistake_that_changes_what_both_sides_are_computed_from_is_caught(name: str) -> None:
-    assert caught(MUTANTS[name]).number < 30
+    assert caught(FAULTS[name]).number < 30
 
 
 def test_without_a_mistake_nothing_is_claimed_falsely() -> None:
@@ -35,7 +35,7 @@ def test_a_plan_is_run_as_it_is_read_from_its_text() -> None:
 
     plan = EVENTS.select(size=size("v", limit=3)).plan
     assert read_back(plan) == plan and read_back(plan) is not plan
-    with MUTANTS["a module read without options"].in_place(), pytest.raises(PlanError, match="changed or damaged"):
+    with FAULTS["a module read without options"].in_place(), pytest.raises(PlanError, match="changed or damaged"):
         read_back(plan)
 
 

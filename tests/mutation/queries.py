@@ -1,22 +1,141 @@
-"""The queries that mutants are verified with: one or two an operator or law, such as somebody writes who asks whether it works.
+"""Queries with which faults of ``faults.toml`` are verified: what a user of a feature writes first, with its modules.
 
-The columns are named, the data is left open, and nothing is made for a single mutant to be seen.
+Data are left open, and no query is made for a fault to be seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import pyarrow as pa
 
 import streamq as sq
 from streamq import col
 from streamq import testing as t
-from tests.mutation.first_queries import FIRST_QUERIES
 
 
-def events(**given_as: Any) -> t.Scenario:
+@sq.uda("double", name="change")
+def change(values: Any) -> float | None:
+    """Return the last value of a window minus the first; None if one is missing."""
+    return None if values.isna().any() else float(values.iloc[-1] - values.iloc[0])
+
+
+@sq.udo("k string, rise double", name="rises", properties=[sq.filters_on("k")], time_sensitive=True)
+def rises(events: Any, window: Any) -> Iterator[Any]:
+    """Each event that has more than the one before it of its key."""
+    for key, of_key in events.groupby("k"):
+        for before, now in zip(of_key[:-1].itertuples(), of_key[1:].itertuples(), strict=True):
+            if now.v > before.v:
+                yield now.start, now.end, key, now.v - before.v
+
+
+@sq.udso("delta double", name="delta", initial=None)
+def delta(last: float | None, value: float | None) -> tuple[float | None, list[float] | None]:
+    """Return a value minus the one before it; no row if one of them is missing."""
+    return value, None if last is None or value is None else [value - last]
+
+
+@sq.uda("bigint", name="running_total")
+class Total:
+    """The sum of the values, which changes by what comes and goes."""
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, values: Any) -> int:
+        return state + int(values.sum())
+
+    def remove(self, state: int, values: Any) -> int:
+        return state - int(values.sum())
+
+    def result(self, state: int) -> int:
+        return state
+
+
+@sq.udso("n bigint", name="numbered", initial=[0])
+def numbered(count: list[int], value: float | None) -> tuple[list[int], list[int]]:
+    """The number of an event in its group."""
+    count[0] += 1
+    return count, [count[0]]
+
+
+@sq.udf("string", name="size")
+def size(value: float | None, limit: float = 10) -> str | None:
+    """Return "large" for a value above the limit, else "small"."""
+    return None if value is None else "large" if value > limit else "small"
+
+
+@sq.uda("bigint", name="above")
+class Above:
+    """Counts the values above a limit."""
+
+    def __init__(self, limit: int = 0):
+        self.limit = limit
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, values: Any) -> int:
+        return state + int((values > self.limit).sum())
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+    def result(self, state: int) -> int:
+        return state
+
+
+@sq.uda("double", name="load_above", time_sensitive=True, columns=["payload"])
+def load_above(events: Any, window: Any, limit: float = 0.0) -> float:
+    """Return the time that payloads above a limit live, added up, as a part of the window."""
+    high = events[events.payload > limit]
+    return float((high.end - high.start).sum() / window.duration)
+
+
+@sq.udso("ratio double", name="ratio", initial=None, on_error="quarantine")
+def ratio(last: float | None, value: float) -> tuple[float | None, list[float] | None]:
+    """Return a value divided by the one before it; fails where the value is NULL or the divisor zero."""
+    return value, None if last is None else [value / last]
+
+
+@sq.udf("string", takes="series", name="city_of")
+def city_of(k: Any) -> Any:
+    """The city of a key, missing for other keys."""
+    return k.map({"a": "Ulm", "b": "Bonn"})
+
+
+@sq.udf("double", name="part_of_ten")
+def part_of_ten(value: float | None) -> float | None:
+    """Return ten divided by a value; fails where that is zero."""
+    return None if value is None else 10 / value
+
+
+def readings(**given_as: Any) -> t.Scenario:
     """A stream of numbers by key, from any kind of source."""
     return t.stream(columns="k string, v double", axis="integer", **given_as)
+
+
+def totals(windows: t.Scenario) -> t.Scenario:
+    return windows.select(n=sq.count(), total=sq.sum("v"))
+
+
+def seconds_and_minutes(spans: t.Scenario) -> t.Scenario:
+    return spans.select("k", lasts=col("lasts") * 60).union(spans)
+
+
+def text(pattern: str, *types: str) -> t.Scenario:
+    """The matches of a pattern over streams of readings."""
+    matches: Any = sq.cedr(f"EVENT E WHEN {pattern}", **{name: readings() for name in types})  # type: ignore[arg-type]
+    return matches
+
+
+def parts(*names: str) -> list[Any]:
+    return [readings().alias(name) for name in names]
+
+
+def totals_and_most(windows: t.Scenario) -> t.Scenario:
+    return windows.select(n=sq.count(), total=sq.sum("v"), most=sq.max("v"))
 
 
 def whole_numbers(shape: str = "intervals") -> t.Scenario:
@@ -27,10 +146,6 @@ def whole_numbers(shape: str = "intervals") -> t.Scenario:
 def two_numbers() -> t.Scenario:
     """A stream of pairs of numbers by key."""
     return t.stream(columns="k string, v double, w double", axis="integer")
-
-
-def totals(windows: t.Scenario) -> t.Scenario:
-    return windows.select(n=sq.count(), total=sq.sum("v"), most=sq.max("v"))
 
 
 def shared_windows(windows: Any) -> t.Scenario:
@@ -47,107 +162,190 @@ def windows_of_two_sizes(points: Any) -> t.Scenario:
     return both
 
 
-def pattern(text: str) -> t.Scenario:
-    """The matches of a pattern over two streams."""
-    matches: t.Scenario = sq.cedr(f"EVENT E WHEN {text}", A=events(), B=events())  # type: ignore[arg-type, assignment]
-    return matches
-
+S, WIDE = readings(), t.stream(columns="k string, v double, w double", axis="integer")
+INTEGERS = t.stream(columns="k string, v bigint", axis="integer")
+x, y, z = parts("x", "y", "z")
+CITIES = pa.table({"k": ["a", "b", None], "city": ["Ulm", "Bonn", "nowhere"]})
+PRICES = t.stream(columns="k string, v decimal(8,2)", axis="integer")
 
 QUERIES: dict[str, Callable[[], t.Scenario]] = {
-    "hopping": lambda: totals(events().group_by("k").hopping_window(6, 2, 1)),
-    "hopping over points": lambda: totals(events(shape="points").group_by("k").hopping_window(5, 2)),
-    "hopping over starts": lambda: totals(events().to_points().group_by("k").hopping_window(5, 2)),
-    "hopping over many": lambda: totals(whole_numbers("points").group_by("k").hopping_window(16, 1)),
-    "hopping in blocks": lambda: totals(whole_numbers("points").group_by("k").hopping_window(4, 1)),
-    "hopping of lifetimes": lambda: totals(whole_numbers().group_by("k").hopping_window(8, 2)),
+    "hopping": lambda: totals_and_most(readings().group_by("k").hopping_window(6, 2, 1)),
+    "hopping over many": lambda: totals_and_most(whole_numbers("points").group_by("k").hopping_window(16, 1)),
+    "hopping in blocks": lambda: totals_and_most(whole_numbers("points").group_by("k").hopping_window(4, 1)),
     "windows of two sizes": lambda: windows_of_two_sizes(whole_numbers("points").group_by("k")),
-    "tumbling": lambda: (
-        events().tumbling_window(4).select(n=sq.count("v"), mean=sq.avg("v"), least=sq.min("v"), most=sq.max("v"))
-    ),
-    "spread": lambda: events().group_by("k").hopping_window(6, 3).select(spread=sq.var("v")),
-    "snapshot": lambda: totals(events().group_by("k").snapshot_window()),
-    "sliding": lambda: whole_numbers().sliding_window(20).select(n=sq.count(), total=sq.sum("v"), most=sq.max("v")),
-    "session": lambda: totals(events().group_by("k").session_window(3)),
-    "session of integers": lambda: (
-        t.stream(columns="k string, v bigint", axis="integer").group_by("k").session_window(3).select(total=sq.sum("v"))
-    ),
-    "median of sessions": lambda: events().group_by("k").session_window(3).select(n=sq.count(), middle=sq.median("v")),
-    "session, on its window": lambda: totals(events().group_by("k").session_window(3, stamp="align")),
-    "count": lambda: totals(events().group_by("k").count_window(2)),
-    "rows": lambda: events().group_by("k").rows_window(2, order_by="v").select(first=sq.first("v"), total=sq.sum("v")),
-    "rows in steps": lambda: totals(events().group_by("k").rows_window(5, 3, order_by="v")),
-    "members of rows": lambda: totals(
-        events(shape="points").rows_window(5, 3, order_by="v").where(col("v") > 0).group_by("k")
+    "rows in steps": lambda: totals_and_most(readings().group_by("k").rows_window(5, 3, order_by="v")),
+    "members of rows": lambda: totals_and_most(
+        readings(shape="points").rows_window(5, 3, order_by="v").where(col("v") > 0).group_by("k")
     ).where(col("k") != "a"),
-    "landmark": lambda: totals(events().landmark_window(4, period=10)),
-    "landmark of points": lambda: totals(events(shape="points").landmark_window(4, period=10)),
-    "time_weighted_avg": lambda: events().group_by("k").tumbling_window(5).select(level=sq.time_weighted_avg("v")),
-    "first and last": lambda: events().snapshot_window().select(first=sq.first("v"), last=sq.last("v")),
-    "median of hops": lambda: events(shape="points").group_by("k").hopping_window(6, 2).select(middle=sq.median("v")),
-    "count_distinct": lambda: events().hopping_window(4, 2).select(keys=sq.count_distinct("k")),
-    "top_k": lambda: events().tumbling_window(4).top_k(2, by="v"),
-    "join": lambda: events().join(events(), on="k"),
-    "left join": lambda: events().join(
-        events(), on="k", where=lambda l, r: l["v"] < r["v"], how="left", suffixes=("", "_r")
-    ),
-    "anti join": lambda: events().left_anti_join(events(), on="k"),
-    "windowed_join": lambda: events().windowed_join(events(), on="k", size=4, hop=2),
+    "landmark of points": lambda: totals_and_most(readings(shape="points").landmark_window(4, period=10)),
+    "anti join": lambda: readings().left_anti_join(readings(), on="k"),
+    "windowed_join": lambda: readings().windowed_join(readings(), on="k", size=4, hop=2),
     "pairs by window": lambda: (
-        events(shape="points")
-        .windowed_join(events(shape="points"), on="k", size=5, hop=2, suffixes=("", "_r"))
+        readings(shape="points")
+        .windowed_join(readings(shape="points"), on="k", size=5, hop=2, suffixes=("", "_r"))
         .select(n=sq.count(), most=sq.max("v_r"))
     ),
-    "except_": lambda: events().except_(events()),
-    "clip": lambda: events().clip(events(), on="k"),
-    "to_signal": lambda: events(shape="points").to_signal(key="k"),
-    "last_rows": lambda: events(shape="points").last_rows(3, 2, key="k", order_by="v"),
-    "pairs of last rows": lambda: (
-        events(shape="points")
-        .windowed_join(events(shape="points"), on="k", rows=3, step=2, suffixes=("", "_r"))
-        .select(n=sq.count(), most=sq.max("v_r"))
-    ),
-    "distinct_ids": lambda: events(shape="points").distinct_ids(4, id="k"),
-    "chop": lambda: events().chop(5, 1),
-    "edges": lambda: events(shape="edges"),
-    "physical": lambda: events(shape="physical"),
-    "intervals": lambda: events(shape="intervals").snapshot_window().select(n=sq.count()),
-    "sessions at once": lambda: (
-        events()
-        .group_by("k")
-        .session_window(3, stamp="align")
-        .select(n=sq.count())
-        .snapshot_window()
-        .select(sessions=sq.count(), events=sq.sum("n"))
-    ),
-    "filtered sum": lambda: (
-        events(shape="points").group_by("k").tumbling_window(4).select(v=sq.sum("v")).where(col("v") > 1)
-    ),
+    "except_": lambda: readings().except_(readings()),
+    "last_rows": lambda: readings(shape="points").last_rows(3, 2, key="k", order_by="v"),
     "shared windows": lambda: shared_windows(
         whole_numbers().with_columns(w=col("v") * 3).group_by("k").hopping_window(6, 2)
-    ),
-    "union": lambda: events().union(events()).select("k", twice=col("v") * 2),
-    "filtered": lambda: (
-        events().with_columns(v=col("v") * 2).where(col("v") > 3).group_by("k").tumbling_window(4).select(n=sq.count())
     ),
     "swapped": lambda: two_numbers().select("k", v=col("w"), w=col("v")),
     "inverse of the rising": lambda: two_numbers().where(col("v") * col("w") > 0).where(1 / col("v") > 0.1),
     "total where most is high": lambda: (
-        totals(events().group_by("k").tumbling_window(4)).where(col("most") > 2).select("k", "total")
+        totals_and_most(readings().group_by("k").tumbling_window(4)).where(col("most") > 2).select("k", "total")
     ),
-    "long when extended": lambda: events().extend(2).where(sq.duration() > 4),
-    "filtered union": lambda: events().union(events()).where(col("v") > 2),
-    "except of greatest values": lambda: (
-        events().snapshot_window().select(most=sq.max("v")).except_(events().select(most=col("v")))
+    "long when extended": lambda: readings().extend(2).where(sq.duration() > 4),
+    "filtered union": lambda: readings().union(readings()).where(col("v") > 2),
+    "windows of a changelog": lambda: totals(readings(shape="physical").tumbling_window(5)),
+    "no restart after a pair": lambda: (
+        sq.sequence(x, y, within=8).unless(z, 5).where(lambda x, y, z: (x.k == y.k) & (x.k == z.k))
+    ),  # type: ignore[attr-defined]
+    "long events": lambda: S.where(sq.duration() > 3),
+    "changes of some by key": lambda: (
+        readings(shape="points").group_by("k").scan(delta("v", where=col("v") > 1))  # type: ignore[arg-type]
     ),
-    "cast": lambda: events().select("k", n=col("v").cast("int")),
-    "filtered keys": lambda: totals(events().group_by("k").hopping_window(4, 2)).where(col("k") == "a"),
-    "sequence": lambda: pattern("SEQUENCE(A, B, 6) WHERE A.k = B.k"),
-    "sequence by key": lambda: pattern("SEQUENCE(A, B, 8) WHERE CorrelationKey(k, EQUAL)"),
-    "sequence that chooses": lambda: pattern("SEQUENCE(A FIRST CONSUME, B, 8)"),
-    "at most": lambda: pattern("ATMOST(1, A, B, 4)"),
-    "unless": lambda: pattern("UNLESS(A, B, 5) WHERE A.k = B.k"),
-    "slice": lambda: pattern("SEQUENCE(A, B, 9) OUTPUT A.k AS k @ [2, 6)"),
-    "cancel_when": lambda: pattern("CANCEL_WHEN(SEQUENCE(SEQUENCE(A, A AS b, 6), A AS d, 9), B AS c)"),
-    **FIRST_QUERIES,
+    "tumbling by key": lambda: totals(S.group_by("k").tumbling_window(5)),
+    "hopping by key": lambda: totals(S.group_by("k").hopping_window(6, 2)),
+    "last rows": lambda: S.group_by("k").rows_window(2).select(total=sq.sum("v")),
+    "a band": lambda: S.select("k", low=col("v") * 0.9, high=col("v") * 1.1),
+    "physical": lambda: readings(shape="physical"),
+    "change in a window": lambda: S.group_by("k").tumbling_window(5).select(change=change("v")),
+    "percentile": lambda: S.group_by("k").tumbling_window(6).select(p=sq.percentile("v", 0.9)),
+    "median": lambda: S.group_by("k").hopping_window(6, 2).select(m=sq.median("v")),
+    "classes": lambda: S.select("k", level=sq.when(col("v") > 3, "high").when(col("v") > 1, "middle").otherwise("low")),
+    "rises in sessions": lambda: S.session_window(4).select(rises("k", "v")).where(col("k") == "a"),
+    "rises of one key": lambda: (
+        S.tumbling_window(5).select(rises("k", "v")).where((col("k") == "a") & (col("rise") > 1))
+    ),
+    "outside a range": lambda: text("SEQUENCE(A, B, 8) WHERE A.k = B.k AND A.v NOT BETWEEN 1 AND 3", "A", "B"),
+    "the first before": lambda: text("SEQUENCE(A FIRST, B, 8) WHERE A.k = B.k", "A", "B"),
+    "sum of signals": lambda: (
+        readings(shape="points").to_signal(key="k").snapshot_window().select(n=sq.count(), total=sq.sum("v"))
+    ),
+    "both, doubled": lambda: S.union(readings()).select("k", twice=col("v") * 2),
+    "count of some": lambda: S.group_by("k").tumbling_window(5).select(n=sq.count(), high=sq.count(where=col("v") > 1)),
+    "points and intervals": lambda: totals(
+        readings(shape="points").union(readings(shape="intervals")).tumbling_window(4)
+    ),
+    "all different": lambda: text("SEQUENCE(A, B, C, 10) WHERE CorrelationKey(k, UNIQUE)", "A", "B", "C"),
+    "running total": lambda: INTEGERS.group_by("k").hopping_window(6, 2).select(total=Total("v")),
+    "triples": lambda: totals(S.group_by("k").count_window(3)),
+    "in the morning": lambda: text("SEQUENCE(A, B, 9) WHERE A.k = B.k # [2, 9)", "A", "B"),
+    "load": lambda: S.group_by("k").tumbling_window(5).select(load=sq.time_weighted_avg("v")),
+    "numbered": lambda: S.to_points().group_by("k").scan(numbered("v")),  # type: ignore[arg-type]
+    "windows with an offset": lambda: totals(S.group_by("k").hopping_window(6, 4, 1)),
+    "sizes": lambda: S.select("k", size=size("v", limit=3)),
+    "different values": lambda: S.tumbling_window(5).select(n=sq.count_distinct("v")),
+    "a tax": lambda: (
+        t.stream(columns="k string, v decimal(8,2)", axis="integer")
+        .with_columns(rate=sq.lit(2))
+        .select("k", tax=col("v") * col("rate"))
+    ),
+    "first and last": lambda: S.group_by("k").tumbling_window(4).select(first=sq.first("v"), last=sq.last("v")),
+    "sessions by key": lambda: totals(S.group_by("k").session_window(4)),
+    "mean price": lambda: PRICES.group_by("k").tumbling_window(5).select(mean=sq.avg("v")),
+    "weights": lambda: S.select("k", weight=sq.when(col("v") > 3, 1).otherwise(0.5)),
+    "all values": lambda: S.group_by("k").tumbling_window(5).select(all=sq.collect("v")),
+    "none before": lambda: text("UNLESS_BEFORE(A, B, 5) WHERE A.k = B.k", "A", "B"),
+    "runs of three": lambda: text(
+        "REPEAT(A AS f, 3, 9) WHERE CorrelationKey(k, EQUAL) OUTPUT first(f.k) AS k, count(f) AS n, max(f.v) AS most",
+        "A",
+    ),
+    "pairs that are cancelled": lambda: sq.cedr(
+        "EVENT P WHEN SEQUENCE(A, B, 5) WHERE A.k = B.k OUTPUT A.k AS k "
+        "EVENT E WHEN CANCEL_WHEN(SEQUENCE(P, C, 8), D) WHERE P.k = C.k AND P.k = D.k",
+        A=readings(),
+        B=readings(),
+        C=readings(),
+        D=readings(),
+    ),
+    "ratios by key": lambda: S.to_points().group_by("k").scan(ratio("v")),  # type: ignore[arg-type]
+    "seconds and minutes": lambda: seconds_and_minutes(
+        S.group_by("k").tumbling_window(5).select(lasts=sq.sum("v"))  # type: ignore[arg-type]
+    ),
+    "snapshots by key": lambda: totals(S.group_by("k").snapshot_window()),
+    "sizes by two limits": lambda: S.select("k", low=size("v", limit=1), high=size("v", limit=3)),
+    "cities or nothing": lambda: S.join_table(CITIES, on="k", how="left"),
+    "the first and another": lambda: text("ATLEAST(2, A FIRST, B, 9) WHERE A.k = B.k", "A", "B"),
+    "cities by a function": lambda: S.select("k", city=city_of("k")),
+    "who took part": lambda: text(
+        "ATLEAST(2, A, B, C, 9) AS m WHERE A.k = B.k AND B.k = C.k OUTPUT m.id AS id, m.contributors AS events",
+        "A",
+        "B",
+        "C",
+    ),
+    "counts by place": lambda: (
+        t.stream(columns="k string, at struct<x:double,y:double>", axis="integer")
+        .group_by("at")
+        .tumbling_window(5)
+        .select(n=sq.count())
+    ),
+    "windows of edges": lambda: totals(readings(shape="edges").tumbling_window(5)),
+    "above one where there is a weight": lambda: (
+        t.stream(columns="k string, v bigint, w double", axis="integer")
+        .group_by("k")
+        .hopping_window(6, 2)
+        .select(n=Above("v", limit=1, where=col("w") > 0))
+    ),
+    "high ratios of pairs": lambda: WIDE.join(readings(), on="k", suffixes=("", "_other")).where(
+        col("v") / col("w") > 1
+    ),
+    "loads above two limits": lambda: S.tumbling_window(5).select(
+        one=load_above("v", limit=1.0), three=load_above("v", limit=3.0)
+    ),
+    "counts of two streams": lambda: (
+        S.group_by("k")
+        .tumbling_window(4)
+        .select(n=sq.count())
+        .union(readings().group_by("k").tumbling_window(4).select(n=sq.count()))
+        .tumbling_window(8)
+        .select(most=sq.max("n"))
+    ),
+    "rises of whole events, cut": lambda: S.tumbling_window(5, clip_input="none", stamp="clip").select(rises("k", "v")),
+    "windows of shorter events": lambda: totals(S.extend(-2).tumbling_window(5)),
+    "two of each key": lambda: S.group_by("k").tumbling_window(4).top_k(2, by="v"),
+    "lists of some hops": lambda: S.hopping_window(6, 2).select(all=sq.collect("k"), n=sq.count_distinct("v")),
+    "best of five rows": lambda: S.rows_window(5, 3, order_by="k").top_k(1, by="v"),
+    "medians of five rows": lambda: INTEGERS.rows_window(5, 3, order_by="k").select(m=sq.median("v"), n=sq.count()),
+    "greatest of five hops": lambda: S.hopping_window(10, 2).top_k(1, by="v"),
+    "growth": lambda: S.select("k", growth=sq.functions.exp("v")),
+    "an hour and a half earlier": lambda: t.stream(columns="k string, v double", axis="timestamp").shift("-1.5 hours"),
+    "long events of a changelog": lambda: totals(
+        readings(shape="physical").where(sq.duration() > 3).group_by("k").tumbling_window(5)
+    ),
+    "totals of all": lambda: totals(S.tumbling_window(5)),
+    "times as text": lambda: t.stream(columns="k string, at timestamp", axis="integer").select(
+        "k", at=col("at").cast("string")
+    ),
+    "at least as high": lambda: WIDE.where(col("v") >= col("w")),
+    "join of changelogs": lambda: readings(shape="physical").join(
+        readings(shape="physical"), on="k", suffixes=("", "_other")
+    ),
+    "interval sessions by key": lambda: totals(readings(shape="intervals").group_by("k").session_window(4)),
+    "variance of a changelog": lambda: (
+        readings(shape="physical").group_by("k").hopping_window(6, 2).select(spread=sq.var("v"))
+    ),
+    "elements where a share is high": lambda: (
+        t.stream(columns="k string, v double, xs array<double>", axis="integer")
+        .explode("xs")
+        .where(part_of_ten("v") > 1)
+    ),
+    "high parts of one key": lambda: (
+        t.stream(columns="k string, xs array<struct<a:double,b:string>>", axis="integer")
+        .explode("xs", flatten=True)
+        .where((col("k") == "a") & (col("a") > 1))
+    ),
+    "all of two that are cancelled": lambda: sq.cedr(
+        "EVENT P WHEN ALL(A, B, 5) WHERE A.k = B.k OUTPUT A.k AS k "
+        "EVENT E WHEN CANCEL_WHEN(SEQUENCE(P, C, 8), D) WHERE P.k = C.k AND P.k = D.k",
+        A=readings(),
+        B=readings(),
+        C=readings(),
+        D=readings(),
+    ),
+    "beside the highest of another": lambda: S.join(
+        readings().tumbling_window(6).top_k(1, by="v"), on="k", suffixes=("", "_highest")
+    ),
 }
 """By name; made while a mistake is in place, so that it has its part in making them."""

@@ -14,7 +14,6 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import nodes
 from streamq.testing.table import table
-from tests.mutation.mutant import Edit, Mutant
 from tests.window_modules import WINDOWS
 
 AGGREGATES: list[Aggregate] = [
@@ -147,12 +146,3 @@ def test_the_best_of_a_basic_window_are_copied_if_events_lie_in_many_windows_or_
     assert form(60, rows=2).endswith("1 of the best an event, so it costs: direct 60, explode 62)")
     in_sessions = s.session_window(5).top_k(3, by="v").explanation("incremental")
     assert "batch: direct (Spark ranks copies of the members)" in in_sessions
-
-
-@pytest.mark.parametrize("old", ["if hint in self.refused:", "if hint is None:"])
-def test_mistakes_break_what_becomes_of_a_hint(old: str) -> None:
-    """A form that windows cannot take is taken, or one that they can take is not."""
-    new = {"if hint in self.refused:": "if hint in ():", "if hint is None:": "if hint is not cheapest.form:"}[old]
-    mutant = Mutant("form of a hint", old, "", edits=(Edit("streamq/operators/operator.py", old, new),))
-    with mutant.in_place(), pytest.raises(AssertionError):
-        test_a_hint_is_for_the_windows_that_can_take_it()

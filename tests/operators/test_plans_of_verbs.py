@@ -22,7 +22,7 @@ from streamq.plan.function import NamedObject
 from streamq.testing.table import table
 from tests.drawn.operators import RESETTING_SUM
 from tests.each import each
-from tests.mutation.first_modules import rises
+from tests.mutation.queries import rises
 
 
 def written(part: Any) -> str:

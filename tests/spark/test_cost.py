@@ -16,8 +16,8 @@ import streamq as sq
 from streamq.compiler import stages
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.testing.on_spark import land, stream
-from tests.laws.cost_mutants import EVERY_BIN
 from tests.laws.cost_operators import EACH, FAR, HOT, NEW, OPERATORS, SMALL
+from tests.mutation.faults import FAULTS
 from tests.programs import with_sizes
 
 SCHEMA = pa.schema([(name, pa.int64()) for name in ("start", "end", "k", "v")])
@@ -68,7 +68,7 @@ def work_of_trickle(spark: SparkSession, folder: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize("reads_every_bin", [False, True] if SOAK else [False])
 def test_what_is_open_costs_nothing(spark: SparkSession, plain: None, tmp_path: Path, reads_every_bin: bool) -> None:
-    with EVERY_BIN.in_place() if reads_every_bin else nullcontext():
+    with FAULTS["every bin"].in_place() if reads_every_bin else nullcontext():
         evaluated, bins = work_of_trickle(spark, tmp_path / "s")
     # all that a micro-batch touches is read by each port of each operator; all that is open would be 1,200 rows
     assert 0 < evaluated <= BATCHES * 2 * len(TRIED) * HOT * (EACH + (2 + BATCHES) * NEW)

@@ -13,7 +13,7 @@ from streamq.errors import CheckpointError
 from streamq.run.run_options import BY_MICRO_BATCH, IN_SPARKS_LOG, RunOptions
 from streamq.run.storage.checkpoint import Checkpoint
 from streamq.run.storage.migrate import VERB, _Migrator
-from tests.mutation.mutant import Edit, Mutant
+from tests.mutation.faults import Edit, Fault
 from tests.runtime.test_identity import MINE
 
 OUT_ONLY, LATE_ONLY = (
@@ -34,8 +34,8 @@ CASES: tuple[tuple[tuple[str, ...], int | str], ...] = (
 """Files that the old run has left in its sinks, and the last micro-batch that counts as done, or the text of an error."""
 
 
-def mistake(name: str, old: str, new: str) -> Mutant:
-    return Mutant(name, "", "", edits=(Edit("streamq/run/storage/migrate.py", old, new),))
+def mistake(name: str, old: str, new: str) -> Fault:
+    return Fault(name, "", (Edit("run/storage/migrate.py", old, new),))
 
 
 MISTAKES = (
@@ -89,7 +89,7 @@ def test_a_micro_batch_that_was_not_committed_is_left_to_the_new_run_unless_all_
 
 
 def test_mistakes_in_the_handover_are_seen(spark: SparkSession, folder: Path) -> None:
-    for number, wrong, mutant in MISTAKES:
-        with mutant.in_place():
-            assert is_as_expected(point(spark, folder, number), wrong), mutant.name
+    for number, wrong, fault in MISTAKES:
+        with fault.in_place():
+            assert is_as_expected(point(spark, folder, number), wrong), fault.name
         assert not is_as_expected(wrong, CASES[number][1])

@@ -31,7 +31,7 @@ from tests.algebra import QUERIES, SIZES, intervals
 from tests.drawn.queries import cases
 from tests.each import each
 from tests.laws.test_operators import OPERATORS
-from tests.mutation.first_modules import rises
+from tests.mutation.queries import rises
 from tests.operators.test_plans_of_verbs import PLANS
 
 once = settings(max_examples=1, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))

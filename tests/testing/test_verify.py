@@ -25,7 +25,7 @@ from streamq.testing.history import WrongOutput, net
 from streamq.testing.in_process import execute
 from streamq.testing.profiles import FAILS, REFUSED, loaded_profile
 from streamq.testing.replay import replay
-from tests.mutation.mutant import MUTANTS
+from tests.mutation.faults import FAULTS
 
 TRIPS = sq.events([(1, 5, {"zone": "a", "fare": 3.0})], name="trips")
 WINDOWS = TRIPS.group_by("zone").hopping_window(6, 2).select(n=sq.count(), most=sq.max("fare"))
@@ -254,7 +254,7 @@ def test_a_failure_speaks_of_time_as_the_querys_axis_does(mutant: str, axis: str
     size, hop, offset = (6, 2, 1) if axis == "integer" else ("90 minutes", "30 minutes", "10 minutes")
     query: Any = stream.group_by("k").hopping_window(size, hop, offset).select(n=sq.count())
     query = stream if mutant == "extension lost" else query
-    with MUTANTS[mutant].in_place(), pytest.raises(t.VerificationFailed) as caught:
+    with FAULTS[mutant].in_place(), pytest.raises(t.VerificationFailed) as caught:
         t.verify(query, t.Intent(events=6), profile=t.Profile(examples=60, batch=0, streams=0, shrinking=0, seed=1))
     for text in (str(caught.value), repr(caught.value.case)):
         shown = re.findall(r"\d{4}-\d\d-\d\dT|[Tt]imestamp|dt\.datetime", text)

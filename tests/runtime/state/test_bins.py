@@ -15,7 +15,6 @@ from streamq.runtime.groups import HASH, with_hashes
 from streamq.runtime.state.baskets import CHUNK_ROWS, COMPACT_AT, UNREAD, Baskets, BinSizes, DictStore, KernelBaskets
 from streamq.runtime.state.bins import ENDLESS, MOST, Bins, is_part
 from streamq.time import INFINITY, MINUS_INFINITY
-from tests.laws.cost_mutants import DEAD_ROWS
 
 SMALL = BinSizes(split_above=16, whole_upto=30)
 
@@ -183,11 +182,6 @@ def test_a_bin_is_rewritten_once_most_of_its_rows_are_dead() -> None:
     assert state.filled("in", "0").chunks == 2 and written(state) == 2
     add(state, np.arange(30, 60), -1)
     assert state.filled("in", "0").chunks == 1 and state.filled("in", "0").rows == 40
-
-
-def test_bins_that_keep_dead_rows_are_seen() -> None:
-    with DEAD_ROWS.in_place(), pytest.raises(AssertionError):
-        test_a_bin_is_rewritten_once_most_of_its_rows_are_dead()
 
 
 def test_a_bin_of_many_chunks_is_rewritten_once_when_it_is_read() -> None:

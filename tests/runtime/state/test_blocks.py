@@ -24,10 +24,7 @@ from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.runtime.state.blocks import BLOCKS
 from tests.laws.cost_operators import program, work
-from tests.mutation.mutant import Edit, Mutant
 from tests.programs import with_sizes
-
-FILE = "streamq/runtime/state/blocks.py"
 
 
 class Event(NamedTuple):
@@ -147,56 +144,12 @@ def test_of_many_long_lifetimes_it_reads_nodes() -> None:
         return rows_of_a_slide(64, LONG, range(1, LONG.longest + 1))
 
     assert rows() < 250
-    edit = Edit(FILE, "if nodes.num_rows > MOST_NODES * ending.num_rows:", "if nodes.num_rows:")
-    with Mutant("no nodes", "ranges are never cut into nodes", "", edits=(edit,)).in_place():
-        assert rows() > 500
 
 
 def test_rows_that_came_before_there_were_blocks_are_merged_too() -> None:
-    edit = Edit(FILE, "state.values[BLOCKS] = {}\n            self._rearrange(state)", "state.values[BLOCKS] = {}")
     assert rows_of_a_slide(512, filled=1, parts=1) < 100
-    with Mutant("wide bins", "rows stay in the bins in which they came", "", edits=(edit,)).in_place():
-        assert rows_of_a_slide(512, filled=1, parts=1) > 400
 
 
-UNMERGED = Mutant(
-    "no blocks", "no block is ever merged", "", edits=(Edit(FILE, "if upto <= since:", "if upto <= since or before:"),)
-)
-
-
-def test_without_blocks_it_reads_all() -> None:
-    with UNMERGED.in_place():
-        assert rows_of_a_slide(512) > 512
-
-
-FAULTS = (
-    Mutant("late ones left out", "late events are not added to merged blocks", "", edits=(
-        Edit(FILE, "self._append(state, new.filter(pa.array(is_late)), size)", "pass"),)),
-    Mutant("a block too far", "a block that begins before the window counts for it", "", edits=(
-        Edit(FILE, "self.first <= (cell", "self.first <= 1 + (cell"),)),
-    Mutant("a block beyond", "a block that ends behind the window counts for it", "", edits=(
-        Edit(FILE, "<= self.end", "<= 1 + self.end"),)),
-    Mutant("twice", "a block is read beside a larger one that contains it", "", edits=(
-        Edit(FILE, "and not usable.covers(start, larger)", ""),)),
-    Mutant("another form", "late rows that are sent at once are not added to merged blocks", "", edits=(
-        Edit("streamq/runtime/kernels/window_aggregate.py", "self._blocks.add(state, new)",
-             "(self._blocks._hold if self.early else self._blocks.add)(state, new)"),)),
-    Mutant("not forgotten", "blocks stay when no window contains them any longer", "", edits=(
-        Edit("streamq/runtime/kernels/window_aggregate.py", "(self._held, self._blocks, self._reported)",
-             "(self._held, self._reported)"),)),
-    Mutant("cut off", "the windows of a long lifetime that begin after it are lost", "", edits=(
-        Edit(FILE, "if later is not None:", "if False:"),)),
-    Mutant("cut early", "a window in which a long lifetime starts is among those that begin after it", "", edits=(
-        Edit(FILE, "np.where(has_start, start + 1, low)", "np.where(has_start, start, low)"),)),
-    Mutant("in one bin", "windows cut off are in a bin that a block replaces", "", edits=(
-        Edit(FILE, "return widths + (widths == self.rank)", "return np.full(len(widths), self.rank)"),)),
-    Mutant("dropped with its start", "a bin is dropped with the windows that contain the starts of its events", "", edits=(
-        Edit("streamq/runtime/state/bins.py", "self.span(bin)[1] < before", "self.span(bin)[0] < before"),)),
-    Mutant("twice in state", "rows stay where they were when they are moved", "", edits=(
-        Edit(FILE, "state.drop_basket(PARTIALS)", "pass"),)),
-    Mutant("never given up", "few rows keep their blocks", "", edits=(
-        Edit(FILE, "if rows <= self.above // FEWER:", "if False:"),)),
-)  # fmt: skip
 DELAY = 12
 
 
@@ -317,10 +270,3 @@ def test_windows_of_other_events_are_those_that_counting_gives(kind: str) -> Non
     for forms in ([FINAL], [EARLY, CHANGELOG]):
         check(16, KINDS[kind], *forms)
     check_crossing(8, KINDS[kind], EARLY, CHANGELOG)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_seen(fault: Mutant) -> None:
-    with fault.in_place(), pytest.raises(AssertionError):
-        check_all()
