@@ -179,10 +179,8 @@ OWN_STAMPS = ("unchanged", "clip", "time_bound")
 
 
 def made(kind: str, form: str, *, timed: bool, result: Code, name: str, **more: Any) -> Any:
-    decorator = sq.uda("bigint", name=name, time_sensitive=timed, **more)
-    if kind == "udo":
-        decorator = sq.udo("a bigint, b bigint", name=name, time_sensitive=timed, **more)
-    return decorator(FORMS[form](result, timed=timed))
+    decorator, returns = (sq.uda, "bigint") if kind == "uda" else (sq.udo, "a bigint, b bigint")
+    return decorator(returns, name=name, time_sensitive=timed, **more)(FORMS[form](result, timed=timed))
 
 
 RESULTS = {("uda", False): number, ("uda", True): timed_number, ("udo", False): tallies, ("udo", True): lives}

@@ -34,6 +34,7 @@ from streamq.plan.resolve import ExprArgument, column_or_expr, name_columns, res
 from streamq.plan.schema import check_names, show_keys
 from streamq.plan.tree import ExpressionText, show
 from streamq.runtime.user_code.code_values import LASTS, START
+from streamq.user_code.module import time_bound
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
 from streamq.windows import Window
 
@@ -61,7 +62,7 @@ def rows_of(
             "Declare it time_sensitive=True.",
         )
         raise PlanError(operator.name, wrong, "it is not time-sensitive", hint)
-    if stamp is Stamp.TIME_BOUND and "time_bound" not in operator.properties:
+    if stamp is Stamp.TIME_BOUND and time_bound not in operator.properties:
         hint = "Declare it: properties=[sq.time_bound]."
         raise PlanError(operator.name, "stamp 'time_bound' is a promise of the operator", "it makes none", hint)
     check_names([*(k for k in keys if not k.startswith("__")), *(f.name for f in operator.fields)], operator.name)

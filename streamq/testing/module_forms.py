@@ -25,8 +25,7 @@ from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.hosts.shipping import ship_module_of
 from streamq.runtime.user_code.calls import States, pickled
-from streamq.runtime.user_code.code_values import instant_of, instants_of, short_text
-from streamq.runtime.user_code.event_readers import series
+from streamq.runtime.user_code.code_values import instant_of, instants_of, series, short_text
 from streamq.time import INTEGER
 from streamq.user_code.forms import is_window_code, window_form
 from streamq.user_code.module import name_of, time_bound
@@ -410,7 +409,7 @@ def _form(decorated: DecoratedModule) -> CheckedModule:
         fields=(*(("start", "end") if module.time_sensitive else ()), *map(shown_name, names)),
         events=events,
         reference=None if reference is None else referred,
-        time_bound=str(time_bound) in module.properties,
+        time_bound=time_bound in module.properties,
         filters_on=module.filter_columns,
     )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -22,7 +21,7 @@ from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields, parse_type
 from streamq.runtime.hosts.shipping import ship_module_of
 from streamq.user_code import decorator_rooms
-from streamq.user_code.signature import signature_without_self
+from streamq.user_code.forms import signature_without_self
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,12 +33,12 @@ UNNAMED = "<lambda>"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class UserModule(CallableModule, ABC):
+class UserModule(CallableModule):
     """A user's ``code`` under a name, made by a decorator of ``sq``; plans hold it, and the repository lists it.
 
     returns: the type of the results, a struct for the rows of an operator; options: the keyword arguments, plain values, of
-    each call; arguments: the types of its arguments, the last one also of further ones, (): any; properties: the names of its
-    declared properties; time_limit: the seconds that a call may take, None: any number; checked: each call is made twice;
+    each call; arguments: the types of its arguments, the last one also of further ones, (): any; properties: its declared
+    properties; time_limit: the seconds that a call may take, None: any number; checked: each call is made twice;
     on_error: the policy for events of failing calls; version: the number of the code's version; compatible_with: the version
     whose state this one continues, None: only equal code does; registered_in: the Python module that called the decorator.
     """
@@ -47,12 +46,18 @@ class UserModule(CallableModule, ABC):
     kind: ClassVar[str]
     """The decorator that makes it: "udf", "uda", ..."""
 
+    results: ClassVar[str] = ""
+    """What ``returns`` is the type of, for errors; empty: its results are rows."""
+
+    promises: ClassVar[tuple[str, ...]] = ()
+    """The names of the properties that it can have."""
+
     name: str
     code: Any
     returns: DataType
     options: Mapping[str, Any] = field(default_factory=dict)
     arguments: tuple[DataType, ...] = ()
-    properties: tuple[str, ...] = ()
+    properties: tuple[Property, ...] = ()
     time_limit: float | None = None
     checked: bool = False
     on_error: ErrorPolicy = ErrorPolicy.FAIL
@@ -63,11 +68,60 @@ class UserModule(CallableModule, ABC):
     """The code's fingerprint, once computed; shared by the module and its copies with other options."""
 
     @classmethod
-    def from_code(cls, code: Any, *, name: str | None, **fields: Any) -> Self:
-        """Return a module of code and the other arguments of its decorator, checked; raises PlanError."""
-        module = cls(name=name_of(code, name), code=code, **fields)
-        module.check()
-        return module
+    def checked_fields(
+        cls,
+        *,
+        returns: Any,
+        arguments: Any,
+        time_limit: Any,
+        on_error: Any,
+        version: Any,
+        compatible_with: Any,
+        properties: Any = (),
+        **others: Any,
+    ) -> dict[str, Any]:
+        """Return the arguments of the kind's decorator as fields of its module; raises PlanError, TypeMismatch.
+
+        ``returns`` and ``arguments`` are types or texts, ``arguments`` also one of them; ``time_limit`` is a number above 0 or
+        None, ``on_error`` a word of ErrorPolicy, ``version`` a whole number of at least 1, and ``compatible_with`` an earlier one
+        or None. ``others`` stay as they are.
+        """
+        verb = cls.kind
+        is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
+        if time_limit is not None and not (is_number and time_limit > 0):
+            raise PlanError(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}")
+        if not _is_version(version):
+            raise PlanError(verb, "version is a whole number of at least 1", f"found {version!r}")
+        if compatible_with is not None and not (_is_version(compatible_with) and compatible_with < version):
+            wrong = "compatible_with is an earlier version"
+            hint = "Say version=2, compatible_with=1: the state of version 1 goes on with this code."
+            raise PlanError(verb, wrong, f"found {compatible_with!r}, version={version}", hint)
+        kinds = (arguments,) if isinstance(arguments, str | DataType) else arguments
+        return {
+            **others,
+            "returns": cls._type_returned(returns),
+            "arguments": tuple(parse_type(kind, verb) for kind in kinds),
+            "time_limit": time_limit,
+            "on_error": choose_word(ErrorPolicy, on_error, "on_error", verb),
+            "version": version,
+            "compatible_with": compatible_with,
+            "properties": check_properties(properties, verb, cls.promises),
+        }
+
+    @classmethod
+    def _type_returned(cls, returns: Any) -> DataType:
+        """Return Spark's type for the argument ``returns``; raises TypeMismatch for text that names no type.
+
+        Raises PlanError if it is neither text nor a type, as where the decorator has no brackets.
+        """
+        if not cls.results:
+            fields = parse_fields(returns, cls.kind)
+            check_names([field.name for field in fields], cls.kind)
+            return StructType(list(fields))
+        if not isinstance(returns, str | DataType):
+            hint = f'Write @sq.{cls.kind}("double") above the function: the type of its {cls.results} in SQL.'
+            raise PlanError(cls.kind, f"no type of the {cls.results}", f"found {returns!r}", hint)
+        return parse_type(returns, cls.kind)
 
     def check(self) -> None:
         """Raise PlanError for values in the code that cannot be pickled; let Spark send the code to its workers.
@@ -113,9 +167,10 @@ class UserModule(CallableModule, ABC):
         return self.memory["fingerprint"]
 
     @property
-    @abstractmethod
     def identity(self) -> str:
-        """A text that differs for every other module, code or options; the same in every run of a program."""
+        """A text that differs for every other module, code, options or guards; the same in every run of a program."""
+        guards = str(self.time_limit), str(self.checked), str(self.on_error)
+        return ":".join([self.state_identity, self.code_text, *guards])
 
     @property
     def layout(self) -> tuple[str, ...]:
@@ -251,51 +306,9 @@ def name_of(code: Any, name: str | None) -> str:
     return name or str(getattr(code, "__name__", type(code).__name__))
 
 
-def guards_of(
-    verb: str, *, time_limit: Any, checked: bool, on_error: Any, version: Any, compatible_with: Any, arguments: Any
-) -> dict[str, Any]:
-    """Return these arguments of a decorator as fields of its module, by name; raises PlanError, in the name of ``verb``.
-
-    ``time_limit`` is a number above 0 or None, ``on_error`` a word of ErrorPolicy, ``version`` a whole number of at least 1, and
-    ``compatible_with`` an earlier one or None. ``arguments`` are types, or one type; raises TypeMismatch for anything else.
-    """
-    is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
-    if time_limit is not None and not (is_number and time_limit > 0):
-        raise PlanError(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}")
-    policy = choose_word(ErrorPolicy, on_error, "on_error", verb)
-    if not _is_version(version):
-        raise PlanError(verb, "version is a whole number of at least 1", f"found {version!r}")
-    if compatible_with is not None and not (_is_version(compatible_with) and compatible_with < version):
-        wrong = "compatible_with is an earlier version"
-        hint = "Say version=2, compatible_with=1: the state of version 1 goes on with this code."
-        raise PlanError(verb, wrong, f"found {compatible_with!r}, version={version}", hint)
-    versions: dict[str, Any] = {"version": version, "compatible_with": compatible_with}
-    kinds = (arguments,) if isinstance(arguments, str | DataType) else tuple(arguments)
-    versions["arguments"] = tuple(parse_type(kind, verb) for kind in kinds)
-    return {"time_limit": time_limit, "checked": checked, "on_error": policy, **versions}
-
-
 def _is_version(value: Any) -> bool:
     """True if a value is a whole number of at least 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def type_returned(verb: str, returns: Any, what: str) -> DataType:
-    """Return Spark's type for the argument ``returns`` of a decorator; raises TypeMismatch for text that names no type.
-
-    Raises PlanError if it is neither text nor a type, as where the decorator has no brackets. ``what`` names the results there.
-    """
-    if not isinstance(returns, str | DataType):
-        hint = f'Write @sq.{verb}("double") above the function: the type of its {what} in SQL.'
-        raise PlanError(verb, f"no type of the {what}", f"found {returns!r}", hint)
-    return parse_type(returns, verb)
-
-
-def rows_returned(verb: str, returns: Any) -> StructType:
-    """Return the columns of a module's rows from the decorator's argument; raises PlanError, TypeMismatch."""
-    fields = parse_fields(returns, verb)
-    check_names([field.name for field in fields], verb)
-    return StructType(list(fields))
 
 
 def place_of(module: str) -> str:
@@ -332,6 +345,15 @@ one_output_per_group = Property("one_output_per_group")
 """An operator gives one row a window and group: it can be written as an upsert."""
 
 
+_ALL = (mergeable, order_insensitive, time_bound, one_output_per_group)
+
+OF_OPERATORS = ("time_bound", "one_output_per_group", "filters_on")
+"""The names of the properties that only operators over windows can have."""
+
+OF_WINDOWS = ("mergeable", "order_insensitive")
+"""The names of those that any code over windows can have."""
+
+
 @check_keywords
 def filters_on(*fields: str) -> Property:
     """Promise that an operator's rows depend only on events equal to them in ``fields``, columns of the result and arguments.
@@ -347,8 +369,11 @@ def filters_on(*fields: str) -> Property:
     return Property("filters_on", fields)
 
 
-def check_properties(properties: Iterable[Any], verb: str) -> tuple[Property, ...]:
-    """Return declared properties (one, or several), each once; raise PlanError for a value that is not a property."""
+def check_properties(properties: Any, verb: str, promises: Sequence[str]) -> tuple[Property, ...]:
+    """Return declared properties (one, or several), each once.
+
+    Raises PlanError for a value that is no property, and for one whose name is not among ``promises``.
+    """
     if isinstance(properties, Property | str):
         properties = (properties,)
     checked = []
@@ -357,11 +382,12 @@ def check_properties(properties: Iterable[Any], verb: str) -> tuple[Property, ..
             names = ", ".join(f"sq.{p}" for p in _ALL)
             hint = f'Give some of {names}, sq.filters_on("k").'
             raise PlanError(verb, "not a property of modules", f"found {one!r}", hint)
+        if one.name not in promises:
+            is_operators = one.name in OF_OPERATORS
+            owners, makers = ("operators", "") if is_operators else ("code over windows", "@sq.uda or ")
+            made = "Operators are made" if is_operators else "Such code is made"
+            raise PlanError(
+                verb, f"{one.name} is a promise of {owners}", f"found {one}", f"{made} with {makers}@sq.udo."
+            )
         checked.append(one)
     return tuple(dict.fromkeys(checked))
-
-
-OF_OPERATORS = ("time_bound", "one_output_per_group", "filters_on")
-"""The names of those that only operators can have."""
-
-_ALL = (mergeable, order_insensitive, time_bound, one_output_per_group)

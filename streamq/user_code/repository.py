@@ -14,7 +14,7 @@ from streamq import html
 from streamq.errors import PlanError, nearest
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import functions
-from streamq.user_code.module import UNNAMED, UserModule, place_of
+from streamq.user_code.module import UNNAMED, UserModule, name_of, place_of
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -220,7 +220,7 @@ class Repository:
             module.kind,
             module.signature,
             module.returns.simpleString(),
-            ", ".join(module.properties),
+            ", ".join(map(str, module.properties)),
             module.summary,
             module.place + _of_package(self.package_of(module)),
         )
@@ -295,6 +295,16 @@ modules = Repository()
 """The repository of this process."""
 
 
-def decorate(kind: type[M], code: Any, **fields: Any) -> M:
-    """Make a module of a kind from code and its decorator's arguments, and register it; raises PlanError."""
-    return modules.register(kind.from_code(code, **fields))
+def decorator(kind: type[M], *, name: str | None, **arguments: Any) -> Callable[[Any], M]:
+    """Return the decorator that makes a module of a kind, with these arguments, and registers it.
+
+    They are checked at once, and the code when it is decorated; raises PlanError, TypeMismatch.
+    """
+    fields = kind.checked_fields(**arguments)
+
+    def decorate(code: Any) -> M:
+        module = kind(name=name_of(code, name), code=code, **fields)
+        module.check()
+        return modules.register(module)
+
+    return decorate

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from pyspark.sql.types import DataType
@@ -15,9 +14,9 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.partial import ReducedColumn
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState, shared_note
-from streamq.user_code.module import OF_OPERATORS, check_decorator, guards_of, type_returned
-from streamq.user_code.repository import decorate
-from streamq.user_code.window_module import WindowModule, window_fields
+from streamq.user_code.module import OF_WINDOWS, check_decorator
+from streamq.user_code.repository import decorator
+from streamq.user_code.window_module import WindowModule
 
 
 @check_decorator
@@ -77,11 +76,19 @@ def uda(
        4.0    8.0   3.0      0    4
        0.0    0.0   6.0      4    8
     """
-    fields = window_fields("uda", columns, properties, time_sensitive=time_sensitive)
-    versions = {"version": version, "compatible_with": compatible_with, "arguments": arguments}
-    guards = guards_of("uda", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
-    return partial(
-        decorate, UserAggregate, returns=type_returned("uda", returns, "value"), name=name, **fields, **guards
+    return decorator(
+        UserAggregate,
+        returns=returns,
+        time_sensitive=time_sensitive,
+        columns=columns,
+        properties=properties,
+        arguments=arguments,
+        name=name,
+        time_limit=time_limit,
+        checked=checked,
+        on_error=on_error,
+        version=version,
+        compatible_with=compatible_with,
     )
 
 
@@ -90,16 +97,15 @@ class UserAggregate(WindowModule):
     """A user's aggregate: one value per window."""
 
     kind = "uda"
+    results = "value"
+    promises = OF_WINDOWS
 
     def check(self) -> None:
-        """Raise PlanError for invalid code, for ``merge`` that is never called, and for a property that only operators have."""
+        """Raise PlanError for invalid code, and for ``merge`` that is never called."""
         super().check()
         if self.time_sensitive and getattr(self.code, "merge", None) is not None:
             hint = "Leave merge out: each window cuts lifetimes, and has a state of its own."
             raise PlanError(self.name, "it has merge(a, b)", "a time-sensitive aggregate cannot be merged", hint)
-        if promises := [promise for promise in self.properties if promise.partition("(")[0] in OF_OPERATORS]:
-            name, hint = promises[0].partition("(")[0], "Operators are made with @sq.udo."
-            raise PlanError("uda", f"{name} is a promise of operators", f"found {promises[0]}", hint)
 
     @property
     def has_window_state(self) -> bool:  # type: ignore[override]

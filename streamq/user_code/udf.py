@@ -28,12 +28,12 @@ from streamq.runtime.user_code.code_values import (
     ReturnError,
     fit_to_type,
     plain_result,
+    series,
     short_text,
 )
-from streamq.runtime.user_code.event_readers import series
-from streamq.user_code.module import UserModule, check_decorator, guards_of, type_returned
-from streamq.user_code.repository import decorate
-from streamq.user_code.signature import QueryCall
+from streamq.user_code.forms import QueryCall
+from streamq.user_code.module import UserModule, check_decorator
+from streamq.user_code.repository import decorator
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -86,11 +86,19 @@ def udf(
        4  small                5.0  large      1    3
       12  large  12.36931687685298  large      2    5
     """
-    versions = {"version": version, "compatible_with": compatible_with, "arguments": arguments}
-    guards = guards_of("udf", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
-    to, how = type_returned("udf", returns, "results"), choose_word(ArgumentForm, takes, "takes", "udf")
-
-    return partial(decorate, UserFunction, returns=to, name=name, takes=how, **guards)
+    how = choose_word(ArgumentForm, takes, "takes", "udf")
+    return decorator(
+        UserFunction,
+        returns=returns,
+        takes=how,
+        arguments=arguments,
+        name=name,
+        time_limit=time_limit,
+        checked=checked,
+        on_error=on_error,
+        version=version,
+        compatible_with=compatible_with,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -98,6 +106,7 @@ class UserFunction(UserModule, Function):
     """A user's function; ``takes`` says what its arguments are."""
 
     kind = "udf"
+    results = "results"
     takes: ArgumentForm
     in_python = True
 
@@ -115,14 +124,6 @@ class UserFunction(UserModule, Function):
     @property
     def layout(self) -> tuple[str, ...]:
         return (str(self.takes),)
-
-    @property
-    def identity(self) -> str:
-        """A text that differs for every other function; guards are a part of it only if they are set."""
-        parts = [str(self.takes), self.returns.json(), self.fingerprint, self.options_text]
-        if self.checked or self.sets_aside or self.time_limit is not None:
-            parts += [str(self.time_limit), str(self.checked), self.on_error]
-        return f"udf {self.name}:{':'.join(parts)}"
 
     def __call__(self, *operands: Any, **options: Any) -> Call:
         """Return an expression; a string is a column, any other value that is no expression a literal.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from pyspark.sql import types as t
@@ -17,9 +16,9 @@ from streamq.plan.expr import Expr
 from streamq.plan.partial import ReducedColumn
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.code_values import LASTS, START, RowShape
-from streamq.user_code.module import check_decorator, guards_of, one_output_per_group, rows_returned, time_bound
-from streamq.user_code.repository import decorate
-from streamq.user_code.window_module import WindowModule, window_fields
+from streamq.user_code.module import OF_OPERATORS, OF_WINDOWS, check_decorator, one_output_per_group, time_bound
+from streamq.user_code.repository import decorator
+from streamq.user_code.window_module import WindowModule
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
 """The stamps under which rows of a time-sensitive operator keep their own lifetimes."""
@@ -52,17 +51,8 @@ def udo(
     (they are cut to the window), "time_bound" (the default of an operator with that property, which promises that input from
     an instant on changes no row before it), or "align" and "point_at_end", which replace them by the window's.
 
-    ``time_sensitive``: the code also reads lifetimes. ``columns``: the code's names for its arguments, in order; by default
-    time-sensitive code uses the query's names. ``properties`` are promises, such as ``sq.order_insensitive``. ``time_limit``:
-    the seconds that a call for one window may take. ``checked``: every call is made twice, and fails if the results differ.
-    ``on_error``: "fail", or "quarantine", which sets aside a window whose call fails: it has no rows, all its members go to
-    the quarantine, and the query goes on.
-
-    ``arguments`` are the SQL types of its arguments, in order, the last one also of further ones: a query that calls it with a
-    column of another type is an error.
-
-    ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
-    code, which must read the states of the other (docs/operations.md, "A query that changes").
+    The other arguments are those of :func:`uda`; an operator may also promise ``sq.time_bound``, ``sq.filters_on`` and
+    ``sq.one_output_per_group``. A window that "quarantine" sets aside has no rows.
 
     Raises PlanError, TypeMismatch. (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight,
     sections III and V)
@@ -79,10 +69,20 @@ def udo(
     k  v  start  end
     b  4      2    3
     """
-    fields = window_fields("udo", columns, properties, time_sensitive=time_sensitive)
-    versions = {"version": version, "compatible_with": compatible_with, "arguments": arguments}
-    guards = guards_of("udo", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
-    return partial(decorate, UserOperator, returns=rows_returned("udo", returns), name=name, **fields, **guards)
+    return decorator(
+        UserOperator,
+        returns=returns,
+        time_sensitive=time_sensitive,
+        columns=columns,
+        properties=properties,
+        arguments=arguments,
+        name=name,
+        time_limit=time_limit,
+        checked=checked,
+        on_error=on_error,
+        version=version,
+        compatible_with=compatible_with,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -93,12 +93,13 @@ class UserOperator(WindowModule):
     """
 
     kind = "udo"
+    promises = (*OF_WINDOWS, *OF_OPERATORS)
     leading_options = ("",)
 
     def check(self) -> None:
         """Raise PlanError for invalid code, ``time_bound`` if it is not time-sensitive, and ``filters_on`` other columns."""
         super().check()
-        if str(time_bound) in self.properties and not self.time_sensitive:
+        if time_bound in self.properties and not self.time_sensitive:
             wrong = "time_bound is a promise about lifetimes of its rows"
             hint = "Say time_sensitive=True, too."
             raise PlanError(self.name, wrong, "it is not time-sensitive, and gives none", hint)
@@ -112,12 +113,12 @@ class UserOperator(WindowModule):
         """The stamp of its rows if the window has none; None: the default stamp of aggregates."""
         if not self.time_sensitive:
             return None
-        return Stamp.TIME_BOUND if str(time_bound) in self.properties else Stamp.UNCHANGED
+        return Stamp.TIME_BOUND if time_bound in self.properties else Stamp.UNCHANGED
 
     @property
     def gives_one_row(self) -> bool:
         """True if it has promised one row per window."""
-        return str(one_output_per_group) in self.properties
+        return one_output_per_group in self.properties
 
     @property
     def filters_above(self) -> str:
@@ -144,7 +145,7 @@ class UserOperator(WindowModule):
 
     def _time_bound_note(self, stamp: Stamp, place: WindowPlace) -> str:
         """Return the line of explain on ``time_bound``, used or not; empty if the promise would give nothing."""
-        is_promised = str(time_bound) in self.properties
+        is_promised = time_bound in self.properties
         if stamp is Stamp.TIME_BOUND:
             return "time_bound: rows and CTI go on as input comes"
         if is_promised:

@@ -15,22 +15,15 @@ from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError
 from streamq.plan.expr import Alias, Expr, as_expr
-from streamq.plan.fingerprint import text_of
 from streamq.plan.tree import lazy, show
 from streamq.runtime.evaluators.scan import ModuleScanEvaluator, ScanEvaluator
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.scan import ScanKernel
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.code_values import RowShape
-from streamq.user_code.module import UserModule, check_decorator, check_properties, guards_of, rows_returned
-from streamq.user_code.repository import decorate
-from streamq.user_code.signature import (
-    QueryCall,
-    check_method,
-    check_methods,
-    has_states,
-    make_object,
-)
+from streamq.user_code.forms import STEPWISE, QueryCall, has_states, make_object
+from streamq.user_code.module import UserModule, check_decorator
+from streamq.user_code.repository import decorator
 
 
 @check_decorator
@@ -85,15 +78,20 @@ def udso(
     k  delta  start  end
     a      5      3    4
     """
-    row = rows_returned("udso", returns)
-    versions = {"version": version, "compatible_with": compatible_with, "arguments": arguments}
-    guards = guards_of("udso", time_limit=time_limit, checked=checked, on_error=on_error, **versions)
-    if promises := check_properties(properties, "udso"):
-        shown = ", ".join(map(str, promises))
-        raise PlanError("udso", "a property that does not apply to stateful operators", f"found {shown}")
-
-    fields = {"initial": initial, "time_sensitive": time_sensitive}
-    return partial(decorate, StatefulOperator, returns=row, name=name, **fields, **guards)
+    return decorator(
+        StatefulOperator,
+        returns=returns,
+        initial=initial,
+        time_sensitive=time_sensitive,
+        properties=properties,
+        arguments=arguments,
+        name=name,
+        time_limit=time_limit,
+        checked=checked,
+        on_error=on_error,
+        version=version,
+        compatible_with=compatible_with,
+    )
 
 
 class EventOperator(ABC):
@@ -133,10 +131,6 @@ class EventOperator(ABC):
         return f"{self.name}({', '.join(map(show, args))})"
 
 
-STEPWISE = {"initial": "", "step": "state, *values"}
-"""The methods of a class that goes from event to event, and their arguments."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StatefulOperator(UserModule, EventOperator):
     """User code that goes from event to event; ``initial`` is the first state if the code is a function."""
@@ -149,11 +143,8 @@ class StatefulOperator(UserModule, EventOperator):
     def check(self) -> None:
         """Raise PlanError unless code has ``initial()`` and ``step``, or is a function with an ``initial`` state, not both."""
         if not self._is_function and has_states(self.code):
-            check_methods(self.name, self.code, STEPWISE)
-            check_method(self.name, self.code, "initial", "")
-            arguments = "state, start, *values" if self.time_sensitive else "state, *values"
-            check_method(self.name, self.code, "step", arguments)
-        has_methods = all(callable(getattr(self.code, method, None)) for method in STEPWISE)
+            STEPWISE.check(self.name, self.code, is_timed=self.time_sensitive)
+        has_methods = all(callable(getattr(self.code, method, None)) for method in STEPWISE.needed)
         if has_methods and self._is_function:
             both = "the code has initial(), and initial= is given"
             raise PlanError("udso", "two initial states", both, "Say it in one of them.")
@@ -170,14 +161,6 @@ class StatefulOperator(UserModule, EventOperator):
     @property
     def layout(self) -> tuple[str, ...]:
         return (str(self.time_sensitive),)
-
-    @property
-    def identity(self) -> str:
-        """A text that differs for every other operator, also for another first state or other guards."""
-        initial = text_of(self.initial) if self._is_function else ""
-        parts = [self.returns.json(), self.fingerprint, initial, self.options_text, str(self.time_sensitive)]
-        parts += [str(self.time_limit), str(self.checked), *([self.on_error] if self.sets_aside else [])]
-        return f"udso {self.name}:{':'.join(parts)}"
 
     def __call__(self, *operands: Any, where: Any = None, **options: Any) -> StatefulCall:
         """Return the operator over ``operands``, columns or names of columns, for events for which ``where`` is true.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,23 +18,32 @@ from streamq.runtime.user_code.calls import ModuleStates, WindowCall, forbid_mod
 from streamq.runtime.user_code.module_walk import module_results
 from streamq.runtime.user_code.partial_states import PickledState
 from streamq.user_code.forms import WindowForm, is_window_code, window_form
-from streamq.user_code.module import UserModule, check_properties, mergeable, order_insensitive
+from streamq.user_code.module import UserModule, mergeable, order_insensitive
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WindowModule(UserModule, AggregateFunction):
     """User code over the members of a window.
 
-    columns: the code's names for its arguments, if its author gave them; filter_columns: those of ``filters_on``.
+    columns: the code's names for its arguments, if its author gave them.
     """
 
     time_sensitive: bool = False
     columns: tuple[str, ...] = ()
-    filter_columns: tuple[str, ...] = ()
 
     filters_arguments = False
     leading_options: ClassVar[tuple[str, ...]] = ()
     """The aggregate's options before the names of the arguments, until a window sets them."""
+
+    @classmethod
+    def checked_fields(cls, *, columns: Any = (), **others: Any) -> dict[str, Any]:
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        return super().checked_fields(**others, columns=names)
+
+    @property
+    def filter_columns(self) -> tuple[str, ...]:
+        """The columns of the property ``filters_on``."""
+        return tuple(name for promise in self.properties for name in promise.fields)
 
     def check(self) -> None:
         """Raise PlanError for code of no form, or with values that cannot be pickled, and for invalid or useless ``columns``.
@@ -47,7 +56,7 @@ class WindowModule(UserModule, AggregateFunction):
         self.form.check()
         self._check_columns()
         super().check()
-        if str(mergeable) in self.properties and (self.time_sensitive or getattr(self.code, "merge", None) is None):
+        if mergeable in self.properties and (self.time_sensitive or getattr(self.code, "merge", None) is None):
             hint = "Give it merge(a, b), and leave lifetimes alone."
             raise PlanError(self.name, "it is declared mergeable", "it cannot be merged", hint)
 
@@ -75,18 +84,12 @@ class WindowModule(UserModule, AggregateFunction):
     @lazy
     def module(self) -> ModuleStates:
         """The code as hosts call it, made once, a class with the options; raises PlanError if it cannot be made."""
-        states = self.form.states(self.options, order_insensitive=str(order_insensitive) in self.properties)
+        states = self.form.states(self.options, order_insensitive=order_insensitive in self.properties)
         return replace(states, version=self.version, compatible_with=self.compatible_with)
 
     @property
-    def identity(self) -> str:
-        parts = [self.returns.json(), self.fingerprint, self.options_text, str(self.time_sensitive)]
-        parts += [",".join(self.columns), ",".join(self.properties), str(self.time_limit), str(self.checked)]
-        return f"{self.kind} {self.name}:{':'.join([*parts, self.on_error])}"
-
-    @property
     def layout(self) -> tuple[str, ...]:
-        return str(self.time_sensitive), ",".join(self.columns), ",".join(self.properties)
+        return str(self.time_sensitive), ",".join(self.columns), ",".join(map(str, self.properties))
 
     def shown_options(self, options: Options) -> Options:
         """Return no options: they are a stamp and names of arguments."""
@@ -120,7 +123,7 @@ class WindowModule(UserModule, AggregateFunction):
             raise PlanError(self.name, "it is called without a column", "", hint)
         args = self.columns_of(operands)
         names = self._argument_names(args)
-        function.form.check_call(len(args), function.options)
+        function.form.query_call(len(args), function.options).check(self.name, self.code)
         function.module  # noqa: B018  made here, so that errors are raised at the user's line
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
         return Aggregate(function, bare, None if where is None else as_expr(where), (*self.leading_options, *names))
@@ -197,7 +200,7 @@ class WindowModule(UserModule, AggregateFunction):
         """Return the argument names of a module that is not time-sensitive, from its author or its code."""
         if self.columns:
             return self.columns
-        return self.form.argument_names(count)
+        return self.form.query_call(count, {}).argument_names(self.code, count)
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
         return ModuleReduction(column, self.calling(column, tuple(map(str, column.options))))
@@ -230,19 +233,3 @@ class ModuleReduction(RangeReduction):
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
         return pa.array(module_results(self.calling, self.column, members, self.passes), self.column.type)
-
-
-def window_fields(
-    verb: str, columns: Iterable[str], properties: Iterable[Any], *, time_sensitive: bool
-) -> dict[str, Any]:
-    """Return the arguments of a decorator as fields of its module, by name; raises PlanError for what is not a property.
-
-    ``filter_columns`` are the columns of ``filters_on``; ``verb`` is the decorator, for errors.
-    """
-    promises = check_properties(properties, verb)
-    return {
-        "time_sensitive": time_sensitive,
-        "columns": (columns,) if isinstance(columns, str) else tuple(columns),
-        "properties": tuple(map(str, promises)),
-        "filter_columns": tuple(name for one in promises if one.name == "filters_on" for name in one.fields),
-    }

@@ -169,7 +169,7 @@ def test_what_is_no_such_operator_is_refused() -> None:
         sq.udso("x int")(lambda state, v: (state, None))
     with pytest.raises(PlanError, match="udso: two initial states"):
         sq.udso("x int", initial=3)(Delta.code)
-    with pytest.raises(PlanError, match="udso: a property that does not apply to stateful operators; found mergeable"):
+    with pytest.raises(PlanError, match="udso: mergeable is a promise of code over windows; found mergeable"):
         sq.udso("x int", properties=[sq.mergeable])
     with pytest.raises(PlanError, match="time_limit is a number of seconds above 0; found 0"):
         sq.udso("x int", time_limit=0)

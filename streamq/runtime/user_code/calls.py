@@ -23,6 +23,7 @@ from streamq.plan.function import NamedObject, VersionedCode
 from streamq.plan.schema import show_argument, shown_group
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.user_code.code_values import (
+    EventReader,
     Lifetime,
     ReturnError,
     RowShape,
@@ -33,7 +34,6 @@ from streamq.runtime.user_code.code_values import (
     reason_of,
     short_text,
 )
-from streamq.runtime.user_code.event_readers import EventReader
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.user_code.event_readers import read_frame, read_series, read_values
+from streamq.runtime.user_code.code_values import read_frame, read_series, read_values
 
 AT = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 COLUMNS = {
