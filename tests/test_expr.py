@@ -11,7 +11,7 @@ import pytest
 
 from streamq import functions as f
 from streamq.aggregates.basic import COUNT, SUM
-from streamq.compiler.rules.substitution import expression_facts
+from streamq.compiler.rules.rule import expression_facts
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import function_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import streamq as sq
-from streamq.compiler.rules.totality import can_fail
+from streamq.compiler.rules.rule import can_fail
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col
 from streamq.plan.tree import show

@@ -16,7 +16,7 @@ import pytest
 
 import streamq as sq
 from streamq import col
-from streamq.compiler.rules.totality import can_fail
+from streamq.compiler.rules.rule import can_fail
 from streamq.errors import ModuleFailed, PlanError
 from streamq.testing.oracle import oracle
 

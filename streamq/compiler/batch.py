@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from streamq.choices import choose_word
 from streamq.compiler.rewriter import clip_text
-from streamq.compiler.rules.prune_columns import columns_read
+from streamq.compiler.rules.projections import columns_read
 from streamq.errors import PlanError
 from streamq.operators import Select
 from streamq.operators.operator import NOBODY, BatchForm, BatchRun, Observer, Operator

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from streamq.compiler.results import Result
-from streamq.compiler.rules.totality import can_fail
+from streamq.compiler.rules.rule import can_fail
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, path_key
 from streamq.compiler.strategy import JudgePlace

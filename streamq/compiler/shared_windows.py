@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from streamq.compiler.egress import Egress
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results, unsettled_nodes
-from streamq.compiler.rules.merge_selects import merge_selects
+from streamq.compiler.rules.projections import merge_selects
 from streamq.compiler.state_names import leaves_out_columns, modules_called, text_of_source
 from streamq.errors import counted
 from streamq.operators import MergePartials, Select, Source, Where

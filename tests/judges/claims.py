@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.compiler.rules.totality import can_fail
+from streamq.compiler.rules.rule import can_fail
 from streamq.errors import StreamqError
 from streamq.operators import WindowAggregate
 from streamq.plan.aggregate import Aggregate

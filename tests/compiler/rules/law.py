@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from streamq.compiler.rules import RULES
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
 from streamq.run.batch.answers import local_history
@@ -32,6 +33,13 @@ TABLES = {
     "more": pa.table({"at": [2, 2, 4, 5, 8, 9, 12], **_ROWS}),
     "stays": pa.table({"from": [0, 1, 1, 3, 6, 7, 9], "to": [3, 9, 2, None, 8, None, 10], **_ROWS}),
 }
+
+
+def why_not(rule: Callable[[Node], Node | None], node: Node) -> str | None:
+    """The reason that explain has against a rule at a node."""
+    (reason,) = (one.why_not for one in RULES if one.function is rule)
+    assert reason is not None
+    return reason(node)
 
 
 def holds(rule: Callable[[Node], Node | None], left: Node, right: Node) -> None:

@@ -1,4 +1,4 @@
-from streamq.compiler.rules.drop_identity_select import drop_identity_select
+from streamq.compiler.rules.projections import drop_identity_select
 from streamq.operators import Select
 from streamq.plan.expr import Col
 from tests.compiler.rules.law import TRIPS, holds

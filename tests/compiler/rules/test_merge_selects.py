@@ -2,12 +2,12 @@ from decimal import Decimal
 
 from pyspark.sql import types as t
 
-from streamq.compiler.rules.merge_selects import merge_selects, why_not
+from streamq.compiler.rules.projections import merge_selects
 from streamq.expressions import start
 from streamq.functions.catalogue import function_of
 from streamq.operators import Select
 from streamq.plan.expr import Call, Col, Lit, Opaque
-from tests.compiler.rules.law import TRIPS, holds
+from tests.compiler.rules.law import TRIPS, holds, why_not
 
 K, V, W = Col("k"), Col("v"), Col("w")
 RANDOM = Call(function_of("rand"), ()).cast("double")
@@ -24,7 +24,7 @@ def test_expressions_are_put_in_place_of_columns() -> None:
 def test_nothing_is_computed_twice() -> None:
     plan = Select(Select(TRIPS, (("x", V + 1),)), (("a", Col("x") * Col("x")),))
     assert merge_selects(plan) is None
-    assert why_not(plan) == "x = v + 1 would be evaluated 2 times"
+    assert why_not(merge_selects, plan) == "x = v + 1 would be evaluated 2 times"
 
 
 def test_what_is_nondeterministic_is_renamed_or_dropped_but_not_computed_with() -> None:

@@ -1,12 +1,12 @@
 from pyspark.sql import types as t
 
-from streamq.compiler.rules.merge_wheres import merge_wheres, why_not
+from streamq.compiler.rules.filters_down import merge_wheres
 from streamq.expressions import end
 from streamq.functions.catalogue import function_of
 from streamq.functions.logic import conjunction
 from streamq.operators import Where
 from streamq.plan.expr import Call, Cast, Col, Opaque
-from tests.compiler.rules.law import STAYS, TRIPS, holds
+from tests.compiler.rules.law import STAYS, TRIPS, holds, why_not
 
 V, W = Col("v"), Col("w")
 
@@ -23,7 +23,7 @@ def test_a_predicate_that_may_fail_does_not_see_rows_on_which_the_other_is_null(
     for q in (V * 2 > 3, 1 / V > 0, Cast(Col("k"), t.LongType()) > 1):
         plan = Where(Where(TRIPS, W > 0), q)
         assert merge_wheres(plan) is None
-        assert "may fail on rows where w > 0 is NULL" in (why_not(plan) or "")
+        assert "may fail on rows where w > 0 is NULL" in (why_not(merge_wheres, plan) or "")
 
 
 def test_a_remainder_by_a_constant_cannot_fail() -> None:

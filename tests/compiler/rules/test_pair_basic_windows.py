@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 import streamq as sq
-from streamq.compiler.rules.pair_basic_windows import pair_basic_windows, why_not
+from streamq.compiler.rules.window_aggregates import pair_basic_windows
 from streamq.operators import Join, WindowAggregate, WindowedJoin
 from streamq.plan.node import Node, nodes
 from streamq.stream import Stream
-from tests.compiler.rules.law import MORE, STAYS, TABLES, TRIPS, holds
+from tests.compiler.rules.law import MORE, STAYS, TABLES, TRIPS, holds, why_not
 
 LEFT, RIGHT = Stream(TRIPS, TABLES), Stream(MORE, TABLES).rename(v="x", w="y")
 N = {"n": sq.count(), "m": sq.max("x"), "a": sq.avg("w"), "s": sq.stddev("v")}
@@ -46,7 +46,7 @@ def aggregated(query: sq.Stream) -> Node:
 def test_pairs_by_range_of_windows_are_aggregated_alike(query: sq.Stream) -> None:
     left = aggregated(query)
     right = pair_basic_windows(left)
-    assert right is not None and why_not(left) is None
+    assert right is not None and why_not(pair_basic_windows, left) is None
     assert any(isinstance(n, Join) for n in nodes(right)) and not any(isinstance(n, WindowedJoin) for n in nodes(right))
     holds(pair_basic_windows, left, right)
 
@@ -64,9 +64,9 @@ def test_pairs_by_range_of_windows_are_aggregated_alike(query: sq.Stream) -> Non
 )
 def test_what_depends_on_lifetimes_or_members_is_a_reason_why_not(query: sq.Stream, reason: str) -> None:
     assert pair_basic_windows(aggregated(query)) is None
-    assert (why_not(aggregated(query)) or "").startswith(reason)
+    assert (why_not(pair_basic_windows, aggregated(query)) or "").startswith(reason)
 
 
 def test_other_windows_and_other_inputs_are_left_alone() -> None:
     for query in (LEFT.hopping_window(4, 2).select(n=sq.count()), LEFT.per_window().select(n=sq.count())):
-        assert pair_basic_windows(aggregated(query)) is why_not(aggregated(query)) is None
+        assert pair_basic_windows(aggregated(query)) is why_not(pair_basic_windows, aggregated(query)) is None

@@ -1,5 +1,5 @@
 from streamq.aggregates.basic import COUNT, MAX, SUM
-from streamq.compiler.rules.prune_aggregates import prune_aggregates
+from streamq.compiler.rules.projections import prune_aggregates
 from streamq.operators import Select, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col

@@ -1,10 +1,10 @@
 from streamq.aggregates.basic import COUNT, SUM
-from streamq.compiler.rules.prune_columns import prune_columns, why_not
+from streamq.compiler.rules.projections import prune_columns
 from streamq.operators import MergePartials, Select, Union, Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Opaque
 from streamq.runtime.partials.built_in_partials import PartialMax
-from tests.compiler.rules.law import HOPPING, MORE, PAYLOAD, TRIPS, holds
+from tests.compiler.rules.law import HOPPING, MORE, PAYLOAD, TRIPS, holds, why_not
 
 K, V, W = Col("k"), Col("v"), Col("w")
 COUNT, TOTAL = ("n", Aggregate(COUNT, ())), ("s", Aggregate(SUM, (V,)))
@@ -63,4 +63,4 @@ def test_what_is_read_whole_and_a_select_on_a_source_stay() -> None:
 def test_an_opaque_expression_needs_all_columns() -> None:
     plan = Select(Where(TRIPS, Opaque(None, "v > 0").is_null()), (("k", K),))
     assert prune_columns(plan) is None
-    assert why_not(plan) == "spark[v > 0] is null may read any column"
+    assert why_not(prune_columns, plan) == "spark[v > 0] is null may read any column"

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from streamq.choices import JoinKind
-from streamq.compiler.rules.push_condition_below_join import push_condition_below_join, why_not
+from streamq.compiler.rules.filters_below_state import push_condition_below_join
 from streamq.functions.catalogue import function_of
 from streamq.operators import Join, Where, WindowedJoin
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node
-from tests.compiler.rules.law import HOPPING, MORE, STAYS, TRIPS, holds
+from tests.compiler.rules.law import HOPPING, MORE, STAYS, TRIPS, holds, why_not
 
 K, V, V2 = Col("k"), Col("v"), Col("v2")
 
@@ -30,7 +30,10 @@ def test_a_condition_on_one_side_filters_it(how: JoinKind) -> None:
 def test_a_left_event_that_meets_nobody_stays(how: JoinKind) -> None:
     plan = join(STAYS, TRIPS, (V > 0) & (V2 < 5), how)
     holds(push_condition_below_join, plan, join(STAYS, Where(TRIPS, V < 5), V > 0, how))
-    assert why_not(plan) == "v > 0 decides which partners a left event has, and not whether it stays"
+    assert (
+        why_not(push_condition_below_join, plan)
+        == "v > 0 decides which partners a left event has, and not whether it stays"
+    )
 
 
 def test_pairs_in_windows_lose_their_whole_condition() -> None:
@@ -38,7 +41,7 @@ def test_pairs_in_windows_lose_their_whole_condition() -> None:
     holds(push_condition_below_join, plan, replace(plan, right=Where(MORE, V > 0), where=None))
     endless = replace(plan, left=STAYS)
     assert push_condition_below_join(endless) is None
-    assert "events may never end" in (why_not(endless) or "")
+    assert "events may never end" in (why_not(push_condition_below_join, endless) or "")
 
 
 @pytest.mark.parametrize(
@@ -52,4 +55,4 @@ def test_pairs_in_windows_lose_their_whole_condition() -> None:
 def test_it_stays(p: Expr, reason: str | None) -> None:
     plan = join(STAYS, TRIPS, p)
     assert push_condition_below_join(plan) is None
-    assert why_not(plan) == reason
+    assert why_not(push_condition_below_join, plan) == reason

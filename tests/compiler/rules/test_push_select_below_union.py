@@ -1,9 +1,9 @@
-from streamq.compiler.rules.push_select_below_union import push_select_below_union, why_not
+from streamq.compiler.rules.projections import push_select_below_union
 from streamq.expressions import start
 from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Union
 from streamq.plan.expr import Call, Col
-from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
+from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds, why_not
 
 
 def test_the_projection_goes_into_every_branch() -> None:
@@ -15,4 +15,4 @@ def test_the_projection_goes_into_every_branch() -> None:
 def test_a_random_one_stays() -> None:
     plan = Select(Union((TRIPS, MORE)), (("x", Call(function_of("rand"), ()).cast("double")),))
     assert push_select_below_union(plan) is None
-    assert why_not(plan) == "x = cast(rand() as double) is not known to be deterministic"
+    assert why_not(push_select_below_union, plan) == "x = cast(rand() as double) is not known to be deterministic"

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from streamq.choices import LengthKind
-from streamq.compiler.rules.push_where_below_alter_lifetime import push_where_below_alter_lifetime, why_not
+from streamq.compiler.rules.filters_down import push_where_below_alter_lifetime
 from streamq.expressions import duration, start
 from streamq.functions.catalogue import function_of
 from streamq.operators import AlterLifetime, Where
 from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node
-from tests.compiler.rules.law import STAYS, holds
+from tests.compiler.rules.law import STAYS, holds, why_not
 
 K, V = Col("k"), Col("v")
 
@@ -47,4 +47,4 @@ def test_the_rest_stays_above() -> None:
 def test_it_stays_above(p: Expr, reason: str | None) -> None:
     plan = Where(lasting(STAYS), p)
     assert push_where_below_alter_lifetime(plan) is None
-    assert why_not(plan) == reason
+    assert why_not(push_where_below_alter_lifetime, plan) == reason

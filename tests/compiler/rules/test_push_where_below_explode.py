@@ -4,13 +4,13 @@ import pytest
 
 from streamq.aggregates.basic import apply_aggregate
 from streamq.aggregates.holistic import COLLECT
-from streamq.compiler.rules.push_where_below_explode import push_where_below_explode, why_not
+from streamq.compiler.rules.filters_down import push_where_below_explode
 from streamq.expressions import start
 from streamq.functions.catalogue import function_of
 from streamq.operators import Explode, Where, WindowAggregate
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node
-from tests.compiler.rules.law import HOPPING, TRIPS, holds
+from tests.compiler.rules.law import HOPPING, TRIPS, holds, why_not
 
 K = Col("k")
 LISTS = WindowAggregate(TRIPS, ("k", "v"), HOPPING, (("all", apply_aggregate(COLLECT, "w")),))
@@ -42,4 +42,4 @@ def test_the_rest_stays_above() -> None:
 def test_it_stays_above(p: Expr, reason: str | None) -> None:
     plan = Where(elements(LISTS), p)
     assert push_where_below_explode(plan) is None
-    assert why_not(plan) == reason
+    assert why_not(push_where_below_explode, plan) == reason

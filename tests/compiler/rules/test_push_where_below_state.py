@@ -4,7 +4,7 @@ import pytest
 
 from streamq.aggregates.basic import COUNT, SUM
 from streamq.choices import ClipInput, JoinKind, LengthKind, Stamp
-from streamq.compiler.rules.push_where_below_state import push_where_below_state, why_not
+from streamq.compiler.rules.filters_below_state import push_where_below_state
 from streamq.expressions import start
 from streamq.functions.catalogue import function_of
 from streamq.operators import (
@@ -25,7 +25,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node
 from streamq.windows import Rows
-from tests.compiler.rules.law import HOPPING, MORE, STAYS, TRIPS, holds
+from tests.compiler.rules.law import HOPPING, MORE, STAYS, TRIPS, holds, why_not
 
 MORE_STAYS = AlterLifetime(MORE, Start(), Length(LengthKind.FIXED, 3))
 
@@ -50,7 +50,7 @@ def test_endless_lifetimes_keep_every_group() -> None:
     """Stay ``a`` from 7 on has no end, so its windows are reported up to the last endpoint, which is of group ``b``."""
     plan = Where(window(STAYS, "k"), K == "a")
     assert push_where_below_state(plan) is None
-    assert "events may never end" in (why_not(plan) or "")
+    assert "events may never end" in (why_not(push_where_below_state, plan) or "")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_endless_lifetimes_keep_every_group() -> None:
 def test_it_stays_above(keys: tuple[str, ...], p: Expr, reason: str | None) -> None:
     plan = Where(window(TRIPS, *keys), p)
     assert push_where_below_state(plan) is None
-    assert why_not(plan) == reason
+    assert why_not(push_where_below_state, plan) == reason
 
 
 def inner(left: Node, right: Node, how: JoinKind = JoinKind.INNER) -> Join:
@@ -81,7 +81,7 @@ def test_a_condition_on_a_side_of_a_join_filters_it_and_one_on_the_key_both() ->
     plan = Where(inner(STAYS, TRIPS), (V > 0) & (V2 < 5) & (K == "a") & (V < V2))
     ours, theirs = Where(STAYS, (V > 0) & (K == "a")), Where(TRIPS, (V < 5) & (K == "a"))
     holds(push_where_below_state, plan, Where(inner(ours, theirs), V < V2))
-    assert why_not(plan) == "v < v2 reads both inputs"
+    assert why_not(push_where_below_state, plan) == "v < v2 reads both inputs"
 
 
 @pytest.mark.parametrize("how", [JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI])
@@ -94,7 +94,7 @@ def test_of_other_joins_the_left_side_and_the_key_decide(how: JoinKind) -> None:
 def test_a_condition_on_the_right_side_of_a_left_join_stays() -> None:
     plan = Where(inner(STAYS, TRIPS, JoinKind.LEFT), V2 > 0)
     assert push_where_below_state(plan) is None
-    assert why_not(plan) == "v2 is NULL where a left event has no partner"
+    assert why_not(push_where_below_state, plan) == "v2 is NULL where a left event has no partner"
 
 
 def test_a_clipped_event_is_judged_before_and_its_key_on_both_sides() -> None:
@@ -106,7 +106,8 @@ def test_a_clipped_event_is_judged_before_and_its_key_on_both_sides() -> None:
 def test_equal_payloads_satisfy_one_condition() -> None:
     plan = Where(Except(STAYS, MORE_STAYS), V > 0)
     holds(push_where_below_state, plan, Except(Where(STAYS, V > 0), Where(MORE_STAYS, V > 0)))
-    assert why_not(Where(Except(STAYS, MORE_STAYS), Col("w") > 0)) == "key w is floating: -0.0 and 0.0 are one group"
+    plan = Where(Except(STAYS, MORE_STAYS), Col("w") > 0)
+    assert why_not(push_where_below_state, plan) == "key w is floating: -0.0 and 0.0 are one group"
 
 
 KEPT = {
@@ -130,4 +131,4 @@ def in_windows(left: Node, right: Node) -> WindowedJoin:
 def test_pairs_in_windows_are_filtered_before() -> None:
     made = in_windows(Where(TRIPS, K == "a"), Where(MORE, (V > 0) & (K == "a")))
     holds(push_where_below_state, Where(in_windows(TRIPS, MORE), (V2 > 0) & (K == "a")), made)
-    assert "events may never end" in (why_not(Where(in_windows(STAYS, MORE), V > 0)) or "")
+    assert "events may never end" in (why_not(push_where_below_state, Where(in_windows(STAYS, MORE), V > 0)) or "")

@@ -12,7 +12,7 @@ import pytest
 import streamq as sq
 from streamq.choices import ClipInput, Stamp
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.rules.push_where_below_udo import push_where_below_udo, why_not
+from streamq.compiler.rules.filters_below_state import push_where_below_udo
 from streamq.expressions import start
 from streamq.functions.catalogue import function_of
 from streamq.operators import Explode, Union, Where, WindowAggregate
@@ -23,7 +23,7 @@ from streamq.run.batch.answers import local_history
 from streamq.stream import Stream
 from streamq.user_code.udo import UserOperator
 from streamq.windows import Landmark, Snapshot, Window
-from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds_in_process
+from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds_in_process, why_not
 from tests.window_modules import WINDOWS
 
 K, T = Col("k"), Col("total")
@@ -152,14 +152,14 @@ def test_where_all_events_place_a_window_its_operator_alone_takes_those_that_pas
 )
 def test_it_stays_above(plan: Explode, p: Expr, reason: str | None) -> None:
     assert push_where_below_udo(Where(plan, p)) is None
-    found = why_not(Where(plan, p))
+    found = why_not(push_where_below_udo, Where(plan, p))
     assert found is None if reason is None else (found or "").startswith(reason)
 
 
 def test_elements_of_other_arrays_are_left_alone() -> None:
     lists = Stream(TRIPS, {}).tumbling_window(4).select(k=sq.collect("k")).plan
     assert push_where_below_udo(Where(Explode(lists, "k"), K == "a")) is None
-    assert why_not(Where(Explode(lists, "k"), K == "a")) is None
+    assert why_not(push_where_below_udo, Where(Explode(lists, "k"), K == "a")) is None
 
 
 def test_a_filter_over_rows_with_lifetimes_of_their_own_comes_to_the_source() -> None:

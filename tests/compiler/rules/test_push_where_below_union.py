@@ -1,9 +1,9 @@
-from streamq.compiler.rules.push_where_below_union import push_where_below_union, why_not
+from streamq.compiler.rules.filters_down import push_where_below_union
 from streamq.expressions import duration
 from streamq.functions.catalogue import function_of
 from streamq.operators import Union, Where
 from streamq.plan.expr import Call, Col
-from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
+from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds, why_not
 
 
 def test_the_filter_goes_into_every_branch() -> None:
@@ -15,4 +15,4 @@ def test_the_filter_goes_into_every_branch() -> None:
 def test_a_random_one_stays() -> None:
     plan = Where(Union((TRIPS, MORE)), Call(function_of("rand"), ()) > 0.5)
     assert push_where_below_union(plan) is None
-    assert why_not(plan) == "rand() > 0.5 is not known to be deterministic"
+    assert why_not(push_where_below_union, plan) == "rand() > 0.5 is not known to be deterministic"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import streamq as sq
 from streamq.aggregates.basic import AVG, COUNT, MAX, SUM
 from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP
-from streamq.compiler.rules.restate_aggregates import restate_aggregates
+from streamq.compiler.rules.window_aggregates import restate_aggregates
 from streamq.expressions import when
 from streamq.functions.catalogue import function_of
 from streamq.operators import Select, WindowAggregate

@@ -1,20 +1,101 @@
-"""Aggregate the pairs of a windowed join once for each range of windows, instead of once for each window."""
+"""Aggregates of windows, in forms that are computed once: from others, by basic window, and by range of windows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from streamq.choices import JoinKind, LengthKind, Stamp
-from streamq.compiler.rules.substitution import expression_facts
-from streamq.operators import AlterLifetime, Join, Select, Where, WindowAggregate, WindowedJoin, WindowSpan
+from streamq.compiler.rules.rule import Rule, nondeterminism
+from streamq.operators import (
+    AlterLifetime,
+    Join,
+    MergePartials,
+    Select,
+    Where,
+    WindowAggregate,
+    WindowedJoin,
+    WindowSpan,
+)
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.member_operator import BOUNDS
-from streamq.plan.aggregation import is_mergeable
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.aggregation import expand, is_mergeable, is_restated, not_merged, restate
 from streamq.plan.expr import Col, Expr, Lifetime
 from streamq.plan.node import Node
-from streamq.plan.passes import columns, reads_lifetime
+from streamq.plan.passes import columns, reads_lifetime, rewrite_expression
 from streamq.plan.tree import show
 from streamq.windows import Hopping, Snapshot
+
+
+def restate_aggregates(node: Node) -> Node | None:
+    """``window(a, f(x)) => select(window(a, g(x), h(x)), f of g and h)``, where g and h restate f; each is computed once.
+
+    An average is a sum divided by a count, NULL if no value is counted; a standard deviation is the root of a variance.
+    """
+    if not isinstance(node, WindowAggregate):
+        return None
+    source = node.input.schema
+    again = {name for name, a in node.aggregates if is_restated(a, source)}
+    if not again:
+        return None
+    known: dict[str, tuple[str, Aggregate]] = {}
+    for name, a in node.aggregates:
+        if name not in again:
+            known.setdefault(a.digest, (name, a))
+    names = {name for name, _ in node.aggregates}
+
+    def column(expr: Expr) -> Expr | None:
+        """Return the column of an aggregate, which is added under an unused name if it is new; None for other expressions."""
+        if not isinstance(expr, Aggregate):
+            return None
+        if expr.digest not in known:
+            number = next(i for i in range(len(names) + 1) if f"__{expr.name}{i}" not in names)
+            known[expr.digest] = (f"__{expr.name}{number}", expr)
+            names.add(f"__{expr.name}{number}")
+        return Col(known[expr.digest][0])
+
+    outputs = [(n, rewrite_expression(restate(a, source) if n in again else a, column)) for n, a in node.aggregates]
+    below = replace(node, aggregates=tuple(known.values()))
+    return Select(below, (*((k, Col(k)) for k in node.keys), *outputs))
+
+
+def split_basic_windows(node: Node) -> Node | None:
+    """``window(a by k) => select(merge(a by k), results)``: no event is aggregated twice.
+
+    Each aggregate becomes partial results that can be merged: counts, sums, least and greatest values as they are, a mean as sum
+    and count, a variance as count, mean and sum of squared differences (DataCell's compensating and expanding replication). The
+    law holds for windows on a grid whose aggregates all merge. In a batch the merging operator may still aggregate the events
+    directly if that is cheaper (``choose_form``). Where some aggregates do not merge but read values alone, a stream keeps
+    these with their numbers, and the others as partial results (``GridFactory``).
+    """
+    match node:
+        case WindowAggregate(source, keys, window, aggregates) if node.is_grid and node.merges:
+            split = expand(aggregates, source.schema)
+            merged = MergePartials(source, keys, window, split.arguments, split.partials, node.stamp)
+            return Select(merged, (*((k, Col(k)) for k in keys), *split.outputs))
+    return None
+
+
+def why_not_split(node: Node) -> str | None:
+    """Return, for ``explain()``, the reason that forbids the rule; None at windows off a grid whose aggregates all merge."""
+    match node:
+        case WindowAggregate(source, _, window, aggregates) if window.grid is None and not node.merges:
+            instead = "all members are kept"
+            if node.keeps_values:
+                instead = "settled members of one value are kept as one row"
+            return f"{window.name} windows are on no grid, and {not_merged(aggregates, source.schema)}: {instead}"
+        case WindowAggregate(source, _, window, aggregates) if window.grid is not None and not (
+            node.is_grid and node.merges
+        ):
+            if node.stamp == Stamp.TIME_BOUND:
+                return "the operator says how long rows live"
+            instead = "all members are kept"
+            if node.keeps_states:
+                instead = "a stream keeps a state for each window"
+            elif node.is_grid:
+                instead = "a stream counts their values, beside partial results of the others"
+            return f"{not_merged(aggregates, source.schema)}: {instead}"
+    return None
 
 
 def pair_basic_windows(node: Node) -> Node | None:
@@ -42,7 +123,7 @@ def pair_basic_windows(node: Node) -> Node | None:
     return None
 
 
-def why_not(node: Node) -> str | None:
+def why_not_pair(node: Node) -> str | None:
     """Return, for ``explain()``, the reason that forbids the rule at aggregates per window of pairs; None if there is none."""
     pairs = _pairs_below(node)
     return None if pairs is None or not isinstance(node, WindowAggregate) else _obstacle(node, pairs)
@@ -78,8 +159,8 @@ def _obstacle(node: WindowAggregate, pairs: WindowedJoin) -> str | None:
     for expr in _between(node, pairs):
         if reads_lifetime(expr):
             return f"{show(expr)} reads the window's lifetime"
-        if not expression_facts(expr).deterministic:
-            return f"{show(expr)} is not known to be deterministic"
+        if reason := nondeterminism(expr):
+            return reason
     return None
 
 
@@ -108,3 +189,10 @@ def _over_spans(node: Node) -> Node:
             return Join(*sides, on, where, JoinKind.INNER, left_names, right_names)
         case _:
             return node.with_children([_over_spans(child) for child in node.children])
+
+
+WINDOW_AGGREGATES = (
+    Rule(pair_basic_windows, why_not_pair, phase=1),
+    Rule(restate_aggregates, phase=1),
+    Rule(split_basic_windows, why_not_split, phase=1),
+)
