@@ -14,9 +14,9 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def load_ipython_extension(shell: Any) -> None:
     """Register the cell magic ``%%cedr``; ``%load_ext streamq`` in a notebook calls this."""
-    from streamq.patterns.magic import load
+    from streamq.patterns.pattern import load_magic
 
-    load(shell)
+    load_magic(shell)
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from streamq.compiler.rules import RULES
 from streamq.functions.built_in import BuiltIn
 from streamq.operators import Source, WindowAggregate, written_operators
 from streamq.operators.operator import Operator
-from streamq.patterns.detect import Detect
+from streamq.patterns.definitions import Detect
 from streamq.patterns.operators import operators
 from streamq.patterns.pattern import Pattern
 from streamq.plan.aggregate import Aggregate, AggregateFunction

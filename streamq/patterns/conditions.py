@@ -12,7 +12,6 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.errors import PlanError, StreamqError, nearest
 from streamq.functions.catalogue import builder
-from streamq.patterns.advice import advice_for_name, refusal_for
 from streamq.patterns.matches import (
     Matches,
     RunAggregate,
@@ -38,6 +37,8 @@ from streamq.patterns.syntax import (
     Literal,
     Place,
     Refusal,
+    advice_for_name,
+    refusal_for,
 )
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Case, Col, Expr, Lit

@@ -6,20 +6,21 @@ event; ``@.a`` is the value of the correlation key ``a``, which all events of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql.types import LongType
+from pyspark.sql import types as t
 
 from streamq.choices import LengthKind
 from streamq.functions.catalogue import function_of
 from streamq.functions.logic import COALESCE
 from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.bags import Union
 from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
-from streamq.operators.select import Where
+from streamq.operators.select import Select, Where
 from streamq.patterns.syntax import Place
-from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit
+from streamq.plan.expr import Call, Cast, Col, Expr, Lifetime, Lit
 from streamq.plan.passes import rewrite_expression
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
@@ -94,6 +95,27 @@ def written_name(column: str) -> str:
 def key_column(name: str) -> str:
     """Return the column of a correlation key's value."""
     return f"@.{name}"
+
+
+@dataclass(frozen=True)
+class CorrelationKeys:
+    """The keys by name: the field of each event's variable, and the type in which the fields are compared."""
+
+    fields: Mapping[str, Mapping[str, str]]
+    types: Mapping[str, t.DataType]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the keys."""
+        return tuple(self.fields)
+
+    def fields_of(self, variable: str) -> Iterator[tuple[str, str]]:
+        """Yield each key with a variable's field for it."""
+        return ((name, fields[variable]) for name, fields in self.fields.items())
+
+    def value(self, name: str, field: Expr, kind: t.DataType) -> Expr:
+        """Return a field of some type as the value of a key."""
+        return field if kind == self.types[name] else Cast(field, self.types[name])
 
 
 @dataclass(frozen=True)
@@ -213,10 +235,44 @@ def sorted_starts(starts: Sequence[Expr], count: int) -> tuple[Expr, ...]:
 
 def tick_count(number: int) -> Expr:
     """Return a number of ticks as an expression."""
-    return Lit(number, LongType())
+    return Lit(number, t.LongType())
 
 
 def conjunction_or_none(conditions: Iterable[Expr]) -> Expr | None:
     """Return the conjunction of conditions; None if there are none."""
     several = list(conditions)
     return reduce(lambda a, b: a & b, several) if several else None
+
+
+def null_padded_union(streams: Sequence[Stream], source: str = "") -> Stream:
+    """Return the events of several streams in one; the columns of the other streams are NULL.
+
+    ``source``: the column of the number of an event's stream, from 0, if there is to be one.
+    """
+    kinds = {f.name: f.type for stream in streams for f in stream.schema.fields}
+    plans = []
+    for number, stream in enumerate(streams):
+        own = set(stream.schema.names)
+        columns = [(n, Col(n) if n in own else Cast(Lit(None), kind)) for n, kind in kinds.items()]
+        numbered = [(source, Cast(Lit(number), t.IntegerType()))] if source else []
+        plans.append(Select(stream.plan, (*numbered, *columns)))
+    first, *others = streams
+    return first._derive(Union(tuple(plans)) if others else plans[0], *others)
+
+
+def joint_matches(parts: Sequence[Matches], stream: Stream, *, in_order: bool = False) -> Matches:
+    """Return matches that have events of several parts, over a ``stream`` with the columns of all.
+
+    ``in_order``: a match starts with its event of the last part. Contributors, lifetimes and ids are left for the caller to set.
+    """
+    starts = [p.starts for p in parts]
+    return Matches(
+        stream=stream,
+        variables={name: named for p in parts for name, named in p.variables.items()},
+        events=tuple(e for p in parts for e in p.events),
+        starts=starts[-1] if in_order else greatest_instant(starts),
+        root=least_instant([p.root for p in parts]),
+        contributors=(),
+        lasts=tick_count(1),
+        optional=frozenset[str]().union(*(p.optional for p in parts)),
+    )

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from streamq.choices import Consumption, Selection
 from streamq.errors import CedrError
-from streamq.patterns.advice import unexpected_at
-from streamq.patterns.legal_words import keyword_like, keywords, keywords_of, legal_sentence, sign_at
+from streamq.patterns.advice import keyword_like, keywords, keywords_of, legal_sentence, sign_at, unexpected_at
 from streamq.patterns.operators import operators
 from streamq.patterns.pattern_text import shown_expression
 from streamq.patterns.pattern_tree import Extent, extent_of, leaves, parts_of
@@ -200,7 +199,7 @@ def parse(text: str | bytes | SourceText) -> Program:
     """
     from lark import UnexpectedInput
 
-    from streamq.patterns.operator_call import MisplacedToken
+    from streamq.patterns.tree_builder import MisplacedToken
 
     source = text if isinstance(text, SourceText) else source_text(text)
     try:
@@ -236,7 +235,7 @@ def _unexpected_token(source: SourceText, unexpected: UnexpectedInput) -> CedrEr
     offset = cast(int, unexpected.pos_in_stream)
     if getattr(getattr(unexpected, "token", None), "type", "") == "$END":
         offset = len(source.text.rstrip())
-    from streamq.patterns.operator_call import legal_in_call
+    from streamq.patterns.tree_builder import legal_in_call
 
     misplaced, tokens = legal_in_call(unexpected.interactive_parser.parser_state.value_stack, tokens)
     return _unexpected(source, offset if misplaced is None else misplaced, tokens)

@@ -26,28 +26,24 @@ from functools import reduce
 from itertools import combinations
 from operator import or_
 
-from pyspark.sql.types import IntegerType
-
 from streamq.choices import Consumption
 from streamq.errors import NeedsSpark
 from streamq.functions.logic import COALESCE
-from streamq.operators.bags import Union
 from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.scan import PartCondition, PatternScan, Scan
 from streamq.operators.select import Select
 from streamq.patterns.conditions import Conjunct, PendingConditions, on_matches
-from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.matches import (
+    CorrelationKeys,
     Matches,
     conjunction_or_none,
     field_column,
     filter_stream,
-    greatest_instant,
     in_pattern_names,
+    joint_matches,
     key_column,
-    least_instant,
+    null_padded_union,
     start_column,
-    tick_count,
 )
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Part, Refusal
@@ -170,13 +166,13 @@ class PartScan:
         An event whose key is NULL is left out, except by a scan that counts others: there it is a match alone. Contributors,
         lifetimes and ids are left for the caller to set.
         """
-        whole = self._union()
+        whole = null_padded_union([one.stream for one in self.inputs], SOURCE)
         # a key that is NULL is equal to no other
         events = filter_stream(whole, [Col(key_column(k)).is_not_null() for k in self.grouped])
         lifetimes = instant_as_ticks(Lifetime("start"), events.schema.axis_type)
         keys = tuple(key_column(k) for k in self.grouped)
         fields = tuple(f for f in events.schema.fields if f.name not in (*keys, SOURCE))
-        matches = self._named(events)
+        matches = joint_matches(self.matches, events, in_order=self.scan.in_order)
         operator = self.scan(
             parts=tuple(self._scanned()),
             conditions=tuple(self._requirements(matches)),
@@ -207,31 +203,6 @@ class PartScan:
         own |= {key_column(k): Col(_key_of(number, k)) for k in self.others}
         absent = {n: Cast(Lit(None), events.schema.type_of(n)) for n in columns if n not in own}
         return there._derive(Select(there.plan, tuple((n, own[n] if n in own else absent[n]) for n in columns)))
-
-    def _union(self) -> Stream:
-        """Return the events of all inputs in one stream; the columns of the other inputs are NULL."""
-        kinds = {f.name: f.type for i in self.inputs for f in i.stream.schema.fields}
-        plans = []
-        for number, one in enumerate(self.inputs):
-            there = set(one.stream.schema.names)
-            columns = [(n, Col(n) if n in there else Cast(Lit(None), kind)) for n, kind in kinds.items()]
-            plans.append(Select(one.stream.plan, ((SOURCE, Cast(Lit(number), IntegerType())), *columns)))
-        first, *others = (i.stream for i in self.inputs)
-        return first._derive(Union(tuple(plans)) if others else plans[0], *others)
-
-    def _named(self, events: Stream) -> Matches:
-        """Return matches over the columns of ``events``, with the variables that conditions may name."""
-        starts = [m.starts for m in self.matches]
-        return Matches(
-            stream=events,
-            variables={name: named for m in self.matches for name, named in m.variables.items()},
-            events=tuple(e for m in self.matches for e in m.events),
-            starts=starts[-1] if self.scan.in_order else greatest_instant(starts),
-            root=least_instant([m.root for m in self.matches]),
-            contributors=(),
-            lasts=tick_count(1),
-            optional=frozenset[str]().union(*(m.optional for m in self.matches)),
-        )
 
     def _own(self, one: _Input) -> tuple[str, ...]:
         """Return the columns of an input's events."""

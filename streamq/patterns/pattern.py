@@ -1,4 +1,4 @@
-"""Patterns as streams: ``sq.cedr`` over a text, and the same patterns verb by verb."""
+"""Patterns as streams: ``sq.cedr`` over a text, and the same patterns verb by verb; ``%%cedr`` in a notebook."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan_graph import Section, sections_html
 from streamq.errors import PlanError, kind_of, nearest, warn
 from streamq.keywords import check_keywords
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
-from streamq.patterns.definitions import no_type, used_types, variables_of
-from streamq.patterns.detect import Definitions, Detect, event_type
+from streamq.patterns.definitions import Definitions, Detect, event_type, no_type, used_types, variables_of
 from streamq.patterns.operators.negation import CancelWhenVerbs, NotVerbs, UnlessBeforeVerbs, UnlessVerbs
 from streamq.patterns.parser import advise, check_program, parse
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import picture_section, render
-from streamq.patterns.pattern_tree import parts_of, variables_below, with_types
+from streamq.patterns.pattern_tree import Type, parts_of, variables_below, with_types
 from streamq.patterns.syntax import (
     Apply,
     AttributeEquals,
@@ -38,6 +37,9 @@ from streamq.patterns.syntax import (
 from streamq.plan.expr import Expr, as_expr
 from streamq.plan.node import Node, Verbs, accepts_placeholders, not_a_stream, tables_behind
 from streamq.stream import Stream
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 
 @dataclass(frozen=True)
@@ -351,3 +353,37 @@ def _check_named(function: Function, definition: Definition, verb: str) -> None:
 def _called(function: Function, variables: Variables) -> Expr:
     """Return the expression that a function of variables computes."""
     return as_expr(function(*(_Variable(name, variables) for name in inspect.signature(function).parameters)))
+
+
+def load_magic(shell: InteractiveShell) -> None:
+    """Register ``%%cedr`` with a shell.
+
+    The event types of a cell are the notebook's streams of these names. ``%%cedr risky`` binds the pattern to the name ``risky``;
+    without a name the pattern is the cell's result. Another text than a name there raises PlanError.
+    """
+
+    def magic(line: str, cell: str) -> Pattern | None:
+        pattern = cedr(
+            cell, **{kind.name: _notebook_stream(kind, cell, shell.user_ns) for kind in used_types(parse(cell))}
+        )
+        name = line.strip()
+        if not name:
+            return pattern
+        if not name.isidentifier():
+            raise PlanError("%%cedr", "not a name for the pattern", f"found {name!r}", "Write %%cedr risky.")
+        shell.user_ns[name] = pattern
+        return None
+
+    register: Any = shell.register_magic_function
+    register(magic, "cell", "cedr")
+
+
+def _notebook_stream(kind: Type, text: str, names: dict[str, Any]) -> Stream:
+    """Return the notebook's stream of a type's name; raise CedrError, at the type, if there is none."""
+    stream = names.get(kind.name)
+    if isinstance(stream, Stream):
+        return stream
+    there = [name for name, value in names.items() if isinstance(value, Stream) and not name.startswith("_")]
+    observed = f"there are: {', '.join(there)}" if there else "there is none"
+    wrong = f"no stream {kind.name!r} in this notebook"
+    raise source_text(text).error(kind.place, wrong, observed, nearest(kind.name, there))

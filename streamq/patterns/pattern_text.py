@@ -15,7 +15,7 @@ from typing import Final
 from streamq.choices import Consumption, Selection
 from streamq.compiler.plan_graph import Section
 from streamq.html import markup_text
-from streamq.patterns.legal_words import is_keyword
+from streamq.patterns.advice import is_keyword
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords
 from streamq.patterns.pattern_tree import ArgumentKind, PatternTree, Type
 from streamq.patterns.syntax import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamq.choices import Consumption, Selection
-from streamq.errors import CedrError, PlanError, kind_of, sentence
+from streamq.errors import CedrError, PlanError, Sentence, StreamqError, kind_of, sentence
 
 if TYPE_CHECKING:
     from streamq.patterns.pattern_tree import PatternTree
@@ -204,6 +204,36 @@ class Refusal(Exception):
     def __init__(self, place: Place, wrong: str, observed: str = "", hint: str = "") -> None:
         super().__init__(wrong)
         self.place, self.wrong, self.observed, self.hint = place, wrong, observed, hint
+
+
+CAST: Final = "Write a CAST, as CAST(x.v AS bigint)."
+CASE: Final = "Write a CASE, as CASE WHEN x.v > 1 THEN 'high' ELSE 'low' END."
+_ONLY_IN_PYTHON: Final = re.compile(r"\bsq\.|\.\w+\(|\btimedelta\b|\bschema=|\bDataType\b")
+_CASTS: Final = re.compile(r"\bcast\b", re.IGNORECASE)
+_IN_TEXTS: Final = {" == ": " = ", " != ": " <> "}
+_OF_PYTHON: Final = re.compile(r"'(?:[^']|'')*'| == | != ")
+"""Matches quoted texts, which stay as they are, and the signs of Python that the language spells otherwise."""
+
+
+def advice_for_name(name: str) -> str:
+    """Return the hint for a function that only other languages have; empty for any other name."""
+    return {"cast": CAST, "try_cast": CAST, "if": CASE, "iff": CASE, "iif": CASE}.get(name.lower(), "")
+
+
+def refusal_for(place: Place, error: StreamqError, verb: str, instead: str = "") -> Refusal:
+    """Turn an error of a ``verb`` into a refusal at a place; ``instead`` replaces a hint that only helps in Python.
+
+    A hint at a cast becomes CAST, and functions have no prefix in a text.
+    """
+    text = error.args[0]
+    assert isinstance(text, Sentence)
+    hint = text.hint.replace("sq.functions.", "")
+    if _CASTS.search(hint):
+        hint = CAST
+    elif _ONLY_IN_PYTHON.search(hint):
+        hint = instead
+    claim = text.claim.removeprefix(f"{verb}: ").removesuffix(".")
+    return Refusal(place, _OF_PYTHON.sub(lambda match: _IN_TEXTS.get(match[0], match[0]), claim), "", hint)
 
 
 class SourceText:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.legal_words import keywords
+from streamq.patterns.advice import keywords
 from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost
 from streamq.patterns.operators.negation import CancelWhen, Not, Unless, UnlessBefore
 from streamq.patterns.operators.repeat import Repeat

@@ -17,7 +17,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError
-from streamq.patterns.detect import Detect
+from streamq.patterns.definitions import Detect
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from itertools import zip_longest
 
-from streamq.patterns.legal_words import keywords
+from streamq.patterns.advice import keywords
 
 _HYPHENED = {word.replace("_", "-"): word for word in keywords() if "_" in word}
 _WORDS = re.compile(

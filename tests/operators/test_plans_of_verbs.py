@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType
 import streamq as sq
 from streamq import col
 from streamq.operators import Source
-from streamq.patterns.detect import Definitions
+from streamq.patterns.definitions import Definitions
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Lit
 from streamq.plan.function import NamedObject

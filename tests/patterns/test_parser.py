@@ -6,7 +6,7 @@ import pytest
 
 from streamq.choices import Consumption, Selection
 from streamq.errors import CedrError
-from streamq.patterns.legal_words import RESERVED, keywords
+from streamq.patterns.advice import RESERVED, keywords
 from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost
 from streamq.patterns.operators.negation import CancelWhen, Not, Unless, UnlessBefore
 from streamq.patterns.operators.repeat import Repeat

@@ -19,7 +19,7 @@ from streamq.errors import PlanError, QueryFailed
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Source, Union, Where, WindowAggregate, written_operators
-from streamq.patterns.detect import Detect
+from streamq.patterns.definitions import Detect
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, as_expr
 from streamq.plan.node import Node

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 from streamq.choices import JoinKind
 from streamq.functions.logic import COALESCE
 from streamq.keywords import check_keywords
-from streamq.operators.bags import Union
 from streamq.operators.join import Join
 from streamq.operators.scan import PatternScan
 from streamq.operators.select import Select
-from streamq.patterns.correlation import are_connected
+from streamq.patterns.definition_lowering import are_connected
 from streamq.patterns.matches import (
     Matches,
     conjunction_or_none,
     elapsed_ticks,
     filter_stream,
-    greatest_instant,
+    joint_matches,
     least_instant,
+    null_padded_union,
     open_matches,
     rest_of_scope,
     sorted_starts,
@@ -38,7 +38,7 @@ from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, count_of, parse_scope
 from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents, Type, has_choice, variables_below
 from streamq.patterns.syntax import Part, Refusal, Scope
-from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import accepts_placeholders
 from streamq.plan.passes import rewrite_expression
 from streamq.runtime.whole_matches import CrowdStep, WholeMatchStep
@@ -115,7 +115,7 @@ class UnorderedOperator(PatternOperator):
             first = least_instant([p.starts for p in parts])
         else:
             parts = [lowering.lowered(part) for part in self.several]
-            one = matches = _any_of(parts)
+            one = matches = joint_matches(parts, null_padded_union([p.stream for p in parts]))
             first = least_instant([p.starts for p in parts])
             for others in range(1, count):
                 stream = _with_another(lowering, open_matches(matches.stream, scope), one, parts)
@@ -212,30 +212,6 @@ class AtLeastScan(PatternScan):
 
     def step_of(self, **fields: Any) -> WholeMatchStep:
         return WholeMatchStep(**fields, in_order=False)
-
-
-def _any_of(parts: Sequence[Matches]) -> Matches:
-    """Return the matches of several patterns in one stream; the columns of the other patterns are NULL.
-
-    They have no contributors, and all their events are optional.
-    """
-    kinds = {f.name: f.type for p in parts for f in p.schema.fields}
-    plans = []
-    for part in parts:
-        own = set(part.schema.names)
-        columns = [(n, Col(n) if n in own else Cast(Lit(None), kind)) for n, kind in kinds.items()]
-        plans.append(Select(part.stream.plan, tuple(columns)))
-    stream = parts[0].stream._derive(Union(tuple(plans)), *(p.stream for p in parts[1:]))
-    return Matches(
-        stream=stream,
-        variables={name: named for p in parts for name, named in p.variables.items()},
-        events=tuple(e for p in parts for e in p.events),
-        starts=greatest_instant([p.starts for p in parts]),
-        root=least_instant([p.root for p in parts]),
-        contributors=(),
-        lasts=tick_count(1),
-        optional=frozenset(e for p in parts for e in p.events),
-    )
 
 
 def _with_another(lowering: DefinitionLowering, matches: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.keywords import check_keywords
 from streamq.operators.scan import PatternScan
-from streamq.patterns.correlation import are_connected
+from streamq.patterns.definition_lowering import are_connected
 from streamq.patterns.matches import Matches, elapsed_ticks, least_instant, open_matches, rest_of_scope, tick_count
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, parse_scope

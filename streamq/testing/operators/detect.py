@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 
 from streamq.patterns import syntax
 from streamq.patterns import syntax as s
-from streamq.patterns.detect import Detect
+from streamq.patterns.definitions import Detect
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
