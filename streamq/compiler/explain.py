@@ -399,10 +399,9 @@ def _rules_part(done: RewriteResult, shared: SharedPlan) -> Section:
     lines += [f"      {SIZES_LAW}"] * any(window.has_sizes for window in shared.windows)
     lines += [f"      {line}" for line in sharing]
     lines += [] if done.firings or sharing else ["none fired"]
-    lines += ["did not fire"] if done.skipped or shared.apart else []
+    lines += ["did not fire"] if done.skipped else []
     for s in done.skipped:
         lines += [f"  {s.rule.name} at {clip_text(describe_node(s.node))}", f"      {s.reason}"]
-    lines += [f"  {share_windows.__name__}"] * bool(shared.apart) + [f"      {reason}" for reason in shared.apart]
 
     def data() -> dict[str, Any]:
         at = [{"rule": s.rule.name, "at": describe_node(s.node), "reason": s.reason} for s in done.skipped]
@@ -410,7 +409,7 @@ def _rules_part(done: RewriteResult, shared: SharedPlan) -> Section:
             {"rule": f.rule.name, "law": f.rule.law, "before": f.left_sketch, "after": f.right_sketch}
             for f in done.firings
         ]
-        return {"fired": fired, "did not fire": at, "shared": sharing, "not shared": list(shared.apart)}
+        return {"fired": fired, "did not fire": at, "shared": sharing}
 
     return Section("rules", "rules", lines, data)
 

@@ -19,16 +19,14 @@ class Placement:
     """The places of a checkpoint's operators: an operator stays in the stage that has its state.
 
     ``by_name``: the stages' numbers by the names of operators. ``stages``: the number of stages. ``sources``: the tables of the
-    sources, in the order in which Spark knows them. ``partials``: the names of the partial
-    results in the state of each operator, by its name. ``apart``: windows share only what the state of one operator has, and no
-    rule changes what an operator keeps by what stands above it.
+    sources, in the order in which Spark knows them. ``partials``: the names of the partial results in
+    the state of each operator, by its name.
     """
 
     by_name: Mapping[str, int]
     stages: int
     sources: tuple[str, ...]
     partials: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    apart: bool = False
 
 
 NOWHERE = Placement(by_name={}, stages=0, sources=())

@@ -12,21 +12,20 @@ of the longest windows, so shorter ones share only if no operator, and no result
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamq.compiler.egress import Egress
-from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results, unsettled_nodes
 from streamq.compiler.rules.projections import merge_selects
-from streamq.compiler.state_names import leaves_out_columns, modules_called, text_of_source
+from streamq.compiler.state_names import leaves_out_columns, modules_called
 from streamq.errors import counted
-from streamq.operators import MergePartials, Select, Source, Where
+from streamq.operators import MergePartials, Select, Where
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import ResultWindows, partial_fields
 from streamq.plan.expr import Col, Lit
-from streamq.plan.node import Node, nodes, short_hash, state_text
-from streamq.plan.partial import COUNT, Partial
+from streamq.plan.node import Node, nodes
+from streamq.plan.partial import Partial
 from streamq.plan.schema import POINT
 from streamq.plan.tree import fold
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
@@ -91,38 +90,29 @@ class SharedPartials:
 
 @dataclass(frozen=True)
 class SharedPlan:
-    """The plans of a program with their windows shared, and the partial results that are shared, in order.
-
-    ``apart``: a sentence for each window over the stream, group and stamp of another that shares with none, with the reason.
-    """
+    """The plans of a program with their windows shared, and the partial results that are shared, in order."""
 
     plan: Results
     windows: tuple[SharedPartials, ...]
-    apart: tuple[str, ...]
 
 
-def share_windows(plan: Results, options: Options) -> SharedPlan:
-    """Let the windows of rewritten plans share partial results; of ``options`` the forms of results and the placement count.
+def share_windows(plan: Results, egresses: Sequence[Egress], *, sizes: bool = True) -> SharedPlan:
+    """Let the windows of rewritten plans share partial results; ``egresses`` are the forms of the results.
 
-    Where windows are apart, those share that find all their partial results in the state of one operator.
+    ``sizes``: shorter windows may read the basic windows of longer ones.
     """
-    every = _windows(plan, options.egresses)
-    stored = options.placement.partials if options.placement.apart else {}
-    groups: dict[tuple[object, ...], list[_Windows]] = {}
+    every = _windows(plan, egresses, sizes=sizes)
+    groups: dict[object, list[_Windows]] = {}
     for one in every:
-        others = () if options.placement.apart else (other for other in every if one.may_read(other))
-        longest = max([one, *others], key=_by_length)
-        state = next((name for name, there in stored.items() if one.partials <= there), "")
-        groups.setdefault((*longest.facts.values(), longest.window, state), []).append(one)
-    longest_windows = [(max(group, key=_by_length).window, group) for group in groups.values()]
+        longest = max([one, *(other for other in every if one.may_read(other))], key=_by_length)
+        groups.setdefault((longest.stream, longest.node.window), []).append(one)
     shared = [
-        SharedPartials.from_readers([one.node for one in group], window)
-        for window, group in longest_windows
+        SharedPartials.from_readers([one.node for one in group], max(group, key=_by_length).node.window)
+        for group in groups.values()
         if group[1:]
     ]
     chosen = {reader.digest: one for one in shared for reader in one.readers}
-    alone = [one for one in every if one.node.digest not in chosen]
-    return SharedPlan(_over_shared(plan, chosen), tuple(shared), tuple(dict.fromkeys(_apart(alone, every))))
+    return SharedPlan(_over_shared(plan, chosen), tuple(shared))
 
 
 def _over_shared(plan: Results, chosen: Mapping[str, SharedPartials]) -> Results:
@@ -141,110 +131,59 @@ def _over_shared(plan: Results, chosen: Mapping[str, SharedPartials]) -> Results
     return as_results(fold(plan, visit))
 
 
-def _apart(alone: Sequence[_Windows], every: Sequence[_Windows]) -> Iterator[str]:
-    """Yield for each of the windows that share with none why they do not share with those over their stream most like them."""
-    pairs: set[frozenset[str]] = set()
-    for one in alone:
-        others = [other for other in every if other is not one and other.stream == one.stream]
-        if others:
-            other = min(others, key=lambda other: len(one.differences(other)))
-            pair = frozenset({one.node.digest, other.node.digest})
-            if pair not in pairs:
-                pairs.add(pair)
-                axis = one.node.schema.axis
-                yield f"{one.window.shown(axis)} apart from {other.window.shown(axis)}: {one.reason_apart_from(other)}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Windows:
     """Windows of a plan.
 
-    ``facts``: what windows that share have in common; a fact is named by the reason why windows that differ in it do not share.
-    ``stream``: equal for windows over one stream, filters aside. ``is_final``: only results with final rows read them.
-    ``own_basic_windows``: why they may not read the basic windows of longer ones, "" if they may.
+    ``stream``: what windows that share a kernel have in common, beside the grid. ``may_be_shorter``: they may read the basic
+    windows of longer ones.
     """
 
     node: MergePartials
-    facts: Mapping[str, object]
-    stream: str
-    is_final: bool
-    own_basic_windows: str
-
-    @property
-    def window(self) -> Window:
-        """The kind of the windows, with their lengths."""
-        return self.node.window
-
-    @property
-    def partials(self) -> frozenset[str]:
-        """The names of the partial results in a state."""
-        return frozenset((COUNT, *(partial.name for partial in self.node.partials)))
-
-    def differences(self, other: _Windows) -> list[str]:
-        """Return the names of the facts in which these windows differ from others."""
-        return [reason for reason, fact in self.facts.items() if other.facts[reason] != fact]
+    stream: object
+    may_be_shorter: bool
 
     def may_read(self, longest: _Windows) -> bool:
         """Return True if these windows may read the basic windows of others, which are longer, or come more often."""
-        fits = not self.differences(longest) and longest.is_final and consists_of_basic(self.window, longest.window)
-        return fits and not self.own_basic_windows and _by_length(self) < _by_length(longest)
-
-    def reason_apart_from(self, other: _Windows) -> str:
-        """Return why these windows do not share with others over the same stream, but for filters."""
-        if differences := self.differences(other):
-            return differences[0]
-        shorter, longest = sorted((self, other), key=_by_length)
-        if not consists_of_basic(shorter.window, longest.window):
-            return "the shorter ones do not consist of the basic windows of the longer ones"
-        return shorter.own_basic_windows or "the shorter ones share with windows that are longer still"
+        return (
+            self.may_be_shorter
+            and self.stream == longest.stream
+            and _by_length(self) < _by_length(longest)
+            and consists_of_basic(self.node.window, longest.node.window)
+        )
 
 
 def _by_length(windows: _Windows) -> tuple[int, int, int]:
     """Return a key by which the windows whose basic windows others read come last."""
-    grid = windows.window.basic_grid()
+    grid = windows.node.window.basic_grid()
     return grid.size, -grid.hop, -grid.offset
 
 
-def _windows(plan: Results, egresses: Sequence[Egress]) -> list[_Windows]:
-    """Return the windows of a plan that merge partial results."""
+def _windows(plan: Results, egresses: Sequence[Egress], *, sizes: bool) -> list[_Windows]:
+    """Return the windows of a plan that merge partial results; ``sizes``: as of ``share_windows``."""
     unsettled = unsettled_nodes(plan, egresses)
     # operators with state need the CTI of the windows below them, and so do results with CTIs
-    cti_readers = [node for node in nodes(plan) if isinstance(node, EvaluatedOperator)]
-    below = {node.digest for top in cti_readers for child in top.children for node in _stateless(child)}
-    for result, egress in zip(plan.inputs, egresses, strict=True):
-        below |= {node.digest for node in _stateless(result) if egress.ctis}
-    windows = []
-    streams, unfiltered = _stream_texts(plan), _stream_texts(plan, filters=False)
+    tops = [child for node in nodes(plan) if isinstance(node, EvaluatedOperator) for child in node.children]
+    tops += [result for result, egress in zip(plan.inputs, egresses, strict=True) if egress.ctis]
+    with_cti = {node.digest for top in tops for node in _stateless(top)}
     corrected = _corrected(plan, unsettled)
+    windows = []
     for node in nodes(plan):
         if isinstance(node, MergePartials):
             is_final = node.digest not in unsettled
-            reasons = {
-                "rows of windows of several sizes are final": not is_final,
-                "their events are no points, or may be taken back": node.input.schema.shape != POINT
-                or node.input.traits.retracts
-                or node.input.digest in corrected,
-                "what reads the shorter ones needs their CTI": node.digest in below,
-            }
-            facts = {
-                "their events pass other filters": streams[node.input.digest],
-                "their groups are others": node.keys,
-                "rows of one live on the windows, of the other at their ends": node.stamp,
-                # a run could not go on with the others once the code has changed
-                "windows that call a user's code have partial results of their own": modules_called([node])
-                and node.digest,
-                "other columns are left out before their events are united or filtered": stream_of(node).digest,
-                "one sends final rows, the other rows that may be taken back": is_final,
-            }
-            windows.append(
-                _Windows(
-                    node=node,
-                    facts=facts,
-                    stream=unfiltered[node.input.digest],
-                    is_final=is_final,
-                    own_basic_windows=next((reason for reason, holds in reasons.items() if holds), ""),
-                )
+            # a run could not go on with the others once the code has changed
+            own = node.digest if modules_called([node]) else ""
+            # rows of windows of several sizes are final, and have one CTI
+            may_be_shorter = (
+                sizes
+                and is_final
+                and node.input.schema.shape == POINT
+                and not node.input.traits.retracts
+                and node.input.digest not in corrected
+                and node.digest not in with_cti
             )
+            stream = (stream_of(node).digest, node.keys, node.stamp, own, is_final)
+            windows.append(_Windows(node=node, stream=stream, may_be_shorter=may_be_shorter))
     return windows
 
 
@@ -285,22 +224,6 @@ def stream_of(windows: MergePartials) -> Node:
     while leaves_out_columns(below):
         (below,) = below.children
     return below
-
-
-def _stream_texts(plan: Node, *, filters: bool = True) -> dict[str, str]:
-    """Return a hash of the rows of each node, by digest; ``filters``: False for the rows as they would be without filters."""
-    texts: dict[str, str] = {}
-
-    def visit(node: Node, inputs: list[str]) -> str:
-        if leaves_out_columns(node) or (isinstance(node, Where) and not filters):
-            text = inputs[0]
-        else:
-            text = short_hash([text_of_source(node) if isinstance(node, Source) else state_text(node), inputs])
-        texts[node.digest] = text
-        return text
-
-    fold(plan, visit)
-    return texts
 
 
 def consists_of_basic(window: Window, longest: Window) -> bool:

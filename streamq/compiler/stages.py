@@ -360,7 +360,9 @@ def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = R
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
     rewriting = rewrite(written, rules)
-    sharing = share_windows(as_results(rewriting.plan), options)
+    # the state of windows of several sizes depends on what stands beside them, as that of a rule on what stands above
+    sizes = any(rule.crosses_state for rule in rules)
+    sharing = share_windows(as_results(rewriting.plan), options.egresses, sizes=sizes)
     plan, policies = without_policies(sharing.plan)
     of_queries = [node for node in nodes(written) if isinstance(node, Source) and options.streaming]
     unread = {source.table: source for source in of_queries if source.table not in policies}

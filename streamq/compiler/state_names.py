@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain, count, takewhile
 from typing import Any
 
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, StagedPlan
@@ -102,18 +102,14 @@ def state_name(
 def free_name(program: StagedPlan, name: str, partials: Iterable[str] = ()) -> str:
     """Return a name for a kernel, numbered if others have it: their operators differ only in code of modules, or in partials.
 
-    It is that of a state which has the partial results ``partials``; or, where windows are apart, that of a new one.
+    It is that of a state which has the partial results ``partials``, if there is one.
     """
-    placement, asked = program.options.placement, frozenset(partials)
+    stored, asked = program.options.placement.partials, frozenset(partials)
     numbered = chain([name], (f"{name}~{number}" for number in count(2)))
     free = (one for one in numbered if one not in program.relations)
     first = next(free)
-    for one in chain([first], free):
-        if one not in placement.partials:
-            return one if placement.apart else first
-        if asked <= placement.partials[one]:
-            return one
-    return first
+    there = takewhile(stored.__contains__, chain([first], free))
+    return next((one for one in there if asked <= stored[one]), first)
 
 
 def path_text(program: StagedPlan, path: Path) -> Any:

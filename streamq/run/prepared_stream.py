@@ -44,8 +44,8 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
     """Compile queries so that they go on from a stored state, if there is one; return the program and its identity.
 
     ``plan`` holds them as they were written, with their sources numbered. Operators stay in the stages that have their state. If
-    they do not fit, they are compiled once more: windows then share only what they share in the state, so that others may begin
-    beside them, and no rule changes what an operator keeps by what stands above it. If they fit in neither way, it is the first.
+    they do not fit, they are compiled once more, and no rule changes what an operator keeps by what stands above it, nor do
+    windows read those of longer ones. If they fit in neither way, it is the first.
     """
     from streamq.compiler.options import Placement
     from streamq.compiler.rules import RULES
@@ -58,10 +58,8 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
     partials = {operator.name: frozenset(dict(operator.partials)) for operator in stored.operators if operator.partials}
     placement = Placement(by_name=by_name, stages=stored.stages, sources=stored.sources, partials=partials)
     programs = []
-    for apart in (False, True):
-        rules = [rule for rule in RULES if not (apart and rule.crosses_state)]
-        placed = replace(options, placement=replace(placement, apart=apart))
-        program = compile_stages(plan, placed, rules)
+    for rules in (RULES, [rule for rule in RULES if not rule.crosses_state]):
+        program = compile_stages(plan, replace(options, placement=placement), rules)
         programs.append((program, identity_of(program)))
         if not fit_to_state(stored, programs[-1][1]).misfits:
             return programs[-1]

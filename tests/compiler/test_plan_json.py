@@ -146,7 +146,7 @@ def every_plan() -> list[Node]:
     more += [sq.cedr(f"EVENT E WHEN {pattern}", A=s) for pattern in patterns]
     both = [points.hopping_window(size, 2).select(n=sq.count()).plan for size in (8, 4)]
     program = rewrite(number_sources(Results(tuple(both)))[0]).plan
-    shared = share_windows(as_results(program), Options(egresses=2 * Options().egresses))
+    shared = share_windows(as_results(program), 2 * Options().egresses)
     return plans + [q.plan for q in more] + [named, late.plan, early, bound, *shared.plan.inputs]
 
 

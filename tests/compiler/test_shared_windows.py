@@ -9,14 +9,8 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq import testing as t
-from streamq.compiler.egress import Egress
-from streamq.compiler.options import Options
-from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
-from streamq.compiler.stages import compile_stages
 from streamq.errors import CheckpointError
-from streamq.plan.node import number_sources
 from streamq.runtime.hosts.identity import read_identity
 from streamq.testing.difference import assert_same_history
 from streamq.testing.history import net
@@ -150,24 +144,6 @@ def test_what_calls_a_users_code_is_not_shared(code: Any) -> None:
     assert held(program_of([own, other], [FINAL, FINAL]))[1:] == held(program_of([other], [FINAL]))
 
 
-@pytest.mark.parametrize(
-    ("others", "outputs", "reason"),
-    [
-        ([windows(hop=10).select(n=sq.sum("v"))], (FINAL, FINAL), "their events are no points"),
-        ([summed()], (FINAL, CHANGELOG), "one sends final rows, the other rows that may be taken back"),
-        ([windows().select(n=sq.sum(OWN[0]("v")))], (FINAL, FINAL), "windows that call a user's code"),
-        ([S.hopping_window(10, 5).select(n=sq.sum("v")), summed()], (FINAL,) * 3, "their groups are others"),
-    ],
-    ids=["sizes", "outputs", "code", "another group"],
-)
-def test_windows_over_one_stream_that_do_not_share_say_why(
-    others: list[sq.Stream], outputs: Sequence[Any], reason: str
-) -> None:
-    root = number_sources(Results(tuple(query.plan for query in [counted(), *others])))[0]
-    apart = compile_stages(root, Options(egresses=tuple(outputs))).sharing.apart
-    assert len(apart) == 1 and reason in apart[0]
-
-
 def changed(before: Sequence[sq.Stream], *later: Sequence[sq.Stream], **how: Any) -> tuple[ChangingRun, list[pa.Table]]:
     """A run whose results change, each time after two rows; the run, and what the last results send from then on."""
     run = ChangingRun(*before, **how)
@@ -193,37 +169,21 @@ def test_results_end_and_begin_and_the_others_go_on(output: str) -> None:
     run, (total,) = changed([counted(), summed(), least()], [summed()], output=output)
     assert held(run.run.program) == ["count(*), sum(v)"]
     assert_same_history(total, after(summed(), 0, 2, output=output))
-    before = [sessions(S), counted(), summed()]
-    run, parts = changed(before, [least(), *before[::-1]], output=output)
-    assert held(run.run.program) == ["count(*), min(w)", "count(*), sum(v)"]
-    for query, begun, part in zip([least(), *before[::-1]], [2, 0, 0, 0], parts, strict=True):
-        assert_same_history(part, after(query, begun, 2, output=output))
 
 
-def test_a_window_more_needs_a_stage_where_one_kernel_reads_the_source() -> None:
+@pytest.mark.parametrize("others", [[], [sessions(S)]], ids=["alone", "beside another operator"])
+def test_windows_that_ask_for_more_than_their_state_has_find_a_column_missing(others: list[sq.Stream]) -> None:
     with pytest.raises(CheckpointError, match=r"has no min\(w\) there"):
-        changed([counted(), summed()], [counted(), summed(), least()])
+        changed([*others, counted(), summed()], [*others, counted(), summed(), least()])
 
 
 def test_what_nobody_reads_any_more_is_dropped() -> None:
-    """A result that ended begins anew beside the others, where there is a stage for it."""
-    others = [sessions(S), summed()]
-    run, parts = changed([*others, least()], others, [least(), *others])
-    assert held(run.run.program) == ["count(*), min(w)", "count(*), sum(v)"]
-    for query, begun, part in zip([least(), *others], [4, 0, 0], parts, strict=True):
-        assert_same_history(part, after(query, begun, 4))
+    run, (total, n) = changed([summed(), least(), counted()], [summed(), counted()], [summed(), counted()])
+    assert held(run.run.program) == ["count(*), sum(v)"]
+    for query, part in ((summed(), total), (counted(), n)):
+        assert_same_history(part, after(query, 0, 4))
     with pytest.raises(CheckpointError, match=r"has no min\(w\) there"):
         changed([summed(), least()], [summed()], [least(), summed()])
-
-
-def test_a_window_reads_again_what_it_has_read() -> None:
-    """Not the partial results of a window that has begun later, though they have all that it needs and are fewer."""
-    most = windows().select(total=sq.sum("v"), most=sq.max("v"), least=sq.min("v"))
-    later = windows().select(total=sq.sum("v"), least=sq.min("w"))
-    now = [sessions(S), most, summed(), later]
-    _, parts = changed(now[:3], now, now)
-    for query, begun, part in zip(now, [0, 0, 0, 2], parts, strict=True):
-        assert_same_history(part, after(query, begun, 4))
 
 
 def test_a_column_more_of_the_source_changes_nothing() -> None:
@@ -236,34 +196,8 @@ def test_a_column_more_of_the_source_changes_nothing() -> None:
     assert_same_history(net(sent), after(summed(), 0, 2))
 
 
-def test_one_window_alone_goes_on_where_another_would_share_with_it() -> None:
-    run, (_, total, _) = changed([sessions(S), summed()], [sessions(S), summed(), least()])
-    assert held(run.run.program) == ["count(*), sum(v)", "count(*), min(w)"]
-    assert_same_history(total, after(summed(), 0, 2))
-
-
 def test_outputs_of_windows_that_share_change_together() -> None:
     run, _ = changed([counted(), summed()], [counted(), summed()])
     assert run.fit(counted(), summed(), output="changelog").misfits == ()
     with pytest.raises(CheckpointError, match=r"has no max\(v\) there"):
         run.changed(counted().where(C("n") > 0), windows().select(most=sq.max("v")))
-
-
-def test_windows_that_differ_say_in_what() -> None:
-    """Over one stream: other filters, other groups, other stamps; over another one there is nothing to say."""
-    points = sq.points(t.table("at bigint, k bigint, v bigint", []), time="at", name="p")
-
-    def sums(stream: sq.Stream, **stamp: str) -> sq.Stream:
-        return stream.group_by("k").hopping_window(10, 5, **stamp).select(x=sq.sum("v"))
-
-    whole = sums(points)
-    others = {
-        "their events pass other filters": sums(points.where(sq.col("v") > 3)),
-        "their groups are others": points.hopping_window(20, 5).select(x=sq.sum("v")),
-        "rows of one live on the windows, of the other at their ends": sums(points, stamp="point_at_end"),
-        "": sums(points.shift(1)),
-    }
-    for reason, other in others.items():
-        program = compile_stages(Results((whole.plan, other.plan)), Options(egresses=(Egress(),) * 2))
-        apart = program.sharing.apart
-        assert [line.partition(": ")[2] for line in apart] == [reason] * bool(reason)
