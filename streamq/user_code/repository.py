@@ -296,7 +296,7 @@ modules = Repository()
 
 
 def decorator(kind: type[M], *, name: str | None, **arguments: Any) -> Callable[[Any], M]:
-    """Return the decorator that makes a module of a kind, with these arguments, and registers it.
+    """Return the decorator that makes a module of a kind and registers it; ``arguments`` are all that a function of ``sq`` takes.
 
     They are checked at once, and the code when it is decorated; raises PlanError, TypeMismatch.
     """

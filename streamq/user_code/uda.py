@@ -76,20 +76,7 @@ def uda(
        4.0    8.0   3.0      0    4
        0.0    0.0   6.0      4    8
     """
-    return decorator(
-        UserAggregate,
-        returns=returns,
-        time_sensitive=time_sensitive,
-        columns=columns,
-        properties=properties,
-        arguments=arguments,
-        name=name,
-        time_limit=time_limit,
-        checked=checked,
-        on_error=on_error,
-        version=version,
-        compatible_with=compatible_with,
-    )
+    return decorator(UserAggregate, **locals())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -86,19 +86,7 @@ def udf(
        4  small                5.0  large      1    3
       12  large  12.36931687685298  large      2    5
     """
-    how = choose_word(ArgumentForm, takes, "takes", "udf")
-    return decorator(
-        UserFunction,
-        returns=returns,
-        takes=how,
-        arguments=arguments,
-        name=name,
-        time_limit=time_limit,
-        checked=checked,
-        on_error=on_error,
-        version=version,
-        compatible_with=compatible_with,
-    )
+    return decorator(UserFunction, **locals())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -109,6 +97,10 @@ class UserFunction(UserModule, Function):
     results = "results"
     takes: ArgumentForm
     in_python = True
+
+    @classmethod
+    def checked_fields(cls, *, takes: Any, **others: Any) -> dict[str, Any]:  # type: ignore[override]
+        return super().checked_fields(**others, takes=choose_word(ArgumentForm, takes, "takes", cls.kind))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arrow", ArrowForm(_takes_any, self._computed, _everywhere))

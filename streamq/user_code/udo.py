@@ -69,20 +69,7 @@ def udo(
     k  v  start  end
     b  4      2    3
     """
-    return decorator(
-        UserOperator,
-        returns=returns,
-        time_sensitive=time_sensitive,
-        columns=columns,
-        properties=properties,
-        arguments=arguments,
-        name=name,
-        time_limit=time_limit,
-        checked=checked,
-        on_error=on_error,
-        version=version,
-        compatible_with=compatible_with,
-    )
+    return decorator(UserOperator, **locals())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -78,20 +78,7 @@ def udso(
     k  delta  start  end
     a      5      3    4
     """
-    return decorator(
-        StatefulOperator,
-        returns=returns,
-        initial=initial,
-        time_sensitive=time_sensitive,
-        properties=properties,
-        arguments=arguments,
-        name=name,
-        time_limit=time_limit,
-        checked=checked,
-        on_error=on_error,
-        version=version,
-        compatible_with=compatible_with,
-    )
+    return decorator(StatefulOperator, **locals())
 
 
 class EventOperator(ABC):

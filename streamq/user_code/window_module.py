@@ -15,7 +15,7 @@ from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.partial import Partial, RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import lazy, show
 from streamq.runtime.user_code.calls import ModuleStates, WindowCall, forbid_module_changes
-from streamq.runtime.user_code.module_walk import module_results
+from streamq.runtime.user_code.module_walk import ModuleWalk
 from streamq.runtime.user_code.partial_states import PickledState
 from streamq.user_code.forms import WindowForm, is_window_code, window_form
 from streamq.user_code.module import UserModule, mergeable, order_insensitive
@@ -36,7 +36,7 @@ class WindowModule(UserModule, AggregateFunction):
     """The aggregate's options before the names of the arguments, until a window sets them."""
 
     @classmethod
-    def checked_fields(cls, *, columns: Any = (), **others: Any) -> dict[str, Any]:
+    def checked_fields(cls, *, columns: Any, **others: Any) -> dict[str, Any]:  # type: ignore[override]
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         return super().checked_fields(**others, columns=names)
 
@@ -232,4 +232,4 @@ class ModuleReduction(RangeReduction):
         return PickledState(self.column.name, "", type, self.calling, self.column.args, self.column.where)
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
-        return pa.array(module_results(self.calling, self.column, members, self.passes), self.column.type)
+        return pa.array([*ModuleWalk(self.calling, self.column, members, self.passes).results()], self.column.type)

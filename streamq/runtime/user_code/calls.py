@@ -21,7 +21,6 @@ from streamq.errors import ModuleFailed
 from streamq.plan.fingerprint import fingerprint
 from streamq.plan.function import NamedObject, VersionedCode
 from streamq.plan.schema import show_argument, shown_group
-from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.user_code.code_values import (
     EventReader,
     Lifetime,
@@ -182,6 +181,11 @@ class WindowCall(ModuleCall, NamedObject):
     def state_identity(self) -> str:
         return f"{self.module.state_identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
 
+    def answer(self, state: Any, window: tuple[int, int]) -> Any:
+        """Return the module's result of a state over the members of a window, as :meth:`value` does."""
+        asked = (state, self.interval(window)) if self.module.sensitive else (state,)
+        return self.value(self.module.result(*asked), window)
+
     def value(self, result: Any, window: tuple[int, int]) -> Any:
         """Return a result for the ``window`` as a value (NULL for NaN), or as the list of its rows; ReturnError if not valid."""
         if self.rows is None:
@@ -223,11 +227,6 @@ class WindowCall(ModuleCall, NamedObject):
             where = " in its window" if self.stamp is Stamp.CLIP else ""
             raise ReturnError(f"a row with no lifetime{where}, under stamp={self.stamp!r}")
         return start, None if end == INFINITY else end
-
-
-def first_rows(events: pa.Table) -> list[dict[str, Any]]:
-    """Return the first events, those that an error shows."""
-    return python_rows(events.slice(0, FIRST))
 
 
 @dataclass(frozen=True, kw_only=True)

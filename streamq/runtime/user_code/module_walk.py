@@ -25,7 +25,7 @@ from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import Ints, float_bits
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import BITS, HASH, Hashes, combine_hashes, group_hashes, hashes
-from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
+from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
 from streamq.runtime.user_code.code_values import FAILURES, instants_of
 
 COPIES = 1_000_000
@@ -119,26 +119,17 @@ class WindowMembers:
 
 @dataclass(frozen=True)
 class StateChange:
-    """A state, which ``load`` returns, and the members that have been added and removed since."""
+    """The members that have been added to a state, and removed from it."""
 
-    load: Callable[[], Any]
     come: WindowMembers
     gone: WindowMembers
 
 
-def module_results(
-    calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
-) -> list[Any]:
-    """Return a module's result for each window, over the members that pass, as :meth:`ModuleWalk.results` yields them.
-
-    ``column`` names the columns of the arguments. A call that fails raises ModuleFailed if its window is not set aside.
-    """
-    walk = ModuleWalk(calling, column, members, passes)
-    return [result for block in walk.blocks() for result in walk.results(block)]
-
-
 class ModuleWalk:
-    """A walk over windows in order; ``_before`` are the members of the last window, ``_load`` returns the state after them."""
+    """A walk over windows in order, which calls a module for each, over the members that pass; ``column`` names its arguments.
+
+    ``_before`` are the members of the last window, ``_load`` returns the state after them.
+    """
 
     def __init__(
         self, calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
@@ -162,7 +153,24 @@ class ModuleWalk:
             self.windows = combine_hashes([self.groups, start.view(np.uint64), end.view(np.uint64)])
             self.content = _value_hashes(self.columns, members.rows.num_rows)
 
-    def blocks(self) -> Iterator[WindowBlock]:
+    def results(self) -> Iterator[Any]:
+        """Yield the result of each window: ``of_nothing`` if no member passes, None if the row is not asked for.
+
+        None, too, for NULL and for a window that is set aside. A failed call that is not set aside raises ModuleFailed.
+        """
+        asked = self.members.asked
+        for block in self._blocks():
+            digests = None if self.memory is None else self._digests(block).tolist()
+            for i, (a, b) in enumerate(pairwise(block.ends)):
+                if asked is not None and not asked[block.first + i]:
+                    yield None
+                elif a == b:
+                    yield self.calling.of_nothing
+                else:
+                    now = self._members_of(block.first + i, block.row[a:b])
+                    yield self._result(now) if digests is None else self._remembered_result(now, digests[i])
+
+    def _blocks(self) -> Iterator[WindowBlock]:
         """Yield all windows, even empty ones, in blocks of at most ``COPIES`` members that pass, or of one window with more."""
         low, high, n = self.members.first[self.rows], self.members.last[self.rows], self.members.n
         counts = np.cumsum(np.bincount(low, minlength=n + 1)[:n] - np.bincount(high + 1, minlength=n + 1)[:n])
@@ -176,23 +184,6 @@ class ModuleWalk:
             row = self.rows[is_in][which][np.argsort(window, kind="stable")]
             yield WindowBlock(first, row, [0, *np.cumsum(counts[first : last + 1]).tolist()])
             first = last + 1
-
-    def results(self, block: WindowBlock) -> Iterator[Any]:
-        """Yield the result of each window of a block: ``of_nothing`` if no member passes, None if the row is not asked for.
-
-        None, too, for NULL and for a window that is set aside. A failed call that is not set aside raises ModuleFailed.
-        """
-        digests = None if self.memory is None else self._digests(block).tolist()
-        asked = self.members.asked
-        for i, (a, b) in enumerate(pairwise(block.ends)):
-            if asked is not None and not asked[block.first + i]:
-                yield None
-                continue
-            if a == b:
-                yield self.calling.of_nothing
-                continue
-            now = self._members_of(block.first + i, block.row[a:b])
-            yield self._result(now) if digests is None else self._remembered_result(now, digests[i])
 
     def _digests(self, block: WindowBlock) -> Hashes:
         """Return a number for each window of a block that identifies its members as the module sees them.
@@ -255,17 +246,14 @@ class ModuleWalk:
         """Return the result of a call over the changes since the preceding window, or over all members if they are fewer.
 
         The state is remembered for the window after this one. A failed call raises ModuleFailed, or sets the window aside and
-        returns None. Under quarantine a failed call over changes is repeated over all members, and its error, if there is one,
-        is the one reported.
+        returns None. Under quarantine a failed call over changes is repeated over all members.
         """
         change = self._since_preceding(now)
-        window = self._interval(now)
 
         def compute() -> tuple[Any, Any]:
             """Return the result, and the state."""
             state = self._state_over(now) if change is None else self._changed_state(change)
-            asked = (state, self.calling.interval(window)) if self.module.sensitive else (state,)
-            return self.calling.value(self.module.result(*asked), window), state
+            return self.calling.answer(state, self._interval(now)), state
 
         self._failure = None
         try:
@@ -274,18 +262,17 @@ class ModuleWalk:
             self._before, self._load = now, (lambda: copy.deepcopy(state)) if self.calling.checked else lambda: state
             return result
         except FAILURES as error:
+            self._load = None
             if change is not None and self.calling.quarantine:
-                # report the error over all members, not over the change
-                change = None
-                error = _error_of(lambda: self.calling.guarded(compute, itemgetter(0))) or error
+                return self._result(now)
             self._handle_failure(now, error)
             return None
 
     def _handle_failure(self, now: WindowMembers, error: BaseException) -> None:
-        """Set a window aside whose call failed, if module and run set such aside, else raise ModuleFailed; forget the state."""
-        self._load = None
+        """Set a window aside whose call failed, if module and run set such aside, else raise ModuleFailed."""
         events = pa.table(self._arguments(now))
-        about = self.calling.subject(self._interval(now), self._group(now), first_rows(events), events.num_rows)
+        first = python_rows(events.slice(0, FIRST))
+        about = self.calling.subject(self._interval(now), self._group(now), first, events.num_rows)
         reason = self.calling.reason(error, about)
         if not self.calling.quarantine or self.members.aside is None:
             raise self.calling.failure(reason) from error
@@ -314,7 +301,8 @@ class ModuleWalk:
 
     def _changed_state(self, change: StateChange) -> Any:
         """Return a state with the removed members taken out, and the new ones added."""
-        state = change.load()
+        assert self._load is not None
+        state = self._load()
         if len(change.gone.row):
             assert self.module.remove is not None
             state = self.module.remove(state, self.module.events(self._arguments(change.gone)))
@@ -337,7 +325,7 @@ class ModuleWalk:
             is_cut_anew = (now.start[stays] != before.start[stayed]) | (now.end[stays] != before.end[stayed])
             stays[np.flatnonzero(stays)[is_cut_anew]] = False
             stayed[np.flatnonzero(stayed)[is_cut_anew]] = False
-        change = StateChange(self._load, now.some(~stays), before.some(~stayed))
+        change = StateChange(now.some(~stays), before.some(~stayed))
         come, gone = len(change.come.row), len(change.gone.row)
         return change if (self.module.remove is not None or not gone) and come + gone < len(now.row) else None
 
@@ -346,12 +334,3 @@ def _value_hashes(columns: Mapping[str, pa.Array], count: int) -> Hashes:
     """Return a number for each of ``count`` rows that identifies its values; floats count by their bits."""
     parts = [hashes(float_bits(c) if pa.types.is_floating(c.type) else c) for c in columns.values()]
     return combine_hashes([np.ones(count, np.uint64), *parts])
-
-
-def _error_of(call: Callable[[], Any]) -> Exception | SystemExit | None:
-    """Return the error with which a call fails; None if it does not fail."""
-    try:
-        call()
-    except FAILURES as error:
-        return error
-    return None

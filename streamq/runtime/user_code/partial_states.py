@@ -259,9 +259,8 @@ class PickledState(Partial):
             return None
         calling, error = self.calling, part.error
         if error is None:
-            asked = (part.state, calling.interval(place(row)[0])) if self.reads_lifetimes else (part.state,)
             try:
-                return calling.value(calling.module.result(*asked), (0, 0))
+                return calling.answer(part.state, place(row)[0] if self.reads_lifetimes else (0, 0))
             except FAILURES as failure:
                 error = failure
         window, group = place(row)
