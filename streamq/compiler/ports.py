@@ -20,6 +20,7 @@ from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError
 from streamq.operators.evaluation import all_columns
 from streamq.operators.step import columns_step
+from streamq.plan.expr import Expr
 from streamq.plan.node import Node, expressions
 from streamq.plan.schema import Schema, shown_name
 from streamq.plan.tree import show
@@ -223,16 +224,18 @@ def share(
     ``bucket_columns``: the relation's columns that choose a row's bucket, None if no columns do. ``hears_endpoints``: each
     bucket of the port's kernel hears the endpoints of all its input. ``ansi``: Spark computes by its ANSI rules, as Arrow does.
 
-    They share a stage if the port's rows are hashed by the relation's columns, in the same order and as they are, and every step
-    is computed in Arrow exactly as by Spark; without ANSI rules these are the steps that fail on no row.
+    They share a stage if the port's rows meet no others, so that any bucket will do, or are hashed by the relation's columns, in
+    the same order and as they are; and every step is computed in Arrow exactly as by Spark: without ANSI rules these are the
+    steps that fail on no row.
     """
     if hears_endpoints:
         return Sharing(reason="each bucket hears the endpoints in all others")
-    if bucket_columns is None:
-        return Sharing(reason="the rows there are not spread by groups")
-    if _hashed_columns(path, port) != bucket_columns:
-        there = ", ".join(map(shown_name, bucket_columns)) or NO_KEY
-        return Sharing(reason=f"rows are spread by {_hashed_text(port)} here, by {there} there")
+    if not _meet_none(port):
+        if bucket_columns is None:
+            return Sharing(reason="the rows there are not spread by groups")
+        if _hashed_columns(path, port) != bucket_columns:
+            there = ", ".join(map(shown_name, bucket_columns)) or NO_KEY
+            return Sharing(reason=f"rows are spread by {_hashed_text(port)} here, by {there} there")
     return path_in_arrow(path, port, relation, ansi=ansi)
 
 
@@ -264,15 +267,40 @@ def _hashed_text(port: PortInput) -> str:
 def _hashed_columns(path: Path, port: PortInput) -> tuple[str, ...] | None:
     """Return the columns of a path's relation that the port's hashed columns copy, in their order; None if one is computed."""
     exprs = dict(port.columns.columns)
-    copied = []
-    for hashed in port.columns.hashed:
-        name = exprs[hashed].copied_column if hashed in exprs else None
-        for step in reversed(path.steps):
-            name = None if name is None else step.copied_column(name)
-        if name is None:
-            return None
-        copied.append(name)
-    return tuple(copied)
+    copied = [_copied_at_start(path, exprs.get(hashed)) for hashed in port.columns.hashed]
+    names = tuple(name for name in copied if name is not None)
+    return names if len(names) == len(copied) else None
+
+
+def _meet_none(port: PortInput) -> bool:
+    """Return True if the rows of an operator meet no others: they are spread by start, only so that no bucket has all of them."""
+    return port.columns.hashed == (LE,)
+
+
+def _copied_at_start(path: Path, expr: Expr | None) -> str | None:
+    """Return the column, where a path begins, that an expression at its end copies; None if it is computed."""
+    name = None if expr is None else expr.copied_column
+    for step in reversed(path.steps):
+        name = None if name is None else step.copied_column(name)
+    return name
+
+
+def passed_columns(ports: Sequence[Port], port: Port) -> tuple[str, ...] | None:
+    """Return the columns by which rows are spread that a kernel passes on one by one, in the stage of the kernel that made them.
+
+    None if they come from elsewhere, or do not all hold these columns.
+    """
+    if len(port.paths) != 1 or not _meet_none(port.inputs[0]):
+        return None
+    ((path, sharing),) = port.shared_paths
+    if port.inner_path(path, sharing) is None:
+        return None
+    makers = {maker.name: maker for maker in ports}
+    spread = makers[path.relation].bucket_columns
+    columns = {_copied_at_start(path, expr): name for name, expr in port.inputs[0].columns.columns}
+    if spread is None or not all(columns.get(column) in port.schema.names for column in spread):
+        return None
+    return tuple(columns[column] for column in spread)
 
 
 def sharing_lines(program: StagedPlan, port: Port) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from streamq.choices import OutputForm
 from streamq.compiler.kernel_sites import SchemaLeaf, ctis_footprint, kernel_site, moves_members, settle_footprint
 from streamq.compiler.options import Options
-from streamq.compiler.ports import Port, feed_result, host_kernels, sharings_of
+from streamq.compiler.ports import Port, feed_result, host_kernels, passed_columns, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
@@ -213,6 +213,8 @@ class _Compiler:
         port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, state=state, **facts)
         port.place = self.program.place_of(name)
         port.sharings = sharings_of(self.program, self.ports, port)
+        if port.bucket_columns is None:
+            port.bucket_columns = passed_columns(self.ports, port)
         self.ports.append(port)
         self.program.relations[name] = Relation(name, port.stage + 1, schema)
         return Path(name, port.stage + 1, schema, retracts=retracts, moves=moves)

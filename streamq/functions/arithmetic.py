@@ -174,13 +174,8 @@ def _computed(
     return compute
 
 
-def _arithmetic(
-    sign: str, rank: int, spark: Callable[[Any, Any], Column], result: Result, arrow: ArrowForm, *, exact: bool = False
-) -> BuiltIn:
-    """Return the operator ``sign`` from its forms; it never fails on floats. ``rank`` is how tightly it binds.
-
-    ``exact``: see ``BuiltIn``.
-    """
+def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], result: Result, arrow: ArrowForm) -> BuiltIn:
+    """Return the operator ``sign`` from its forms; it never fails on floats. ``rank`` is how tightly it binds."""
     return BuiltIn(
         sign,
         spark,
@@ -190,7 +185,7 @@ def _arithmetic(
         cheap=True,
         shown=infix(sign, rank),
         notation=Infix(sign, rank),
-        exact=exact,
+        exact=True,
     )
 
 
@@ -287,7 +282,6 @@ ADD = _arithmetic(
     lambda a, b: a + b,
     SUM_TYPE,
     ArrowForm(_takes(sum_of_decimals), _computed(pc.add_checked, pc.add, operator.add)),
-    exact=True,
 )
 SUBTRACT = _arithmetic(
     "-",
@@ -295,7 +289,6 @@ SUBTRACT = _arithmetic(
     lambda a, b: a - b,
     DIFFERENCE_TYPE,
     ArrowForm(_takes(sum_of_decimals), _computed(pc.subtract_checked, pc.subtract, operator.sub)),
-    exact=True,
 )
 MULTIPLY = _arithmetic(
     "*",
@@ -303,7 +296,6 @@ MULTIPLY = _arithmetic(
     lambda a, b: a * b,
     PRODUCT_TYPE,
     ArrowForm(_takes(product_of_decimals), _computed(pc.multiply_checked, pc.multiply, operator.mul)),
-    exact=True,
 )
 DIVIDE = replace(
     _arithmetic("/", 7, lambda a, b: a / b, QUOTIENT_TYPE, ArrowForm(_divides, _divide, divisor_rows)),

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from streamq.plan.function import Mask
 
 
+COMPUTED_ALIKE = (*INTEGRAL, t.DoubleType)
+"""The numbers with which Arrow and the JVM compute alike: each operation on doubles rounds by IEEE 754."""
+
 Result = Callable[[Sequence[Operand]], DataType | None]
 """The type of a call from its operands; as :meth:`streamq.plan.function.Function.result_type`."""
 Total = Callable[[Sequence[Operand], DataType | None], bool]
@@ -37,8 +40,8 @@ class BuiltIn(Function):
     """A function of Spark's; ``spark`` is its form there, if not the function of that name in ``pyspark.sql.functions``.
 
     ``result`` is its type, or computes it; ``total``: True if no row makes it fail once its type is known, or a function.
-    ``exact``: True if Arrow computes it exactly as Spark on integers, and on operands of one type if it only selects among
-    them. ``names_fields``: the result's fields have the names of the arguments, which therefore keep their names.
+    ``exact``: True if Arrow computes it exactly as Spark on integers and doubles, and, if it only selects among its operands,
+    on operands of one type. ``names_fields``: the result's fields have the names of the arguments, which therefore keep their names.
     """
 
     name: str
@@ -74,7 +77,7 @@ class BuiltIn(Function):
     def is_exact(self, operands: Sequence[DataType], result: DataType) -> bool:
         if not self.exact:
             return False
-        if all(isinstance(kind, INTEGRAL) for kind in (*operands, *(() if self.selects else (result,)))):
+        if all(isinstance(kind, COMPUTED_ALIKE) for kind in (*operands, *(() if self.selects else (result,)))):
             return True
         return self.selects and all(kind == operands[0] for kind in operands)
 

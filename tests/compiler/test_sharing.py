@@ -85,6 +85,9 @@ SHARED = {
     .session_window(2)
     .select(m=sq.count()),
     "an id": sessions(points("p", id="k")),
+    "rows cut one by one": again(SUMS.to_points().shift(1).chop(5)),
+    "a quotient": again(SUMS.where(C("n") / 2 > 1)),
+    "floats are added": again(SESSIONS.where(C("x") + 1 > 2), "k", "j"),
     "a median over windows that end": SUMS.group_by("k").tumbling_window(20).select(n=sq.median("n")),
 }
 
@@ -123,15 +126,10 @@ APART = {
         again(points("b", "k int, n bigint").join(points("c", "k bigint, m bigint"), on="k", suffixes=("", "_r"))),
         "the rows there are not spread by groups",
     ),
-    "rows that are settled first": (
-        again(SUMS.to_points().shift(1).chop(5)),
-        "the rows there are not spread by groups",
-    ),
     "windows of events without an end": (again(S.to_signal(key="k")), "each bucket hears the endpoints in all others"),
     "a function of the user's": (again(SUMS.with_columns(n=doubled("n"))), "Spark computes select"),
     "a cast": (again(SUMS.with_columns(n=C("n").cast("int"))), "Spark computes select"),
-    "a quotient": (again(SUMS.where(C("n") / 2 > 1)), "Spark computes where"),
-    "floats are added": (again(SESSIONS.where(C("x") + 1 > 2), "k", "j"), "Spark computes where"),
+    "a decimal": (again(SUMS.where(C("n") > Decimal("1.5"))), "Spark computes where"),
     "a length that is computed": (sessions(SUMS.set_duration(C("n"))), "Spark computes alter_lifetime"),
     "arguments that are computed": (
         SUMS.group_by("k").tumbling_window(20).select(n=sq.sum(C("n").cast("decimal(20, 2)"))),
@@ -205,12 +203,14 @@ EXACT = [
     ~C("b") | (C("n") > 3) & C("x").is_null(), C("n").isin(1, 2), sq.functions.coalesce("n", sq.lit(0)), sq.start() < sq.end(),
     sq.when(C("b"), C("s")).otherwise("z"), C("n").eq_null_safe(3),
     sq.lit(1).cast("bigint"), C("i").cast("bigint"), C("n").cast("double"),
+    C("x") + 1, C("x") * C("n"), C("n") / 2, C("x") % C("x"), C("n") % 2, C("n") == C("x"),
+    sq.functions.coalesce("n", "x"),
 ]  # fmt: skip
 NOT_EXACT = [
-    C("x") + 1, C("d") * 2, C("n") / 2, C("n") % 2, -C("n"), C("n").cast("string"), C("n").cast("int"),
-    C("x").cast("bigint"), C("n") == C("x"), C("d") < C("n"),
+    C("d") * 2, C("d") / 2, C("x") + C("d"), -C("n"), C("n").cast("string"), C("n").cast("int"),
+    C("x").cast("bigint"), C("d") < C("n"),
     sq.lit(dt.datetime(2026, 1, 1)), C("d") == Decimal("1.50"),
-    sq.when(C("b"), C("n")).otherwise(1), sq.functions.upper("s"), doubled("n"), sq.functions.coalesce("n", "x"),
+    sq.when(C("b"), C("n")).otherwise(1), sq.functions.upper("s"), doubled("n"),
 ]  # fmt: skip
 
 
