@@ -184,7 +184,9 @@ def test_operators_stay_in_stages_of_their_own_if_the_checkpoint_has_them_there(
 def test_a_step_that_spark_must_compute_is_another_operators_state() -> None:
     """Between two operators that shared a stage it changes what the upper one reads, and with that its state."""
     run = ChangingRun(counted(S, 4).group_by("k").tumbling_window(8).select(n=sq.sum("n")))
-    narrowed = counted(S, 4).with_columns(n=sq.col("n").cast("int")).group_by("k").tumbling_window(8).select(n=sq.sum("n"))
+    narrowed = (
+        counted(S, 4).with_columns(n=sq.col("n").cast("int")).group_by("k").tumbling_window(8).select(n=sq.sum("n"))
+    )
     with pytest.raises(CheckpointError, match=r"Spark has fixed 1 stage\(s\), and hopping size=8, .* would need 2"):
         run.changed(narrowed)
 

@@ -41,7 +41,7 @@ class BuiltIn(Function):
 
     ``result`` is its type, or computes it; ``total``: True if no row makes it fail once its type is known, or a function.
     ``exact``: True if Arrow computes it exactly as Spark on integers and doubles, and, if it only selects among its operands,
-    on operands of one type. ``names_fields``: the result's fields have the names of the arguments, which therefore keep their names.
+    on operands of one type. ``names_fields``: the result's fields have the names of the arguments, which therefore keep theirs.
     """
 
     name: str
