@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +21,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
-from streamq.demo import eventlog, job
-from streamq.demo.chart import ASCII, BLOCKS, compare_answers, strip, table
-from streamq.demo.task_edges import ddl, disorder, land, task_edges
-from streamq.errors import SourceError, StreamqError
-from streamq.screens import ProgressBar
+from streamq.demo import job
+from streamq.demo.eventlog import EventLog, application_title, find_log, stage_labels
+from streamq.demo.task_edges import DDL, disorder, land, task_edges
+from streamq.errors import SourceError, StreamqError, counted
+from streamq.screens import ProgressBar, TableSection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SERIES = 8
 """The greatest number of stages that the table shows."""
+
+BLOCKS, ASCII = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
+WIDTH = 40
+"""The number of characters of a strip."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,7 +121,7 @@ def _demo(options: argparse.Namespace, folder: Path) -> int:
 
     Return 0 if the answers in batch and as a stream agree, else 1. Raises SourceError if there is no log, or no task in it.
     """
-    log = eventlog.find_log(options.event_log or _own_log(folder))
+    log = find_log(options.event_log or _own_log(folder))
     edges = task_edges(log)
     _describe(log, edges)
     if edges.num_rows == 0:
@@ -132,8 +139,7 @@ def _demo(options: argparse.Namespace, folder: Path) -> int:
     size, hop = (options.size, options.hop) if options.size else fitting
     ask = functools.partial(queries.asked, delay=timedelta(microseconds=disorder(edges)), size=size, hop=hop)
     landed = folder / "edges"
-    batches = len(land(edges, landed, options.batches))
-    return _answer(ask, landed, ddl(edges.schema), batches, folder, _labels(eventlog.stages(log)))
+    return _answer(ask, landed, land(edges, landed, options.batches), folder, stage_labels(log))
 
 
 def _own_log(folder: Path) -> Path:
@@ -149,34 +155,23 @@ def _written(logs: Path) -> str:
     return f"{size / 1000:,.0f} kB of log" if size else "Spark starts"
 
 
-def _describe(log: eventlog.EventLog, edges: pa.Table) -> None:
+def _describe(log: EventLog, edges: pa.Table) -> None:
     """Print the log, its application, its numbers of tasks and its disorder; print damage to standard error."""
-    application = eventlog.app(log)
+    damage = log.damage  # of reading its tasks
     print(f"Log: {log.describe()}")
-    print(f"Application: {application.name or '?'} ({application.id or '?'}), Spark {application.spark or '?'}")
+    print(f"Application: {application_title(log)}")
     ends = edges.filter(pc.equal(edges["edge"], "end"))
     starts, failed = edges.num_rows - ends.num_rows, pc.sum(ends["failed"]).as_py() or 0
     print(f"Tasks: {starts:,} started, {ends.num_rows:,} ended ({failed:,} failed), {starts - ends.num_rows:,} open")
     print(f"Disorder: {disorder(edges) / 1000:g} ms at most, in order of arrival")
-    for harm in log.damage:
+    for harm in damage:
         print(f"warning: {harm}", file=sys.stderr)
 
 
-def _labels(stages: dict[int, eventlog.SparkStage]) -> dict[int, str]:
-    """Return a label for each stage, by number: the number and the description of its job, or else its name.
-
-    A label has 40 characters at most; no two are equal.
-    """
-    return {
-        number: f"{number} {stage.description or stage.name}".replace("\n", " ")[:40]
-        for number, stage in stages.items()
-    }
-
-
-def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, labels: dict[int, str]) -> int:
+def _answer(ask: Any, landed: Path, batches: int, folder: Path, labels: dict[int, str]) -> int:
     """Answer each question in batch and as a stream; print the batch's answer and whether they agree; return 0 if all do, else 1.
 
-    ``ask`` returns the questions over a DataFrame of edges; ``landed``: the folder of their files, of the DDL ``schema``;
+    ``ask`` returns the questions over a DataFrame of edges; ``landed``: the folder of their files;
     ``batches``: the number of micro-batches; ``labels``: those of the stages.
     """
     import streamq as sq
@@ -184,8 +179,8 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
     with _child_output_to(folder / "spark.log"):
         spark = sq.session()
     files = str(landed.resolve())
-    in_batch = ask(spark.read.schema(schema).parquet(files))
-    streaming = ask(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(files))
+    in_batch = ask(spark.read.schema(DDL).parquet(files))
+    streaming = ask(spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(files))
     print("\nThe plan of the first question:\n")
     in_batch[0].query.explain()
     agreed = True
@@ -198,15 +193,13 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
         streamed_rows = _stream(spark, streamed.query, folder / f"answer-{number}")
         stream_took = time.monotonic() - began
         _show(question, rows, labels)
-        columns = list(rows[0]) if rows else list(question.query.columns)
-        same = compare_answers(rows, streamed_rows, columns)
+        differences = answer_differences(rows, streamed_rows)
         took = f"batch {batch_took:.1f} s, streaming {stream_took:.1f} s in {batches} micro-batches"
-        if same:
-            print(f"\nBatch and streaming agree on all {same.common:,} rows ({took}).")
-        else:
+        if differences:
             agreed = False
-            print(f"\nBatch and streaming DISAGREE; {same.common:,} rows are the same ({took}):")
-            print("\n".join("  " + line for line in same.differences("batch", "streaming")))
+            print(f"\nBatch and streaming DISAGREE ({took}):", *differences, sep="\n  ")
+        else:
+            print(f"\nBatch and streaming agree on all {counted(len(rows), 'row')} ({took}).")
     return 0 if agreed else 1
 
 
@@ -231,33 +224,76 @@ def _child_output_to(path: Path) -> Iterator[None]:
             os.close(own_stderr)
 
 
+def answer_differences(
+    batch: Sequence[dict[str, Any]], streaming: Sequence[dict[str, Any]], most: int = 10
+) -> list[str]:
+    """Return a line for each of the first ``most`` rows that only one of two bags of rows has, and the number of the others.
+
+    Floats and decimals are compared to nine significant digits, instants in UTC.
+    """
+    bags = [
+        Counter(tuple((name, _plain(row[name])) for name in sorted(row)) for row in rows) for rows in (batch, streaming)
+    ]
+    surplus = {"batch": bags[0] - bags[1], "streaming": bags[1] - bags[0]}
+    lines = [
+        f"only in {answer}: {', '.join(f'{name}={value}' for name, value in row)}"
+        for answer, rows in surplus.items()
+        for row in rows.elements()
+    ]
+    return lines[:most] + ([f"... and {len(lines) - most:,} more"] if len(lines) > most else [])
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in the form in which answers are compared: text of nine digits for fractions, an instant in UTC."""
+    match value:
+        case float() | Decimal():
+            return f"{value + 0:.9g}"
+        case datetime():
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+    return value
+
+
 def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> None:
     """Print a table of the SERIES series with the greatest sums, with peaks and values over time, and the number of others."""
     series: dict[Any, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row["start"]):
         series.setdefault(row[question.series], []).append(row)
     greatest = sorted(series, key=lambda key: -sum(row[question.value] or 0 for row in series[key]))[:SERIES]
+    if not greatest:
+        print("(no rows)")
+        return
     console = Console(highlight=False)
-    glyphs = ASCII if console.options.ascii_only else BLOCKS
     shown = [row for key in greatest for row in series[key]]
-    top = max((row[question.value] or 0 for row in shown), default=0) or 1
-    summaries = []
+    top = max(row[question.value] or 0 for row in shown) or 1
+    low, high = min(row["start"] for row in shown), max(row["end"] for row in shown)
+    figures = [name for name in rows[0] if name not in ("start", "end", question.series)]
+    peaks, drawn = (f"peak {name}" for name in figures), f"{question.value} over time"
+    lines = []
     for key in sorted(greatest):
-        summary = _summary(labels.get(key, str(key)), series[key], question)
-        steps = [(row["start"], row["end"], row[question.value] or 0) for row in series[key]]
-        low, high = min(row["start"] for row in shown), max(row["end"] for row in shown)
-        summaries.append({**summary, f"{question.value} over time": strip(steps, low, high, top, glyphs)})
-    console.print(table(summaries))
+        own = series[key]
+        values = ([row[name] for row in own if row[name] is not None] for name in figures)
+        steps = [(row["start"], row["end"], row[question.value] or 0) for row in own]
+        over_time = strip(steps, low, high, top, ASCII if console.options.ascii_only else BLOCKS)
+        span = (f"{own[0]['start']:%H:%M:%S}", f"{own[-1]['end']:%H:%M:%S}")
+        lines.append([labels.get(key, str(key)), len(own), *span, *(max(v, default=None) for v in values), over_time])
+    console.print(TableSection(["stage", "windows", "from", "to", *peaks, drawn], lines).rich())
     if len(series) > len(greatest):
         print(f"... and {len(series) - len(greatest):,} more, with less in them")
 
 
-def _summary(name: str, rows: list[dict[str, Any]], question: Any) -> dict[str, Any]:
-    """Return a series as a row of the table: its name, its number of windows, its first start and last end, and its peaks."""
-    figures = [column for column in rows[0] if column not in ("start", "end", question.series)]
-    values = {figure: [row[figure] for row in rows if isinstance(row[figure], int | float)] for figure in figures}
-    peaks = {f"peak {figure}": max(figure_values, default=None) for figure, figure_values in values.items()}
-    return {"stage": name, "windows": len(rows), "from": rows[0]["start"], "to": rows[-1]["end"], **peaks}
+def strip(
+    steps: Sequence[tuple[datetime, datetime, float]], low: datetime, high: datetime, top: float, glyphs: str = BLOCKS
+) -> str:
+    """Return values over the time from ``low`` to ``high`` as WIDTH characters, each as high as the greatest value in it.
+
+    ``steps``: the start and the end of each window, and its value. One of ``top`` fills its character; even a small one is seen.
+    """
+    heights = [0.0] * WIDTH
+    for start, end, value in steps:
+        first, last = ((at - low) / (high - low) * WIDTH for at in (start, end))
+        for place in range(min(int(first), WIDTH - 1), min(math.ceil(last - 1e-9), WIDTH)):
+            heights[place] = max(value, heights[place])
+    return "".join(glyphs[math.ceil(height / top * (len(glyphs) - 1)) if height > 0 else 0] for height in heights)
 
 
 if __name__ == "__main__":

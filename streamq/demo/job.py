@@ -6,7 +6,6 @@ tasks fails once and is retried) and a join of both: seven stages, some 230 task
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -71,29 +70,21 @@ def _wait(process: subprocess.Popen[bytes], each: Callable[[], None], timeout: f
     return None
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the job in this process: ``python -m streamq.demo.job FOLDER``; the log is written to FOLDER."""
-    parser = argparse.ArgumentParser(prog="python -m streamq.demo.job", description=main.__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--size", type=float, default=1.0)
-    parser.add_argument("--codec", default="zstd")
-    parser.add_argument("--master", default="local[2,2]", help="the second number allows a failed task to be retried")
-    options = parser.parse_args(arguments)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    spark = _session(options.folder, options.codec, options.master)
+def main(folder: Path) -> None:
+    """Run the job in this process; the log is written to ``folder``."""
+    spark = _session(folder)
     try:
-        _work(spark, options.size)
+        _work(spark)
     finally:
         spark.stop()
-    return 0
 
 
-def _session(folder: Path, codec: str, master: str) -> SparkSession:
-    """Start a session that logs events to a folder, compressed by ``codec``, with many small tasks and fair scheduling."""
+def _session(folder: Path) -> SparkSession:
+    """Start a session that logs events to a folder, with many small tasks and fair scheduling."""
     from pyspark.sql import SparkSession
 
     options = {
-        "spark.master": master,
+        "spark.master": "local[2,2]",  # the second number allows a failed task to be retried
         "spark.app.name": "uneven zones",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -107,7 +98,7 @@ def _session(folder: Path, codec: str, master: str) -> SparkSession:
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": folder.resolve().as_uri(),
         "spark.eventLog.compress": "true",
-        "spark.eventLog.compression.codec": codec,
+        "spark.eventLog.compression.codec": "zstd",
     }
     builder = SparkSession.builder
     for key, value in options.items():
@@ -115,11 +106,11 @@ def _session(folder: Path, codec: str, master: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _work(spark: SparkSession, size: float) -> None:
-    """Run both branches in parallel threads, then their join, on ``size`` times the rows; raise the first error."""
+def _work(spark: SparkSession) -> None:
+    """Run both branches in parallel threads, then their join; raise the first error."""
     from pyspark import InheritableThread
 
-    trips, readings = _trips(spark, size).cache(), _readings(spark, size).cache()
+    trips, readings = _trips(spark).cache(), _readings(spark).cache()
     failures: list[BaseException] = []
     work = [("trips by zone", trips), ("smoothed readings", readings)]
     branches = [InheritableThread(target=_run, args=(spark, *branch, failures)) for branch in work]
@@ -142,15 +133,15 @@ def _run(spark: SparkSession, name: str, frame: DataFrame, failures: list[BaseEx
         failures.append(error)
 
 
-def _trips(spark: SparkSession, size: float) -> DataFrame:
+def _trips(spark: SparkSession) -> DataFrame:
     """Return fares and receipts by zone: partition p has (p mod 8)^2 + 1 times the rows of the smallest.
 
-    Zone 0 has about a third of all. ``size`` multiplies the number of rows.
+    Zone 0 has about a third of all.
     """
     from pyspark.sql import functions as f
 
     heavy = f.explode(f.sequence(f.lit(0), f.pow(f.spark_partition_id() % 8, 2).cast("int")))
-    rows = spark.range(0, int(30_000 * size), 1, 48).select("id", heavy.alias("copy"))
+    rows = spark.range(0, 30_000, 1, 48).select("id", heavy.alias("copy"))
     draw = f.abs(f.xxhash64("id", "copy"))
     digest = f.sha2(f.concat_ws("-", "id", "copy"), 256)
     zone = f.when(draw % 3 == 0, f.lit(0)).otherwise(draw % ZONES)
@@ -160,14 +151,11 @@ def _trips(spark: SparkSession, size: float) -> DataFrame:
     return trips.groupBy("zone").agg(f.sum("fare").alias("fares"), f.countDistinct("receipt").alias("receipts"))
 
 
-def _readings(spark: SparkSession, size: float) -> DataFrame:
-    """Return each zone's mean of readings smoothed in Python workers; the task of partition 5 fails on its first attempt.
-
-    ``size`` multiplies the number of rows.
-    """
+def _readings(spark: SparkSession) -> DataFrame:
+    """Return each zone's mean of readings smoothed in Python workers; the task of partition 5 fails on its first attempt."""
     from pyspark.sql import functions as f
 
-    rows = spark.range(0, int(300_000 * size), 1, 24).select(
+    rows = spark.range(0, 300_000, 1, 24).select(
         (f.abs(f.xxhash64("id")) % ZONES).alias("zone"), (f.col("id") % 97).alias("level")
     )
     smooth = rows.mapInPandas(_smooth, "zone long, level double")
@@ -190,4 +178,4 @@ def _smooth(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(Path(sys.argv[1]))

@@ -24,11 +24,7 @@ def started(task: int, at: int, stage: int = 0) -> dict[str, Any]:
         "Stage Attempt ID": 0,
         "Task Info": {
             "Task ID": task,
-            "Attempt": 0,
             "Launch Time": EPOCH + at,
-            "Executor ID": "1",
-            "Host": "h",
-            "Locality": "ANY",
             "Finish Time": 0,
         },
     }
@@ -37,13 +33,6 @@ def started(task: int, at: int, stage: int = 0) -> dict[str, Any]:
 def ended(task: int, start: int, end: int, stage: int = 0, failed: bool = False) -> dict[str, Any]:
     event = started(task, start, stage) | {"Event": "SparkListenerTaskEnd", "Task Type": "ResultTask"}
     event["Task Info"] |= {"Finish Time": EPOCH + end, "Failed": failed}
-    event["Task End Reason"] = {"Reason": "ExceptionFailure" if failed else "Success"}
-    event["Task Metrics"] = {
-        "Executor Run Time": end - start,
-        "Input Metrics": {"Bytes Read": 10, "Records Read": 2},
-        "Shuffle Read Metrics": {"Remote Bytes Read": 3, "Local Bytes Read": 4},
-        "Shuffle Write Metrics": {"Shuffle Bytes Written": 5},
-    }
     return event
 
 
