@@ -68,7 +68,7 @@ from .run.run_verbs import run_all as run_all
 from .run.session.spark_session import doctor as doctor
 from .run.session.spark_session import session as session
 from .run.storage.migrate import migrate as migrate
-from .sources.changes import changes as changes
+from .sources.edges import changes as changes
 from .sources.edges import edges as edges
 from .sources.insert_only import intervals as intervals
 from .sources.insert_only import points as points

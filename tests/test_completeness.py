@@ -34,7 +34,7 @@ from streamq.testing.case import Case
 from streamq.testing.intent import Intent
 from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
-from streamq.testing.patterns.room import rooms as pattern_rooms
+from streamq.testing.patterns.matches import rooms as pattern_rooms
 from streamq.testing.progress_policies import rooms as progress_rooms
 from streamq.testing.sources.room import WEIGHTS, WEIGHTS_ON_TIME
 from streamq.testing.sources.room import rooms as source_rooms

@@ -267,16 +267,21 @@ def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> 
     top = max(row[question.value] or 0 for row in shown) or 1
     low, high = min(row["start"] for row in shown), max(row["end"] for row in shown)
     figures = [name for name in rows[0] if name not in ("start", "end", question.series)]
-    peaks, drawn = (f"peak {name}" for name in figures), f"{question.value} over time"
-    lines = []
+    peaks = (f"peak {name}" for name in figures)
+    glyphs = ASCII if console.options.ascii_only else BLOCKS
+    lines, strips = [], []
     for key in sorted(greatest):
-        own = series[key]
+        own, label = series[key], labels.get(key, str(key))
         values = ([row[name] for row in own if row[name] is not None] for name in figures)
-        steps = [(row["start"], row["end"], row[question.value] or 0) for row in own]
-        over_time = strip(steps, low, high, top, ASCII if console.options.ascii_only else BLOCKS)
         span = (f"{own[0]['start']:%H:%M:%S}", f"{own[-1]['end']:%H:%M:%S}")
-        lines.append([labels.get(key, str(key)), len(own), *span, *(max(v, default=None) for v in values), over_time])
-    console.print(TableSection(["stage", "windows", "from", "to", *peaks, drawn], lines).rich())
+        lines.append([label, len(own), *span, *(max(v, default=None) for v in values)])
+        steps = [(row["start"], row["end"], row[question.value] or 0) for row in own]
+        strips.append([label, strip(steps, low, high, top, glyphs)])
+    for table in (
+        TableSection(["stage", "windows", "from", "to", *peaks], lines),
+        TableSection(["", f"{question.value} over time"], strips),
+    ):
+        console.print(table.rich(), "")
     if len(series) > len(greatest):
         print(f"... and {len(series) - len(greatest):,} more, with less in them")
 

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError
-from streamq.functions import arithmetic, dates, logic, numbers, structures, text
+from streamq.functions import dates, logic, numbers, structures, text
 from streamq.functions.built_in import BuiltIn
 from streamq.plan.expr import Alias, Call, Col, Expr, Lifetime, Lit, as_expr, plain_value
 from streamq.plan.function import BUILT_IN, Function
@@ -23,7 +23,7 @@ from streamq.plan.hints import for_aggregate, for_function
 from streamq.plan.spark_types import AGGREGATES, ELSEWHERE, GENERATORS, WINDOWED, function_names
 from streamq.plan.tree import show
 
-ROOMS = (arithmetic, dates, logic, numbers, structures, text)
+ROOMS = (dates, logic, numbers, structures, text)
 
 BUILT_IN.update({f.name: f for room in ROOMS for f in vars(room).values() if isinstance(f, BuiltIn)})
 

@@ -16,8 +16,8 @@ from pyspark.sql import types as t
 
 from streamq.choices import Anchor, LengthKind
 from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch
-from streamq.functions.arithmetic import SUBTRACT
 from streamq.functions.dates import EXTRACT, HOUR, MINUTE, UNIX_DATE, UNIX_MICROS
+from streamq.functions.numbers import SUBTRACT
 from streamq.plan.expr import Call, Cast, Expr, Lifetime, Lit, as_expr
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, infer, reads_lifetime

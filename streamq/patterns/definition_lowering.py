@@ -19,9 +19,9 @@ from pyspark.sql import types as t
 from streamq.aggregates.basic import count
 from streamq.choices import JoinKind, LengthKind
 from streamq.functions.catalogue import builder, function_of
-from streamq.functions.id_text import IdText
 from streamq.functions.logic import EQUAL
 from streamq.functions.structures import SEQUENCE
+from streamq.functions.text import IdText
 from streamq.operators.join import Join
 from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
 from streamq.operators.scan import PatternScan

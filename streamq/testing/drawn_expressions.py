@@ -15,8 +15,8 @@ from streamq.aggregates import built_in
 from streamq.aggregates.basic import COUNT
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.expressions import duration, end, start, when
-from streamq.functions.arithmetic import ABS, DIVIDE
 from streamq.functions.logic import COALESCE, ISNAN, conjunction
+from streamq.functions.numbers import ABS, DIVIDE
 from streamq.operators import Join, Source, WindowAggregate, WindowedJoin
 from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit

@@ -29,13 +29,13 @@ from streamq.testing.case import Case
 from streamq.testing.drawn_expressions import aggregate, evaluable, exact, lifetime_parts, matched, numbers, predicates
 from streamq.testing.generate import KINDS, Draw, cases_of, source_of
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.patterns.room import rooms as of_patterns
+from streamq.testing.patterns.matches import rooms as of_patterns
 from streamq.testing.payload_values import key_types, value_types
 from streamq.testing.payloads import static
 from streamq.testing.program import statements
 from streamq.testing.scenario import ANY, GROUP, STREAM, Scenario, stream
 from streamq.testing.table import fields_of
-from streamq.testing.windows.room import rooms
+from streamq.testing.window_kinds import rooms
 from streamq.time import INTEGER, TIMESTAMP
 
 

@@ -24,7 +24,7 @@ from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
 from streamq.testing.progress_policies import Promises, clock_ctis, micro_batches, source_reaches, timeless
 from streamq.testing.sources.room import Admission, Reach, is_plain, model_of
-from streamq.testing.windows.room import room_of
+from streamq.testing.window_kinds import room_of
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

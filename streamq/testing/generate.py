@@ -42,7 +42,7 @@ from streamq.testing.payload_values import (
     twin,
 )
 from streamq.testing.payloads import NO_USES, Uses, near, palettes, uses
-from streamq.testing.program_tables import variables_of
+from streamq.testing.program import variables_of
 from streamq.testing.program_text import free_name
 from streamq.testing.progress_policies import clock_ctis
 from streamq.testing.progress_policies import room_of as progress_room_of

@@ -20,7 +20,7 @@ from streamq.testing.arrival import Bounds, Scale, tick
 from streamq.testing.drawn_lifetimes import Draw
 from streamq.testing.intent import Intent
 from streamq.testing.payload_values import pool
-from streamq.testing.windows.room import room_of
+from streamq.testing.window_kinds import room_of
 from streamq.time import INFINITY
 from streamq.windows import Window
 

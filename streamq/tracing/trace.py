@@ -26,14 +26,17 @@ from streamq.run.batch.passed_batches import passed_batches
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, instant_ticks
 from streamq.tracing.lineage import Lineage
-from streamq.tracing.recorded_run import FOLLOWED, Recording, TracedOperator, record_run
-from streamq.tracing.traced_rows import (
+from streamq.tracing.recorded_run import (
+    FOLLOWED,
+    Recording,
     ShownRow,
+    TracedOperator,
     TracedRows,
     arrived_rows,
     change_rows,
     history_rows,
     listed_rows,
+    record_run,
     shown_rows,
     user_columns,
 )

@@ -14,9 +14,9 @@ from streamq.aggregates.basic import FIRST
 from streamq.aggregates.holistic import COLLECT
 from streamq.choices import Anchor, JoinKind, LengthKind
 from streamq.expressions import duration, start, when
-from streamq.functions.arithmetic import ABS
 from streamq.functions.dates import UNIX_MICROS
 from streamq.functions.logic import COALESCE
+from streamq.functions.numbers import ABS
 from streamq.operators import (
     AlterLifetime,
     Chop,

@@ -33,7 +33,7 @@ from streamq.patterns.pattern_tree import (
     variables_below,
 )
 from streamq.patterns.syntax import Definition, Part, Program
-from streamq.testing.patterns.room import room_of
+from streamq.testing.patterns.matches import room_of
 from tests.drawn.programs import Draw, ProgramDrawing
 from tests.patterns.pattern_cases import bag
 

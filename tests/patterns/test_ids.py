@@ -12,7 +12,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import NeedsSpark
 from streamq.functions.catalogue import function_of
-from streamq.functions.id_text import IdText
+from streamq.functions.text import IdText
 from streamq.patterns import matches
 from streamq.plan.expr import Call, Expr
 from streamq.plan.schema import Field

@@ -12,7 +12,7 @@ from streamq import functions as f
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import col, lit, when
 from streamq.functions.catalogue import function_of
-from streamq.functions.id_text import IdText
+from streamq.functions.text import IdText
 from streamq.plan.expr import Call, Expr, Lit
 from streamq.plan.passes import expression_nodes
 from streamq.runtime.arrow.arrow_casts import can_cast

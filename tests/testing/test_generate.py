@@ -48,7 +48,7 @@ from streamq.testing.sources.edges import edge_items
 from streamq.testing.sources.insert_only import interval_items, point_items
 from streamq.testing.sources.physical import physical_items
 from streamq.testing.sources.room import ArrivalPlan, repeated
-from streamq.testing.windows.kinds import CalendarBounds
+from streamq.testing.window_kinds import CalendarBounds
 from streamq.time import INFINITY, Grid
 from streamq.windows import Calendar
 from tests.drawn.queries import TYPES, DrawnSource, cases, sources

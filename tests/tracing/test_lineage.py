@@ -20,8 +20,7 @@ from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.oracle import TooMuch, oracle
 from streamq.time import MINUS_INFINITY
 from streamq.tracing.lineage import Lineage
-from streamq.tracing.recorded_run import Recording, record_run
-from streamq.tracing.traced_rows import history_rows
+from streamq.tracing.recorded_run import Recording, history_rows, record_run
 from tests.drawn.queries import cases
 from tests.laws.test_what_fails import SOAK
 

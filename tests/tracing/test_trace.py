@@ -17,8 +17,8 @@ from streamq import testing as t
 from streamq.errors import ModuleFailed, PlanError, SourceError, StreamqError, UnknownColumn
 from streamq.run.batch.passed_batches import passed_batches
 from streamq.stream import Stream
-from streamq.tracing.page_rows import page_rows
 from streamq.tracing.trace import MOST_EVENTS, Trace
+from streamq.tracing.trace_page import page_rows
 from tests.each import each
 
 ORDERS = sq.events(

@@ -19,8 +19,7 @@ from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, listed, payload, to_duckdb
 from streamq.testing.patterns.conditions import UnjudgedPattern
-from streamq.testing.patterns.matches import EventType
-from streamq.testing.patterns.room import event_types, parts_below
+from streamq.testing.patterns.matches import EventType, event_types, parts_below
 from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of
 from streamq.testing.query_scale import Meeting, lengths, meeting_of
 from streamq.time import ticks

@@ -30,7 +30,7 @@ from streamq.testing.oracle.reach import moved
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import keys, listed, own_keys, payload, quoted, same
 from streamq.testing.query_scale import Meeting, Visit, bounds, lengths, meeting_of, recurrences
-from streamq.testing.windows.kinds import bound, hopping_windows
+from streamq.testing.window_kinds import bound, hopping_windows
 from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 

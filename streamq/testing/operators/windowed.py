@@ -39,7 +39,7 @@ from streamq.testing.oracle.values import (
     payload,
     to_duckdb,
 )
-from streamq.testing.windows.room import Members, room_of
+from streamq.testing.window_kinds import Members, room_of
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.user_code.udso import StatefulOperator
 from streamq.user_code.window_module import WindowModule

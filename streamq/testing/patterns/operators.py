@@ -13,8 +13,15 @@ from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.operators.sequence import Sequence
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
-from streamq.testing.patterns.matches import Match, match_id, ordered_occurrences
-from streamq.testing.patterns.room import SCOPES, OperatorRoom, counts, variables
+from streamq.testing.patterns.matches import (
+    SCOPES,
+    Match,
+    OperatorRoom,
+    counts,
+    match_id,
+    ordered_occurrences,
+    variables,
+)
 from streamq.testing.patterns.rules import Evaluation
 
 

@@ -31,12 +31,17 @@ from streamq.testing.patterns.matches import (
     Texts,
     compose,
     event_id,
+    event_types,
     id_fields,
     match_id,
     ordered_occurrences,
+    repeated_variables,
+    room_of,
+    seen_events,
     select_chains,
+    sub_patterns,
+    variables,
 )
-from streamq.testing.patterns.room import event_types, repeated_variables, room_of, seen_events, sub_patterns, variables
 from streamq.time import INTEGER, ticks
 
 
