@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask, distinct, list_members, plain_array, sortable
-from streamq.runtime.event import LE
-from streamq.runtime.state.baskets import KernelBaskets, grain
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -152,12 +150,6 @@ BITS = 32
 
 GroupHashes = np.ndarray[Any, np.dtype[np.uint32]]
 
-CELLS = 16
-"""The number of cells of time for the starts of the first rows, if hashes go with starts."""
-
-SECOND = 20
-"""The cell's width, as log2 of ticks, if the first rows start together: about a second of microseconds."""
-
 
 def number_groups(inputs: Sequence[pa.Table], columns: Sequence[Sequence[str]]) -> list[pa.Table]:
     """Return an operator's inputs with the column GROUP_NUMBER; ``columns`` separate the groups of each input, in matching order.
@@ -193,28 +185,15 @@ def with_hashes(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return with_column(table, HASH, upper)
 
 
-def with_timed_hashes(table: pa.Table, columns: Sequence[str], state: KernelBaskets) -> pa.Table:
-    """Return the rows with the hashes of their groups, of which the upper half goes with the start, one of the columns.
-
-    So groups that start at about the same time lie in the same bins. The first rows decide how long that is; ``state`` keeps it.
-    """
-    starts = ints(table, LE)
-    if "cell" not in state.values and len(starts):
-        least, most = int(starts.min()), int(starts.max())
-        state.values["cell"] = grain(least, most, CELLS) if most > least else SECOND
-    lower = group_hashes(table, columns) >> np.uint64(BITS + BITS // 2)
-    upper = (starts >> state.values.get("cell", 0)).view(np.uint64) << np.uint64(BITS // 2)
-    return with_column(table, HASH, (upper | lower).astype(np.uint32))
-
-
 def distinct_hashes(tables: Sequence[pa.Table]) -> GroupHashes:
     """Return the hashes of the groups in some tables, each once."""
     return distinct(np.concatenate([np.zeros(0, np.uint32), *(table.column(HASH).to_numpy() for table in tables)]))
 
 
-def hashes_between(hashes: GroupHashes, start: int, end: int) -> GroupHashes:
-    """Return the hashes from ``start`` up to ``end``, of hashes in order."""
-    first, last = np.searchsorted(hashes.astype(np.uint64), np.array([start, end], np.uint64))
+def hashes_with(hashes: GroupHashes, bits: int, prefix: int) -> GroupHashes:
+    """Return the hashes that begin with a ``prefix`` of so many bits, of hashes in order."""
+    ends = np.array([prefix, prefix + 1], np.uint64) << np.uint64(BITS - bits)
+    first, last = np.searchsorted(hashes.astype(np.uint64), ends)
     return hashes[first:last]
 
 

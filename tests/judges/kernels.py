@@ -20,7 +20,7 @@ from streamq.runtime.kernels.condensing import CallModulesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import CtisKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.state.baskets import BinSizes, KernelBaskets, TimeBinSizes
+from streamq.runtime.state.baskets import Basket, BinSizes, KernelBaskets, TimeBinSizes
 from streamq.runtime.time.progress_rule import ProgressRule
 from streamq.testing.history import ProgressViolation, changes_before, shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, WindowEnds
@@ -35,8 +35,15 @@ class CrowdedState(KernelBaskets):
     def __init__(self, state: KernelBaskets):
         super().__init__(state.baskets, state.prefix)
 
-    def needs_rewrite(self, basket: str, bin: str, rows: int = 0, live: int = 0, *, is_read: bool = True) -> bool:
-        return self.filled(basket, bin).chunks > 0
+    def basket(self, name: str) -> Basket:
+        return CrowdedBasket(self.baskets, f"{self.prefix}.{name}")
+
+
+class CrowdedBasket(Basket):
+    """A basket whose bins are rewritten at every opportunity."""
+
+    def needs_rewrite(self, bin: str, rows: int = 0, live: int = 0) -> bool:
+        return self.known(bin).chunks > 0
 
 
 @dataclass(frozen=True)

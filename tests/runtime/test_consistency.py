@@ -190,7 +190,7 @@ def test_items_are_held_folded_and_released_by_sync_time() -> None:
     assert step(6, (7, 20, -1), (7, 15, 1), (3, 9, -1), (3, 8, 1)) == []
     assert step(8) == [(7, 15, 1)]
     assert step(9) == [(3, 8, 1), (3, 9, -1)]
-    assert scope.bins("held") == []
+    assert list(scope.basket("held")) == []
     assert step(10, (40, 50, 1), (90, 99, 1)) == []
     assert step(INFINITY) == [(40, 50, 1), (90, 99, 1)]
 
@@ -244,10 +244,10 @@ def test_bins_of_what_is_held_stay_few() -> None:
     starts = [7, *(1_000_003 * n % 10_000_019 for n in range(4_000))]
     for at in range(0, len(starts), 500):
         HeldRows(scope).release(deltas(*((t, t + 1, 1) for t in starts[at : at + 500])), NEVER, NEVER)
-        assert len(scope.bins("held")) <= 4 * 64
+        assert len(list(scope.basket("held"))) <= 4 * 64
     found = [HeldRows(scope).release(None, c, NEVER) for c in (5_000_000, INFINITY)]
     assert sorted(t for part in found if part is not None for t in part.column(LE).to_pylist()) == sorted(starts)
-    assert scope.bins("held") == []
+    assert list(scope.basket("held")) == []
 
 
 def test_levels_by_name_and_by_number() -> None:

@@ -78,7 +78,7 @@ def stored(identity: Identity) -> DictStore:
     check_state(baskets, identity)
     for operator in identity.operators:
         for scope in (operator.name, f"{operator.name}/held 0.a1"):
-            baskets.scoped(scope).append("in", "0", pa.table({"v": [1]}))
+            baskets.scoped(scope).basket("in").append("0", pa.table({"v": [1]}))
     baskets.values["clocks"] = {name: {"c": 3} for name in ("source:s", *identity.names)}
     baskets.flush()
     return store

@@ -268,7 +268,7 @@ class WindowedJoinKernel(UncombinedKernel):
         if self._sends_at_once:
             return None
         begins = [TimeBins(state, basket, LE, then=RE).least for basket in WAITING]
-        of_sides = [coming.sent if state.bins(side_basket(port)) else least for port, least in enumerate(begins)]
+        of_sides = [coming.sent if side_basket(port) in state.names() else least for port, least in enumerate(begins)]
         number = min(coming.next, max(min(begins), *of_sides))
         return None if number == INFINITY else self.evaluator.window.end(number)
 

@@ -19,11 +19,11 @@ from streamq.runtime.arrow.columnar import codes, concat
 from streamq.runtime.arrow.values import Ints, Mask, column_ranks
 from streamq.runtime.deltas import with_ends
 from streamq.runtime.event import LE, RE, beside_names, without_beside
-from streamq.runtime.groups import HASH, distinct_hashes, with_timed_hashes
+from streamq.runtime.groups import HASH, distinct_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel
 from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
-from streamq.runtime.state.group_bins import GroupBins
+from streamq.runtime.state.group_bins import GroupBins, with_timed_hashes
 from streamq.runtime.time.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.runtime.time.progress_rule import AT_ONCE, ProgressRule
 from streamq.time import INFINITY, WindowEnds

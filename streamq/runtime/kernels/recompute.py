@@ -205,8 +205,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         fresh = self._completed(fresh, state, clock, upto)
         if clock.form_changed and self.final:
             # rows that were sent before they were final are sent again once they are
-            for bin in state.bins(REPORTED):
-                state.drop(REPORTED, bin)
+            state.drop_basket(REPORTED)
         bins = GroupBins(state, self.sizes, self._baskets_beside_events)
         rule = f"{self.final_release}, {self.early_release}, {self._looks_at_final_rows}"
         bins.open(distinct_hashes(fresh), clock.c, clock.m, is_further=is_further, rule=rule)

@@ -380,7 +380,7 @@ class NumberedWindowsKernel(RecomputeKernel[WindowEvaluator]):
         before = state.read_all(PREVIEWS)
         state.drop_basket(PREVIEWS)
         if previews is not None:
-            state.append(PREVIEWS, "", previews)
+            state.basket(PREVIEWS).append("", previews)
         return [previews, None if before is None else cancelling_deltas(before)]
 
     def _at_ends(self, rows: pa.Table | None, starts: Ints, first: int) -> pa.Table | None:

@@ -7,19 +7,21 @@ a whole once progress has passed it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow.columnar import concat, decode_small, encode_small
+from streamq.runtime.arrow.columnar import concat, decode_rows, decode_small, encode_small
 from streamq.runtime.deltas import live_rows
+from streamq.runtime.groups import HASH, GroupHashes, is_among
 from streamq.time import INFINITY, MINUS_INFINITY
 
 COMPACT_AT = 8
-"""The number of chunks from which a bin is rewritten; bins of many rows may have more (``KernelBaskets.needs_rewrite``)."""
+"""The number of chunks from which a bin is rewritten; bins of many rows may have more (``Basket.needs_rewrite``)."""
 UNREAD = 8
 """The factor by which a bin may have more chunks as long as nobody reads it."""
 CHUNK_ROWS = 2_048
@@ -37,6 +39,10 @@ COUNTS = "counts"
 
 ENDS = "ends"
 """The basket of endpoints that bound the windows of lifetimes without an end."""
+
+
+CELLS = 16
+"""The number of bins for the starts of the first rows with several starts; it sets how wide bins are, or cells of hashes."""
 
 
 def grain(least: int, most: int, bins: int) -> int:
@@ -177,8 +183,8 @@ class Baskets:
     def drop_scope(self, prefix: str) -> None:
         """Remove a scope, with its values and baskets; nothing happens if there is none."""
         scope = self.scoped(prefix)
-        for basket in scope.names():
-            scope.drop_basket(basket)
+        for name in scope.names():
+            scope.drop_basket(name)
         del self.scopes[prefix]
 
     def flush(self) -> None:
@@ -200,47 +206,105 @@ class KernelBaskets:
         prefix = f"{self.prefix}."
         return [name.removeprefix(prefix) for name in self.baskets.counts if name.startswith(prefix)]
 
-    def bins(self, basket: str) -> list[str]:
-        """Return the bins of a basket that are not empty, oldest first."""
-        return list(self.baskets.counts.get(f"{self.prefix}.{basket}", ()))
-
-    def filled(self, basket: str, bin: str) -> Bin:
-        """Return the counts of a bin."""
-        return self.baskets.counts.get(f"{self.prefix}.{basket}", {}).get(bin) or Bin()
+    def basket(self, name: str) -> Basket:
+        """Return a basket, as nobody has read it yet."""
+        return Basket(self.baskets, f"{self.prefix}.{name}")
 
     def size(self, basket: str = "") -> tuple[int, int]:
         """Return live rows and bytes, as counted when written, of the baskets whose names begin with ``basket``, or of all.
 
         Of all baskets, the rows of AGENDA, COUNTS and ENDS are no events, and do not count.
         """
-        names = [name for name in self.names() if name.startswith(basket)]
-        bins = [(name, self.filled(name, bin)) for name in names for bin in self.bins(name)]
+        bins = [(name, bin) for name in self.names() if name.startswith(basket) for bin in self.basket(name).counts()]
         notes = () if basket else (AGENDA, COUNTS, ENDS)
         return sum(bin.rows for name, bin in bins if not name.startswith(notes)), sum(bin.bytes for _, bin in bins)
 
     def drop_columns(self, names: tuple[str, ...]) -> None:
         """Remove the columns whose names begin with one of ``names`` from all rows."""
-        bins = [(basket, bin) for basket in self.names() for bin in self.bins(basket)]
-        for basket, bin in bins:
-            table = self.read(basket, bin)
-            gone = [] if table is None else [name for name in table.column_names if name.startswith(names)]
-            if table is not None and gone:
-                self.replace(basket, bin, table.drop_columns(gone), self.filled(basket, bin).rows)
+        for basket in map(self.basket, self.names()):
+            for bin in basket:
+                table = basket.read(bin)
+                gone = [] if table is None else [name for name in table.column_names if name.startswith(names)]
+                if table is not None and gone:
+                    basket.replace(bin, table.drop_columns(gone), basket.known(bin).rows)
+
+    def read_all(self, name: str) -> pa.Table | None:
+        """Return the rows of all bins of a basket, None if it is empty."""
+        basket = self.basket(name)
+        tables = [table for bin in basket if (table := basket.read(bin)) is not None]
+        return concat(tables) if tables else None
+
+    def drop_basket(self, name: str) -> None:
+        """Remove all bins of a basket."""
+        basket = self.basket(name)
+        for bin in basket:
+            basket.drop(bin)
+
+
+class Basket:
+    """A basket: named bins, each of several chunks; who places rows in bins does so by these methods alone.
+
+    What has been read of a bin stays at hand as long as this object does.
+    """
+
+    def __init__(self, baskets: Baskets, name: str):
+        self.baskets, self.name = baskets, name
+        self._chunks: dict[str, list[bytes]] = {}
+        self._rows: dict[str, pa.Table | None] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the bins that are not empty, oldest first."""
+        return iter(list(self.baskets.counts.get(self.name, ())))
+
+    def counts(self) -> Iterable[Bin]:
+        """Return what is known of each bin."""
+        return self.baskets.counts.get(self.name, {}).values()
+
+    def known(self, bin: str) -> Bin:
+        """Return what is known of a bin without reading it."""
+        return self.baskets.counts.get(self.name, {}).get(bin) or Bin()
 
     # reading
 
-    def encoded(self, basket: str, bin: str) -> list[bytes]:
-        """Return the chunks of a bin as they are stored. Raises RuntimeError if the store lacks one."""
-        bodies = []
-        for seq in range(self.filled(basket, bin).chunks):
-            body = self.baskets.store.get(f"{self.prefix}.{basket}/{bin}/{seq}")
-            if body is None:
-                raise RuntimeError(f"basket {self.prefix}.{basket}/{bin}: chunk {seq} is gone from the state store")
-            bodies.append(body)
-        self.baskets.work.bins += bool(bodies)
-        return bodies
+    def is_read(self, bin: str) -> bool:
+        """Return True if all rows of a bin are at hand."""
+        return bin in self._rows or not self.known(bin).chunks
 
-    def decoded(self, bodies: Sequence[bytes], decode: Decoder = decode_small) -> pa.Table | None:
+    def read(self, bin: str, compact: Compact | None = None) -> pa.Table | None:
+        """Return the rows of a bin, None if it is empty; if it needs that, it is rewritten by ``compact``, and these returned."""
+        if bin not in self._rows:
+            self._rows[bin] = self._decoded(self._encoded(bin), decode_small)
+            self._chunks.pop(bin, None)
+        rows = self._rows[bin]
+        if rows is not None and compact is not None and self.needs_rewrite(bin):
+            rows = compact(rows)
+            self.replace(bin, rows)
+        return rows
+
+    def read_groups(self, bin: str, hashes: GroupHashes, compact: Compact | None = None) -> pa.Table | None:
+        """Return the rows of a bin of the groups with these hashes, without decoding others unless all have been read.
+
+        The hashes are in order. None if the bin is empty; it is rewritten as :meth:`read` does.
+        """
+        choose = partial(is_among, some=hashes)
+        if bin not in self._rows:
+            bodies = self._encoded(bin)
+            if compact is None or not bodies or not self.needs_rewrite(bin):
+                return self._decoded(bodies, partial(decode_rows, by=HASH, choose=choose))
+        rows = self.read(bin, compact)
+        return None if rows is None else rows.filter(pa.array(choose(rows.column(HASH))))
+
+    def _encoded(self, bin: str) -> list[bytes]:
+        """Return the chunks of a bin as they are stored. Raises RuntimeError if the store lacks one."""
+        if bin not in self._chunks:
+            bodies = [self.baskets.store.get(f"{self.name}/{bin}/{seq}") for seq in range(self.known(bin).chunks)]
+            if None in bodies:
+                raise RuntimeError(f"basket {self.name}/{bin}: chunk {bodies.index(None)} is gone from the state store")
+            self._chunks[bin] = [body for body in bodies if body is not None]
+            self.baskets.work.bins += bool(bodies)
+        return self._chunks[bin]
+
+    def _decoded(self, bodies: Sequence[bytes], decode: Decoder) -> pa.Table | None:
         """Return the rows that ``decode`` returns of some chunks; None if there are no chunks."""
         if not bodies:
             return None
@@ -248,22 +312,9 @@ class KernelBaskets:
         self.baskets.work.rows += table.num_rows
         return table
 
-    def read(self, basket: str, bin: str, compact: Compact | None = None) -> pa.Table | None:
-        """Return the rows of a bin, None if it is empty; if it needs that, it is rewritten by ``compact``, and these returned."""
-        rows = self.decoded(self.encoded(basket, bin))
-        if rows is not None and compact is not None and self.needs_rewrite(basket, bin):
-            rows = compact(rows)
-            self.replace(basket, bin, rows)
-        return rows
-
-    def read_all(self, basket: str) -> pa.Table | None:
-        """Return the rows of all bins of a basket, None if it is empty."""
-        tables = [table for bin in self.bins(basket) if (table := self.read(basket, bin)) is not None]
-        return concat(tables) if tables else None
-
     # writing
 
-    def append(self, basket: str, bin: str, table: pa.Table, live: int | None = None, span: Span = UNKNOWN) -> None:
+    def append(self, bin: str, table: pa.Table, live: int | None = None, span: Span = UNKNOWN) -> None:
         """Add rows to a bin, as one chunk, or as several if they are large; an empty table adds none.
 
         ``live`` is the number of live rows that they add; None: their weight, or as many as they are if they have none. ``span``
@@ -271,71 +322,60 @@ class KernelBaskets:
         """
         if table.num_rows == 0:
             return
-        name = f"{self.prefix}.{basket}"
-        filled = self.baskets.counts.setdefault(name, {}).setdefault(bin, Bin())
+        is_read = self.is_read(bin)
+        known = self.baskets.counts.setdefault(self.name, {}).setdefault(bin, Bin())
         rows = max(1, CHUNK_BYTES * table.num_rows // max(1, table.nbytes))
         for at in range(0, table.num_rows, rows):
             body = encode_small(table.slice(at, rows))
-            self.baskets.store.put(f"{name}/{bin}/{filled.chunks}", body)
-            filled.chunks += 1
-            filled.bytes += len(body)
-        filled.stored += table.num_rows
-        filled.rows += live_rows(table) if live is None else live
-        filled.first, filled.last = min(filled.first, span[0]), max(filled.last, span[1])
+            self.baskets.store.put(f"{self.name}/{bin}/{known.chunks}", body)
+            known.chunks += 1
+            known.bytes += len(body)
+        known.stored += table.num_rows
+        known.rows += live_rows(table) if live is None else live
+        known.first, known.last = min(known.first, span[0]), max(known.last, span[1])
+        self._chunks.pop(bin, None)
+        if is_read:
+            before = self._rows.get(bin)
+            self._rows[bin] = table if before is None else concat([before, table])
 
-    def needs_rewrite(self, basket: str, bin: str, rows: int = 0, live: int = 0, *, is_read: bool = True) -> bool:
+    def needs_rewrite(self, bin: str, rows: int = 0, live: int = 0) -> bool:
         """Return True if a bin is to be rewritten, with rows to add if there are any, as it has too many chunks or dead rows.
 
         These are more dead rows than live ones, or COMPACT_AT chunks beside those that its rows and bytes need: UNREAD times as
         many if the bin has not been read. If it has been, it is rewritten with rows to add as long as it is SMALL.
         """
-        filled = self.filled(basket, bin)
+        known, is_read = self.known(bin), bin in self._rows or bin in self._chunks
         most = COMPACT_AT if is_read else UNREAD * COMPACT_AT
-        needed = filled.stored // CHUNK_ROWS + 3 * (filled.bytes // CHUNK_BYTES)
-        has_dead_rows = filled.stored + rows > 2 * (filled.rows + live)
-        return has_dead_rows or filled.chunks >= most + needed or (is_read and rows > 0 and filled.bytes <= SMALL)
+        needed = known.stored // CHUNK_ROWS + 3 * (known.bytes // CHUNK_BYTES)
+        has_dead_rows = known.stored + rows > 2 * (known.rows + live)
+        return has_dead_rows or known.chunks >= most + needed or (is_read and rows > 0 and known.bytes <= SMALL)
 
-    def add(
-        self,
-        basket: str,
-        bin: str,
-        rows: pa.Table,
-        compact: Compact,
-        live: int | None = None,
-        span: Span = UNKNOWN,
-        read: Callable[[], pa.Table | None] | None = None,
-    ) -> pa.Table | None:
-        """Add rows to a bin as a chunk, or rewrite it with them by ``compact`` if it needs that; return all rows if it did.
+    def add(self, bin: str, rows: pa.Table, compact: Compact, live: int | None = None, span: Span = UNKNOWN) -> None:
+        """Add rows to a bin as a chunk, or rewrite it with them by ``compact`` if it needs that.
 
-        ``live`` and ``span`` as in :meth:`append`. ``read`` returns the rows of a bin that has been read; None: it has not been.
+        ``live`` and ``span`` as in :meth:`append`.
         """
         live = live_rows(rows) if live is None else live
-        if not self.needs_rewrite(basket, bin, rows.num_rows, live, is_read=read is not None):
-            self.append(basket, bin, rows, live, span)
-            return None
-        held = self.read(basket, bin) if read is None else read()
-        whole = compact(rows if held is None else concat([held, rows]))
-        self.replace(basket, bin, whole, span=span)
-        return whole
+        if not self.needs_rewrite(bin, rows.num_rows, live):
+            self.append(bin, rows, live, span)
+            return
+        held = self.read(bin)
+        self.replace(bin, compact(rows if held is None else concat([held, rows])), span=span)
 
-    def replace(self, basket: str, bin: str, table: pa.Table, live: int | None = None, span: Span = UNKNOWN) -> None:
+    def replace(self, bin: str, table: pa.Table, live: int | None = None, span: Span = UNKNOWN) -> None:
         """Replace the rows of a bin; ``live`` as in :meth:`append`, ``span`` beside that of the bin so far, notes stay."""
-        before = self.drop(basket, bin)
-        self.append(basket, bin, table, live, (min(before.first, span[0]), max(before.last, span[1])))
-        self.filled(basket, bin).notes = before.notes
+        before = self.drop(bin)
+        self.append(bin, table, live, (min(before.first, span[0]), max(before.last, span[1])))
+        self.known(bin).notes = before.notes
 
-    def drop(self, basket: str, bin: str) -> Bin:
+    def drop(self, bin: str) -> Bin:
         """Remove a bin with its chunks, if it exists; return what was known of it."""
-        name = f"{self.prefix}.{basket}"
-        bins = self.baskets.counts.get(name, {})
+        bins = self.baskets.counts.get(self.name, {})
         dropped = bins.pop(bin, Bin())
         for seq in range(dropped.chunks):
-            self.baskets.store.remove(f"{name}/{bin}/{seq}")
+            self.baskets.store.remove(f"{self.name}/{bin}/{seq}")
         if not bins:
-            self.baskets.counts.pop(name, None)
+            self.baskets.counts.pop(self.name, None)
+        self._rows[bin] = None
+        self._chunks.pop(bin, None)
         return dropped
-
-    def drop_basket(self, basket: str) -> None:
-        """Remove all bins of a basket."""
-        for bin in self.bins(basket):
-            self.drop(basket, bin)

@@ -11,24 +11,21 @@ bits, together with these hashes, in the order of which each chunk is stored. Al
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow.columnar import concat, decode_rows, ints, split_by
+from streamq.runtime.arrow.columnar import concat, ints, split_by
 from streamq.runtime.arrow.values import Ints
 from streamq.runtime.event import LE, RE
-from streamq.runtime.groups import BITS, HASH, GroupHashes, hashes_between, is_among, with_hashes
-from streamq.runtime.state.baskets import SIZES, BinSizes, Compact, KernelBaskets, Span, grain
+from streamq.runtime.groups import BITS, HASH, GroupHashes, hashes_with, with_hashes
+from streamq.runtime.state.baskets import CELLS, SIZES, BinSizes, Compact, KernelBaskets, Span, grain
 from streamq.time import INFINITY, MINUS_INFINITY
 
 ENDLESS = "inf"
 """The bin of lifetimes that never end."""
 _ENDLESS_CLASS = 64
 """A class that no bin of a cell has."""
-CELLS = 16
-"""The number of bins for the starts of the first micro-batch with several starts; it sets the least width of a bin."""
 MOST = 4 * CELLS
 """The number of bins, parts not counted, above which the least width is doubled, because each bin has a cost of its own."""
 MOST_BITS = 8
@@ -52,10 +49,10 @@ class Bins:
         sizes: BinSizes = SIZES,
         live: Callable[[pa.Table], int] | None = None,
     ):
-        self.state, self.basket, self.compact, self.live = state, basket, compact, live
+        self.values, self.basket, self.compact, self.live = state.values, state.basket(basket), compact, live
         self.group_columns, self.sizes = group_columns, sizes
         self.parts: dict[str, list[str]] = {}
-        for name in state.bins(basket):
+        for name in self.basket:
             self.parts.setdefault(whole_bin(name), []).append(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -76,7 +73,7 @@ class Bins:
         self._place_lifetimes(table, width)
         while len(fine := [bin for bin in self if bin != ENDLESS and class_of(bin) <= width]) > MOST:
             width += 1
-            self.state.values["grain"] = width
+            self.values["grain"] = width
             rows = [rows for bin in fine if (rows := self.read(bin)) is not None]
             for bin in fine:
                 self.drop(bin)
@@ -131,7 +128,7 @@ class Bins:
     def drop(self, bin: str) -> None:
         """Remove a bin with all its parts, if it exists."""
         for name in self.parts.pop(bin, ()):
-            self.state.drop(self.basket, name)
+            self.basket.drop(name)
 
     def forget(self, before: int) -> None:
         """Drop the bins all of whose rows are over before an instant; all bins if it is INFINITY."""
@@ -143,13 +140,13 @@ class Bins:
 
     def span(self, bin: str) -> Span:
         """Return the first and the last instant, or number of a window, of the rows that a bin has had."""
-        parts = [self.state.filled(self.basket, name) for name in self.parts.get(bin, ())]
+        parts = [self.basket.known(name) for name in self.parts.get(bin, ())]
         first, last = (part.first for part in parts), (part.last for part in parts)
         return min(first, default=INFINITY), max(last, default=MINUS_INFINITY)
 
     def stored(self, bin: str) -> int:
         """Return the number of rows that are stored in a bin."""
-        return sum(self.state.filled(self.basket, name).stored for name in self.parts.get(bin, ()))
+        return sum(self.basket.known(name).stored for name in self.parts.get(bin, ()))
 
     def is_split(self, bin: str) -> bool:
         """True if a bin has been split."""
@@ -170,12 +167,9 @@ class Bins:
             return self.read(bin)
         tables, some = [], hashes()
         for name in self.parts[bin]:
-            if not len(mine := hashes_in(name, some)):
+            if not len(mine := hashes_with(some, *_bits_and_part(name))):
                 continue
-            if self.state.needs_rewrite(self.basket, name):
-                self._read(name)
-            decode = partial(decode_rows, by=HASH, choose=partial(is_among, some=mine))
-            tables.append(self.state.decoded(self.state.encoded(self.basket, name), decode))
+            tables.append(self.basket.read_groups(name, mine, self._compacted))
         read = [without_hashes(table) for table in tables if table is not None and table.num_rows]
         return concat(read) if read else None
 
@@ -187,11 +181,11 @@ class Bins:
         if name not in names:
             names.append(name)
         live = None if self.live is None else self.live(rows)
-        self.state.add(self.basket, name, rows, self._compacted, live, span)
+        self.basket.add(name, rows, self._compacted, live, span)
 
     def _read(self, name: str) -> pa.Table | None:
         """Return the rows of a bin or part as they are stored."""
-        return self.state.read(self.basket, name, self._compacted)
+        return self.basket.read(name, self._compacted)
 
     def _compacted(self, rows: pa.Table) -> pa.Table:
         """Return the rows of a bin or part added up, in the order in which they are stored."""
@@ -199,13 +193,13 @@ class Bins:
 
     def _least_width(self, le: Ints) -> int:
         """Return the least class of bins; the first starts that differ set it, and the state keeps it."""
-        width = self.state.values.get("grain")
+        width = self.values.get("grain")
         if width is None:
             least, most = int(le.min()), int(le.max())
             width = grain(least, most, CELLS)
             if most > least:
                 # events of one instant do not show how dense the stream is
-                self.state.values["grain"] = width
+                self.values["grain"] = width
         return int(width)
 
     def _place_lifetimes(self, table: pa.Table, least_width: int) -> None:
@@ -238,12 +232,6 @@ def whole_bin(name: str) -> str:
 def is_part(name: str) -> bool:
     """Return True for a part of a bin that has been split, so that its rows have the hashes of their groups."""
     return whole_bin(name) != name
-
-
-def hashes_in(name: str, hashes: GroupHashes) -> GroupHashes:
-    """Return the hashes that rows of a part of a bin may have, of hashes in order."""
-    bits, part = _bits_and_part(name)
-    return hashes_between(hashes, part << (BITS - bits), (part + 1) << (BITS - bits))
 
 
 def _bits_and_part(name: str) -> tuple[int, int]:

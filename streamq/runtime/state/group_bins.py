@@ -7,20 +7,22 @@ kernel has the same bins. The agenda has, for each group, the least progress at 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow.columnar import concat, decode_rows, ints, net_deltas, split_by
+from streamq.runtime.arrow.columnar import concat, ints, net_deltas, split_by, with_column
 from streamq.runtime.arrow.values import Ints, Mask, distinct
-from streamq.runtime.deltas import cancelling_deltas, history_of, live_rows, weighted
-from streamq.runtime.event import RE, WEIGHT
-from streamq.runtime.groups import BITS, HASH, GroupHashes, hashes_between, is_among
+from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.groups import BITS, HASH, GroupHashes, group_hashes, hashes_with, is_among
 from streamq.runtime.state.agenda import STORED, Agenda, Leaf, agenda_of, latest_agenda, without_silent
-from streamq.runtime.state.baskets import AGENDA, BinSizes, Compact, KernelBaskets
+from streamq.runtime.state.baskets import AGENDA, CELLS, Basket, BinSizes, Compact, KernelBaskets, grain
 from streamq.time import INFINITY, MINUS_INFINITY
+
+SECOND = 20
+"""The width of a cell of time in hashes, as log2 of ticks, if the first rows start together: about a second of microseconds."""
 
 
 class GroupBins:
@@ -39,8 +41,7 @@ class GroupBins:
         self.since = INFINITY
         self._new_ends: dict[tuple[str, str], list[tuple[Ints, Ints]]] = {}
         self._evaluated_whole: set[str] = set()
-        self._read: dict[tuple[str, str], pa.Table | None] = {}
-        self._chunks: dict[tuple[str, str], list[bytes]] = {}
+        self._baskets: dict[str, Basket] = {}
 
     # opening
 
@@ -90,7 +91,7 @@ class GroupBins:
     def read_whole(self, basket: str) -> pa.Table | None:
         """Return the rows in a basket of the opened bins all of whose groups are evaluated, None if there are none."""
         whole = [leaf for leaf in self.opened if leaf.name in self._evaluated_whole]
-        tables = [table for leaf in whole if (table := self._whole(basket, leaf)) is not None]
+        tables = [table for leaf in whole if (table := self._basket(basket).read(leaf.name)) is not None]
         return concat(tables) if tables else None
 
     def is_active(self, table: pa.Table) -> Mask:
@@ -110,7 +111,7 @@ class GroupBins:
 
     def has_rows(self, basket: str, table: pa.Table) -> Mask:
         """Mark the rows of a table, with hashes, whose bins have rows in a basket."""
-        filled = np.array([self.state.filled(basket, leaf.name).chunks > 0 for leaf in self.leaves])
+        filled = np.array([self._basket(basket).known(leaf.name).chunks > 0 for leaf in self.leaves])
         return np.asarray(filled[self._leaf_of(table.column(HASH).to_numpy())], bool)
 
     def least(self, name: str) -> int:
@@ -145,9 +146,12 @@ class GroupBins:
         """
         parts = self._by_leaf(weighted(events, 1)) if events is not None else [(leaf, None) for leaf in self.opened]
         for leaf, mine in parts:
-            before = self._active_rows(basket, leaf)
+            before = self._rows_of(basket, leaf, self.active)
             if leaf.name in self._evaluated_whole:
-                self._rewrite(basket, leaf, before, mine)
+                if mine is None or not mine.num_rows:
+                    self._basket(basket).drop(leaf.name)
+                elif before is None or not mine.equals(before.select(mine.column_names)):
+                    self._basket(basket).replace(leaf.name, mine)
                 continue
             changes = [mine] if mine is not None else []
             if before is not None:
@@ -166,14 +170,13 @@ class GroupBins:
                 leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
                 leaf.agenda = Agenda.of_rows(mine)
                 if leaf.whole:
-                    self.state.drop(AGENDA, leaf.name)
+                    self._basket(AGENDA).drop(leaf.name)
                 else:
-                    self.state.replace(AGENDA, leaf.name, mine)
-                self._read[AGENDA, leaf.name] = None if leaf.whole else mine
+                    self._basket(AGENDA).replace(leaf.name, mine)
                 continue
             active = _of_leaf(leaf, self.active)
             silent = np.setdiff1d(active, mine.column(HASH).to_numpy())
-            if not self.state.filled(AGENDA, leaf.name).chunks:
+            if not self._basket(AGENDA).known(leaf.name).chunks:
                 silent = silent[:0]
             now = Agenda.of_rows(mine)
             if leaf.agenda.stands_without(active, now):
@@ -215,77 +218,39 @@ class GroupBins:
 
     # inside
 
-    def _rewrite(self, basket: str, leaf: Leaf, before: pa.Table | None, rows: pa.Table | None) -> None:
-        """Replace the rows ``before`` of a basket's bin, unless the new ones are the same."""
-        if rows is None or not rows.num_rows:
-            self.state.drop(basket, leaf.name)
-            self._read[basket, leaf.name] = None
-        elif before is None or not rows.equals(before.select(rows.column_names)):
-            self.state.replace(basket, leaf.name, rows, live_rows(rows))
-            self._read[basket, leaf.name] = rows
+    def _basket(self, name: str) -> Basket:
+        """Return a basket, the same one in all of the micro-batch: what has been read is read once."""
+        if name not in self._baskets:
+            self._baskets[name] = self.state.basket(name)
+        return self._baskets[name]
 
     def _append(
         self, basket: str, leaf: Leaf, rows: pa.Table, compact: Compact = net_deltas, live: int | None = None
     ) -> None:
-        """Add rows to a basket's bin, or rewrite it by ``compact``; a bin that has not been read is read only for that.
-
-        ``live`` is the number of live rows that they add; None: their weight.
-        """
-        key = basket, leaf.name
+        """Add rows to a basket's bin; ``live`` is the number of live rows that they add, None: their weight."""
         if RE in rows.column_names:
-            self._new_ends.setdefault(key, []).append((ints(rows, RE), ints(rows, WEIGHT)))
-        is_read = key in self._read or key in self._chunks or not self.state.filled(*key).chunks
-        read = partial(self._whole, basket, leaf)
-        whole = self.state.add(*key, rows, compact, live, read=read if is_read else None)
-        if whole is None and (before := self._read.get(key)) is not None:
-            whole = concat([before, rows])
-        if whole is not None or key in self._read:
-            self._read[key] = rows if whole is None else whole
-        self._chunks.pop(key, None)
-
-    def _active_rows(self, basket: str, leaf: Leaf) -> pa.Table | None:
-        """Return the rows of the active groups of an opened bin."""
-        return self._rows_of(basket, leaf, self.active)
+            self._new_ends.setdefault((basket, leaf.name), []).append((ints(rows, RE), ints(rows, WEIGHT)))
+        self._basket(basket).add(leaf.name, rows, compact, live)
 
     def _rows_of(self, basket: str, leaf: Leaf, groups: GroupHashes) -> pa.Table | None:
         """Return the rows of some active groups of an opened bin; others are not decoded, unless all have been read."""
         if leaf.name in self._evaluated_whole:
-            return self._whole(basket, leaf)
-        mine = _of_leaf(leaf, groups)
-
-        if (basket, leaf.name) in self._read:
-            rows = self._whole(basket, leaf)
-            return None if rows is None else rows.filter(pa.array(is_among(rows.column(HASH), mine)))
-        choose = partial(is_among, some=mine)
-        return self.state.decoded(self._encoded(basket, leaf), partial(decode_rows, by=HASH, choose=choose))
-
-    def _encoded(self, basket: str, leaf: Leaf) -> list[bytes]:
-        """Return the chunks of a basket's bin as they are stored, read again only if some have been added."""
-        key = basket, leaf.name
-        if key not in self._chunks:
-            self._chunks[key] = self.state.encoded(*key)
-        return self._chunks[key]
-
-    def _whole(self, basket: str, leaf: Leaf) -> pa.Table | None:
-        """Return all rows of a basket in a bin, read once a micro-batch."""
-        key = basket, leaf.name
-        if key not in self._read:
-            self._read[key] = self.state.decoded(self._encoded(basket, leaf))
-        return self._read[key]
+            return self._basket(basket).read(leaf.name)
+        return self._basket(basket).read_groups(leaf.name, _of_leaf(leaf, groups))
 
     def _latest_agenda(self, leaf: Leaf) -> pa.Table:
         """Return the agenda of a bin, a row for each group that waits for something."""
-        whole = self._whole(AGENDA, leaf)
+        whole = self._basket(AGENDA).read(leaf.name)
         return STORED.empty_table() if whole is None else latest_agenda(whole)
 
     def _hashes_in(self, leaf: Leaf) -> Any:
         """Return the hashes of all groups of a bin that have rows in some basket."""
-        tables = (self._whole(basket, leaf) for basket in self.state.names())
+        tables = (self._basket(basket).read(leaf.name) for basket in self.state.names())
         return np.concatenate([np.zeros(0, np.uint32), *(t.column(HASH).to_numpy() for t in tables if t is not None)])
 
     def _rows_in(self, leaf: Leaf, baskets: Sequence[str]) -> int:
         """Return the number of live rows of a bin in some baskets, and in those beside them."""
-        return sum(self.state.filled(basket, leaf.name).rows for basket in (*baskets, *self.beside))
+        return sum(self._basket(basket).known(leaf.name).rows for basket in (*baskets, *self.beside))
 
     def _leaf_of(self, hashes: Any) -> Ints:
         """Return the number of the bin of each hash."""
@@ -317,11 +282,10 @@ class GroupBins:
         That is known if all of the bin has been read. If not, it keeps the CTI that was set before, until enough events with
         earlier ends have come since: then it gets the last end of a new one.
         """
-        filled = [(basket, leaf.name) for basket in inputs if self.state.filled(basket, leaf.name).chunks]
-        if not all(key in self._read for key in filled):
+        if not all(self._basket(basket).is_read(leaf.name) for basket in inputs):
             self._bring_cleaning_forward(leaf, inputs, c)
             return
-        tables = [t for basket in inputs if (t := self._whole(basket, leaf)) is not None]
+        tables = [t for basket in inputs if (t := self._basket(basket).read(leaf.name)) is not None]
         re = np.concatenate([np.zeros(0, np.int64), *(ints(t, RE) for t in tables)])
         weight = np.concatenate([np.zeros(0, np.int64), *(ints(t, WEIGHT) for t in tables)])
         settled = int(weight[re < c].sum())
@@ -350,7 +314,7 @@ class GroupBins:
         names = self.state.names()
 
         def is_empty(leaf: Leaf) -> bool:
-            return not any(self.state.filled(basket, leaf.name).chunks for basket in names)
+            return not any(self._basket(basket).known(leaf.name).chunks for basket in names)
 
         if not any(is_empty(leaf) for leaf in self.opened):
             return
@@ -378,15 +342,14 @@ class GroupBins:
             for i in (0, 1)
         ]
         for basket in self.state.names():
-            whole = self._whole(basket, leaf)
+            whole = self._basket(basket).read(leaf.name)
             if whole is None:
                 continue
             for half in halves:
                 mine = whole.filter(pa.array(self._is_in(half, whole.column(HASH).to_numpy())))
                 if mine.num_rows:
-                    self.state.append(basket, half.name, mine, live_rows(mine))
-                    self._read[basket, half.name] = mine
-            self.state.drop(basket, leaf.name)
+                    self._basket(basket).replace(half.name, mine)
+            self._basket(basket).drop(leaf.name)
         at = self.leaves.index(leaf)
         self.leaves[at : at + 1] = halves
         for half in halves:
@@ -401,4 +364,18 @@ def _added_up(deltas: pa.Table) -> pa.Table:
 
 def _of_leaf(leaf: Leaf, groups: GroupHashes) -> GroupHashes:
     """Return the hashes that belong to a bin, of hashes in order."""
-    return hashes_between(groups, leaf.start, leaf.start + (1 << (BITS - leaf.depth)))
+    return hashes_with(groups, leaf.depth, leaf.start >> (BITS - leaf.depth))
+
+
+def with_timed_hashes(table: pa.Table, columns: Sequence[str], state: KernelBaskets) -> pa.Table:
+    """Return the rows with the hashes of their groups, of which the upper half goes with the start, one of the columns.
+
+    So groups that start at about the same time lie in the same bins. The first rows decide how long that is; ``state`` keeps it.
+    """
+    starts = ints(table, LE)
+    if "cell" not in state.values and len(starts):
+        least, most = int(starts.min()), int(starts.max())
+        state.values["cell"] = grain(least, most, CELLS) if most > least else SECOND
+    lower = group_hashes(table, columns) >> np.uint64(BITS + BITS // 2)
+    upper = (starts >> state.values.get("cell", 0)).view(np.uint64) << np.uint64(BITS // 2)
+    return with_column(table, HASH, (upper | lower).astype(np.uint32))

@@ -45,10 +45,10 @@ class TimeBins:
 
     def __init__(self, state: KernelBaskets, basket: str, by: str = LE, then: str | None = None, valued: str = LE):
         """Read the notes of the bins."""
-        self.state, self.basket = state, basket
+        self.basket = state.basket(basket)
         self.by, self.then, self.valued = by, then, valued
         self.sizes = state.baskets.time_bins
-        noted = [(name, *state.filled(basket, name).notes) for name in state.bins(basket)]
+        noted = [(name, *self.basket.known(name).notes) for name in self.basket]
         bins = [_Bin(name, tuple(start), tuple(least), tuple(value), most) for name, start, least, value, most in noted]
         self.bins = sorted(bins, key=lambda bin: bin.start)
         self.opened: list[_Bin] = []
@@ -84,7 +84,7 @@ class TimeBins:
     @property
     def live(self) -> int:
         """The number of rows that are not taken back."""
-        return sum(self.state.filled(self.basket, bin.name).rows for bin in self.bins)
+        return sum(self.basket.known(bin.name).rows for bin in self.bins)
 
     def nth(self, n: int) -> int | None:
         """Return the instant of the n-th row, from 0 on, in the order of instants; None if there are not so many rows.
@@ -92,7 +92,7 @@ class TimeBins:
         It reads the bin with that row.
         """
         for bin in self.bins:
-            live = self.state.filled(self.basket, bin.name).rows
+            live = self.basket.known(bin.name).rows
             if n < live:
                 rows = self._read(bin)
                 return int(np.sort(np.repeat(ints(rows, self.by), ints(rows, WEIGHT)))[n])
@@ -175,7 +175,7 @@ class TimeBins:
 
     def _bin(self, number: int) -> _Bin | None:
         """Return the bin of this number; None if the rows of 0 need one of their own, as the first one has many rows."""
-        if number == 0 and (not self.bins or self.state.filled(self.basket, self.bins[0].name).rows > self.sizes.few):
+        if number == 0 and (not self.bins or self.basket.known(self.bins[0].name).rows > self.sizes.few):
             return None
         return self.bins[max(0, number - 1)]
 
@@ -186,26 +186,26 @@ class TimeBins:
         least = _least(bin.least, ints(rows, self.by), weight)
         value = _least(bin.value, ints(rows, self.valued), weight)
         has_lost_least = least[1] <= 0 or value[1] <= 0
-        grows = self.state.filled(self.basket, bin.name).rows + live > max(bin.most, self.live // PARTS)
+        grows = self.basket.known(bin.name).rows + live > max(bin.most, self.live // PARTS)
         if has_lost_least or grows:
             whole = net_deltas(concat([self._read(bin), rows]))
             # a small first bin costs less when it loses its least rows again
             self._divide(self.bins.index(bin), bin, whole, self.sizes.few if has_lost_least else bin.most)
             return
-        self.state.add(self.basket, bin.name, rows, net_deltas, live)
+        self.basket.add(bin.name, rows, net_deltas, live)
         bin.least, bin.value = least, value
         bin.start = min(bin.start, _first_place(ints(rows, self.by), self._seconds(rows)))
         self._note(bin)
 
     def _read(self, bin: _Bin) -> pa.Table:
         """Return the deltas of a bin, added up."""
-        rows = self.state.read(self.basket, bin.name)
+        rows = self.basket.read(bin.name)
         assert rows is not None
         return net_deltas(rows)
 
     def _remove(self, bin: _Bin) -> None:
         """Forget a bin and its rows."""
-        self.state.drop(self.basket, bin.name)
+        self.basket.drop(bin.name)
         self.bins.remove(bin)
 
     def _divide(self, number: int, bin: _Bin | None, rows: pa.Table, most: int) -> None:
@@ -228,14 +228,14 @@ class TimeBins:
                 value=_least((INFINITY, 0), values[is_mine], weight[is_mine]),
                 most=max(self.sizes.most, 2 * part.num_rows),
             )
-            self.state.append(self.basket, new.name, part, int(weight[is_mine].sum()))
+            self.basket.append(new.name, part, int(weight[is_mine].sum()))
             self._note(new)
             self.bins.insert(number, new)
             number += 1
 
     def _note(self, bin: _Bin) -> None:
         """Note what a bin holds, for the next micro-batch."""
-        self.state.filled(self.basket, bin.name).notes = [bin.start, bin.least, bin.value, bin.most]
+        self.basket.known(bin.name).notes = [bin.start, bin.least, bin.value, bin.most]
 
 
 def unsettled_rows(state: KernelBaskets, basket: str) -> TimeBins:

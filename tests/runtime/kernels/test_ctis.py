@@ -38,10 +38,10 @@ def test_rows_pass_and_the_cti_is_told_when_it_moves() -> None:
     assert advance(6, [(7, 8, 1, "b")], (7, 8, 1), (1, 9, -1), (1, 6, 1)) == ([(7, 8, "b")], 1)
     assert advance(8, []) == ([(7, 7, None)], 7), "an end at c may still move"
     assert advance(9, [(9, 12, 1, None)]) == ([(9, 12, None), (9, 9, None)], 9)
-    assert state.bins("open") == []
+    assert list(state.basket("open")) == []
     assert advance(12, [], (10, INFINITY, 1)) == ([(10, 10, None)], 10)
     assert advance(INFINITY, []) == ([(INFINITY, INFINITY, None)], INFINITY)
-    assert state.bins("open") == []
+    assert list(state.basket("open")) == []
 
 
 def ctis_of(query: sq.Stream, *batches: dict[str, list[int]], buckets: int = 3) -> list[int]:

@@ -68,7 +68,7 @@ class Join:
 
     def held(self, port: int) -> list[str]:
         """The bins of a side."""
-        return Baskets(self.store).scoped("join").bins(f"side{port}")
+        return list(Baskets(self.store).scoped("join").basket(f"side{port}"))
 
 
 def test_pairs_of_the_new_with_the_held_and_with_the_new() -> None:
