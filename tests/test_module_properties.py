@@ -14,7 +14,6 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
-from streamq.errors import PlanError
 from streamq.plan.node import number_sources
 from streamq.plan.passes import columns
 from streamq.runtime.arrow.columnar import net_deltas
@@ -100,23 +99,6 @@ def test_only_arguments_come_to_the_windows_of_a_function_that_any_order_will_do
 def test_its_results_are_the_same() -> None:
     windows = WIDE.hopping_window(12, 2)
     assert windows.select(m=SORTED("v")).to_arrow() == windows.select(m=UNSORTED("v")).to_arrow()
-
-
-# declarations
-
-
-def test_promises_of_operators_are_refused_elsewhere() -> None:
-    for promise in (sq.time_bound, sq.one_output_per_group, sq.filters_on("v")):
-        with pytest.raises(PlanError, match=f"uda: {promise.name} is a promise of operators; found .* @sq.udo"):
-            sq.uda("double", properties=[promise])(np.median)
-    with pytest.raises(PlanError, match="few: filters_on names no column of its rows; found k, there are: n"):
-        sq.udo("n bigint", name="few", properties=[sq.filters_on("n", "k")])(lambda v: [len(v)])
-
-
-def test_names_of_arguments_are_as_many_as_there_are() -> None:
-    pair = sq.uda("double", name="pair", time_sensitive=True, columns=["a", "b"])(lambda events, window: 0.0)
-    with pytest.raises(PlanError, match="pair: 1 arguments; it takes a, b"):
-        WIDE.tumbling_window(4).select(x=pair("v"))
 
 
 # explain
