@@ -15,7 +15,20 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.plan.function import ArrowForm, Function, Notation, Operand, OperandCheck, Show, Text, UnfitOperands, Value
+from streamq.plan.function import (
+    ArrowForm,
+    Compute,
+    Function,
+    Notation,
+    Operand,
+    OperandCheck,
+    OperandRows,
+    Show,
+    Text,
+    UnfitOperands,
+    Value,
+    rows_before_null,
+)
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal, comparable, is_numeric, wider
 from streamq.runtime.arrow.arrow_casts import can_cast, cast
 from streamq.runtime.arrow.arrow_types import BITS, OVERFLOW, Outcome, RowError, arrow_type, is_null, is_valid, rowwise
@@ -83,6 +96,18 @@ class BuiltIn(Function):
 
     def shown_over(self, arguments: Sequence[Text]) -> Text:
         return super().shown_over(arguments) if self.shown is None else self.shown(arguments)
+
+
+def in_arrow(
+    name: str,
+    result: DataType | Result,
+    takes: OperandCheck,
+    compute: Compute,
+    operand_rows: OperandRows = rows_before_null,
+    **traits: Any,
+) -> BuiltIn:
+    """Return a function from its type and the parts of its Arrow form; ``traits`` are further fields of a ``BuiltIn``."""
+    return BuiltIn(name, result=result, arrow=ArrowForm(takes, compute, operand_rows), **traits)
 
 
 def infix(sign: str, rank: int) -> Show:

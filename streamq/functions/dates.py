@@ -20,6 +20,7 @@ from streamq.functions.built_in import (
     WHOLE,
     BuiltIn,
     cast_operand,
+    in_arrow,
     overflow_checked,
     types_accepted,
     with_constant,
@@ -173,31 +174,20 @@ HOUR = _part("hour", _of_clock(3600 * SECOND, 24))
 MINUTE = _part("minute", _of_clock(60 * SECOND, 60))
 SECOND_OF_MINUTE = _part("second", _of_clock(SECOND, 60))
 LAST_DAY = BuiltIn("last_day", result=t.DateType(), arrow=_of_days(lambda days: _first(_months(days) + 1) - 1))
-DATE_TRUNC = BuiltIn(
+DATE_TRUNC = in_arrow(
     "date_trunc",
-    result=t.TimestampType(),
-    arrow=ArrowForm(with_constant(types_accepted(STRING, (t.TimestampType, t.DateType)), 0, str), _date_trunc),
+    t.TimestampType(),
+    with_constant(types_accepted(STRING, (t.TimestampType, t.DateType)), 0, str),
+    _date_trunc,
 )
-DATE_ADD = BuiltIn(
-    "date_add", result=t.DateType(), arrow=ArrowForm(types_accepted((t.DateType,), WHOLE), _shifted_days(1))
-)
-DATE_SUB = BuiltIn(
-    "date_sub", result=t.DateType(), arrow=ArrowForm(types_accepted((t.DateType,), WHOLE), _shifted_days(-1))
-)
-DATEDIFF = BuiltIn("datediff", result=t.IntegerType(), arrow=ArrowForm(types_accepted(DAYS, DAYS), _datediff))
+DATE_ADD = in_arrow("date_add", t.DateType(), types_accepted((t.DateType,), WHOLE), _shifted_days(1))
+DATE_SUB = in_arrow("date_sub", t.DateType(), types_accepted((t.DateType,), WHOLE), _shifted_days(-1))
+DATEDIFF = in_arrow("datediff", t.IntegerType(), types_accepted(DAYS, DAYS), _datediff)
 DATE_DIFF = replace(DATEDIFF, name="date_diff")
-TO_DATE = BuiltIn(
-    "to_date", result=_date_type, arrow=ArrowForm(types_accepted(DAYS), lambda o, _: cast_operand(o[0], t.DateType()))
-)
-UNIX_DATE = BuiltIn(
-    "unix_date",
-    result=t.IntegerType(),
-    arrow=ArrowForm(types_accepted((t.DateType,)), _viewed(t.DateType(), pa.int32())),
-)
-DATE_FROM_UNIX_DATE = BuiltIn(
-    "date_from_unix_date",
-    result=t.DateType(),
-    arrow=ArrowForm(types_accepted(WHOLE), _viewed(t.IntegerType(), pa.date32())),
+TO_DATE = in_arrow("to_date", _date_type, types_accepted(DAYS), lambda o, _: cast_operand(o[0], t.DateType()))
+UNIX_DATE = in_arrow("unix_date", t.IntegerType(), types_accepted((t.DateType,)), _viewed(t.DateType(), pa.int32()))
+DATE_FROM_UNIX_DATE = in_arrow(
+    "date_from_unix_date", t.DateType(), types_accepted(WHOLE), _viewed(t.IntegerType(), pa.date32())
 )
 UNIX_SECONDS = BuiltIn("unix_seconds", result=t.LongType(), arrow=_unix(SECOND))
 UNIX_MILLIS = BuiltIn("unix_millis", result=t.LongType(), arrow=_unix(1000))

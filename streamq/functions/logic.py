@@ -30,6 +30,7 @@ from streamq.functions.built_in import (
     compared_type,
     have_common_type,
     have_unwidened_type,
+    in_arrow,
     infix,
     logical_type,
     rows_until_valid,
@@ -282,48 +283,24 @@ def _is_nan(operands: Sequence[Value], kind: DataType) -> pa.Array:
     return pa.array(np.isnan(to_numpy(cast_operand(operands[0], t.DoubleType()))))
 
 
-COALESCE = BuiltIn(
-    "coalesce",
-    result=COMMON,
-    arrow=ArrowForm(have_unwidened_type, _coalesce, rows_until_valid),
-    total=True,
-    selects=True,
-    exact=True,
+COALESCE = in_arrow(
+    "coalesce", COMMON, have_unwidened_type, _coalesce, rows_until_valid, total=True, selects=True, exact=True
 )
 IFNULL = replace(COALESCE, name="ifnull")
 NVL = replace(COALESCE, name="nvl")
-NVL2 = BuiltIn(
-    "nvl2",
-    result=_nvl2_type,
-    arrow=ArrowForm(lambda o: len(o) == 3 and have_unwidened_type(o[1:]), _nvl2, _by_null),
-    selects=True,
+NVL2 = in_arrow("nvl2", _nvl2_type, lambda o: len(o) == 3 and have_unwidened_type(o[1:]), _nvl2, _by_null, selects=True)
+NULLIF = in_arrow("nullif", FIRST, lambda o: len(o) == 2 and have_common_type(o), _nullif, total=True, selects=True)
+NANVL = in_arrow(
+    "nanvl", FLOATS, lambda o: len(o) == 2 and all(isinstance(v.kind, FLOATING) for v in o), _nanvl, _by_nan
 )
-NULLIF = BuiltIn(
-    "nullif",
-    result=FIRST,
-    arrow=ArrowForm(lambda o: len(o) == 2 and have_common_type(o), _nullif),
-    total=True,
-    selects=True,
-)
-NANVL = BuiltIn(
-    "nanvl",
-    result=FLOATS,
-    arrow=ArrowForm(lambda o: len(o) == 2 and all(isinstance(v.kind, FLOATING) for v in o), _nanvl, _by_nan),
-)
-GREATEST = BuiltIn(
-    "greatest",
-    result=COMMON,
-    arrow=ArrowForm(lambda o: len(o) > 1 and have_unwidened_type(o), _extreme(">"), all_rows),
-)
-LEAST = BuiltIn(
-    "least",
-    result=COMMON,
-    arrow=ArrowForm(lambda o: len(o) > 1 and have_unwidened_type(o), _extreme("<"), all_rows),
-)
-ISNULL = BuiltIn(
+GREATEST = in_arrow("greatest", COMMON, lambda o: len(o) > 1 and have_unwidened_type(o), _extreme(">"), all_rows)
+LEAST = in_arrow("least", COMMON, lambda o: len(o) > 1 and have_unwidened_type(o), _extreme("<"), all_rows)
+ISNULL = in_arrow(
     "isnull",
-    result=t.BooleanType(),
-    arrow=ArrowForm(types_accepted(ANY), lambda o, _: o[0].array.is_null(), all_rows),
+    t.BooleanType(),
+    types_accepted(ANY),
+    lambda o, _: o[0].array.is_null(),
+    all_rows,
     total=True,
     cheap=True,
     selects=True,
@@ -331,18 +308,14 @@ ISNULL = BuiltIn(
     shown=lambda arguments: Text(f"{arguments[0].as_operand(5)} is null", 4),
     notation=Method("is_null", 1),
 )
-ISNOTNULL = BuiltIn(
+ISNOTNULL = in_arrow(
     "isnotnull",
-    result=t.BooleanType(),
-    arrow=ArrowForm(types_accepted(ANY), lambda o, _: o[0].array.is_valid(), all_rows),
+    t.BooleanType(),
+    types_accepted(ANY),
+    lambda o, _: o[0].array.is_valid(),
+    all_rows,
     total=True,
     selects=True,
     exact=True,
 )
-ISNAN = BuiltIn(
-    "isnan",
-    result=t.BooleanType(),
-    arrow=ArrowForm(types_accepted(NUMBER), _is_nan, all_rows),
-    total=True,
-    selects=True,
-)
+ISNAN = in_arrow("isnan", t.BooleanType(), types_accepted(NUMBER), _is_nan, all_rows, total=True, selects=True)

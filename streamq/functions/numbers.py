@@ -25,6 +25,7 @@ from streamq.functions.built_in import (
     Result,
     cast_operand,
     divisor_rows,
+    in_arrow,
     infix,
     is_in_group,
     overflow_checked,
@@ -317,20 +318,17 @@ REMAIN = replace(
     _arithmetic("%", 7, lambda a, b: a % b, REMAINDER_TYPE, ArrowForm(_without_decimals, _remainder, divisor_rows)),
     total=_has_safe_divisor,
 )
-NEGATIVE = BuiltIn(
+NEGATIVE = in_arrow(
     "negative",
-    result=SAME_NUMBER,
-    arrow=ArrowForm(types_accepted(NUMBER), _signed(pc.negate_checked, pc.negate, operator.neg)),
+    SAME_NUMBER,
+    types_accepted(NUMBER),
+    _signed(pc.negate_checked, pc.negate, operator.neg),
     cheap=True,
     shown=lambda arguments: Text(f"-{arguments[0].as_operand(8)}", 8),
     notation=Prefix("-"),
 )
-POSITIVE = BuiltIn("positive", result=SAME_NUMBER, arrow=ArrowForm(types_accepted(NUMBER), lambda o, _: o[0].array))
-ABS = BuiltIn(
-    "abs",
-    result=SAME_NUMBER,
-    arrow=ArrowForm(types_accepted(NUMBER), _signed(pc.abs_checked, pc.abs, abs)),
-)
+POSITIVE = in_arrow("positive", SAME_NUMBER, types_accepted(NUMBER), lambda o, _: o[0].array)
+ABS = in_arrow("abs", SAME_NUMBER, types_accepted(NUMBER), _signed(pc.abs_checked, pc.abs, abs))
 
 
 def _of_doubles(function: Callable[[Any], Any], is_empty: Callable[[Any], Mask] | None = None) -> ArrowForm:
@@ -419,10 +417,10 @@ _PLACES = with_constant(types_accepted((t.DoubleType, *INTEGRAL), (t.IntegerType
 
 SIGN = BuiltIn("sign", result=_SIGN, arrow=_of_doubles(_sign))
 SIGNUM = replace(SIGN, name="signum")
-ROUND = BuiltIn("round", result=_ROUNDED, arrow=ArrowForm(_PLACES, _round))
+ROUND = in_arrow("round", _ROUNDED, _PLACES, _round)
 RINT = BuiltIn("rint", result=t.DoubleType(), arrow=_of_doubles(np.rint))
-FLOOR = BuiltIn("floor", result=_WHOLE, arrow=ArrowForm(types_accepted(DOUBLE), _whole(np.floor)))
-CEIL = BuiltIn("ceil", result=_WHOLE, arrow=ArrowForm(types_accepted(DOUBLE), _whole(np.ceil)))
+FLOOR = in_arrow("floor", _WHOLE, types_accepted(DOUBLE), _whole(np.floor))
+CEIL = in_arrow("ceil", _WHOLE, types_accepted(DOUBLE), _whole(np.ceil))
 CEILING = replace(CEIL, name="ceiling")
 SQRT = BuiltIn("sqrt", result=t.DoubleType(), arrow=_of_doubles(np.sqrt))
 EXP = BuiltIn("exp", result=t.DoubleType(), arrow=_of_doubles(fdlibm.exp))

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions.built_in import STRING, BuiltIn, cast_operand, typed_by, types_accepted
-from streamq.plan.function import ArrowForm, Subscript, Text, Value
+from streamq.functions.built_in import STRING, BuiltIn, cast_operand, in_arrow, typed_by, types_accepted
+from streamq.plan.function import Subscript, Text, Value
 from streamq.runtime.arrow.arrow_types import arrow_type, is_valid
 
 GETITEM = BuiltIn(
@@ -40,10 +40,11 @@ def _counted(operands: Sequence[Value], kind: DataType) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, pa.array(values.astype(np.int64))).cast(arrow_type(kind))
 
 
-SEQUENCE = BuiltIn(
+SEQUENCE = in_arrow(
     "sequence",
-    result=typed_by(lambda *kinds: t.ArrayType(t.LongType(), False) if {*map(type, kinds)} == {t.LongType} else None),
-    arrow=ArrowForm(types_accepted((t.LongType,), (t.LongType,)), _counted),
+    typed_by(lambda *kinds: t.ArrayType(t.LongType(), False) if {*map(type, kinds)} == {t.LongType} else None),
+    types_accepted((t.LongType,), (t.LongType,)),
+    _counted,
     total=True,
 )
 
@@ -81,12 +82,7 @@ def _without_nulls(kind: DataType) -> DataType | None:
     return t.ArrayType(kind.elementType, False) if isinstance(kind, t.ArrayType) else None
 
 
-ARRAY = BuiltIn(
-    "array", result=typed_by(_list_of), arrow=ArrowForm(types_accepted(STRING, repeated=True), _listed), total=True
-)
-ARRAY_COMPACT = BuiltIn(
-    "array_compact",
-    result=typed_by(_without_nulls),
-    arrow=ArrowForm(types_accepted((t.ArrayType,)), _compacted),
-    total=True,
+ARRAY = in_arrow("array", typed_by(_list_of), types_accepted(STRING, repeated=True), _listed, total=True)
+ARRAY_COMPACT = in_arrow(
+    "array_compact", typed_by(_without_nulls), types_accepted((t.ArrayType,)), _compacted, total=True
 )

@@ -23,8 +23,10 @@ from streamq.functions.built_in import (
     STRING,
     WHOLE,
     BuiltIn,
+    Result,
     all_rows,
     cast_operand,
+    in_arrow,
     typed_by,
     types_accepted,
 )
@@ -128,8 +130,11 @@ def _concat_ws(operands: Sequence[Value], kind: DataType) -> pa.Array:
     return pa.array(joined, pa.string())
 
 
-def _rows(takes: OperandCheck, function: Callable[..., Any]) -> ArrowForm:
-    return ArrowForm(takes, _by_row(function))
+def _of_rows(
+    name: str, result: DataType | Result, takes: OperandCheck, function: Callable[..., Any], **traits: Any
+) -> BuiltIn:
+    """Return a function that Python computes row by row; ``traits`` as in :func:`in_arrow`."""
+    return in_arrow(name, result, takes, _by_row(function), **traits)
 
 
 def _tested(name: str, fast: Callable[..., pa.Array], python: Callable[[str, str], bool]) -> BuiltIn:
@@ -141,71 +146,45 @@ def _tested(name: str, fast: Callable[..., pa.Array], python: Callable[[str, str
 _PART, _TRIM = types_accepted(STRING, STRING), types_accepted(STRING, STRING, optional=1)
 _JOINED = typed_by(lambda *kinds: kinds[0] if all(isinstance(k, t.StringType) for k in kinds) else None)
 
-UPPER = BuiltIn(
-    "upper",
-    result=t.StringType(),
-    arrow=ArrowForm(types_accepted(STRING), _cased(pc.ascii_upper, str.upper)),
-    total=True,
-)
+UPPER = in_arrow("upper", t.StringType(), types_accepted(STRING), _cased(pc.ascii_upper, str.upper), total=True)
 UCASE = replace(UPPER, name="ucase")
-LOWER = BuiltIn(
-    "lower",
-    result=t.StringType(),
-    arrow=ArrowForm(types_accepted(STRING), _cased(pc.ascii_lower, str.lower)),
-    total=True,
-)
+LOWER = in_arrow("lower", t.StringType(), types_accepted(STRING), _cased(pc.ascii_lower, str.lower), total=True)
 LCASE = replace(LOWER, name="lcase")
-LENGTH = BuiltIn("length", result=t.IntegerType(), arrow=ArrowForm(types_accepted(BYTES), _length), total=True)
+LENGTH = in_arrow("length", t.IntegerType(), types_accepted(BYTES), _length, total=True)
 CHAR_LENGTH = replace(LENGTH, name="char_length")
 CHARACTER_LENGTH = replace(LENGTH, name="character_length")
-OCTET_LENGTH = BuiltIn("octet_length", result=t.IntegerType(), arrow=ArrowForm(types_accepted(BYTES), _octets))
-TRIM = BuiltIn("trim", result=t.StringType(), arrow=_rows(_TRIM, lambda text, chars=" ": text.strip(chars)), total=True)
+OCTET_LENGTH = in_arrow("octet_length", t.IntegerType(), types_accepted(BYTES), _octets)
+TRIM = _of_rows("trim", t.StringType(), _TRIM, lambda text, chars=" ": text.strip(chars), total=True)
 BTRIM = replace(TRIM, name="btrim")
-LTRIM = BuiltIn(
-    "ltrim", result=t.StringType(), arrow=_rows(_TRIM, lambda text, chars=" ": text.lstrip(chars)), total=True
-)
-RTRIM = BuiltIn(
-    "rtrim", result=t.StringType(), arrow=_rows(_TRIM, lambda text, chars=" ": text.rstrip(chars)), total=True
-)
-SUBSTRING = BuiltIn("substring", result=SAME_TEXT, arrow=_rows(types_accepted(BYTES, WHOLE, WHOLE), _substring))
-SUBSTR = BuiltIn("substr", result=SAME_TEXT, arrow=_rows(types_accepted(BYTES, WHOLE, WHOLE, optional=1), _substring))
-LEFT = BuiltIn(
-    "left", result=SAME_TEXT, arrow=_rows(types_accepted(BYTES, WHOLE), lambda text, length: text[: max(0, length)])
-)
-RIGHT = BuiltIn(
+LTRIM = _of_rows("ltrim", t.StringType(), _TRIM, lambda text, chars=" ": text.lstrip(chars), total=True)
+RTRIM = _of_rows("rtrim", t.StringType(), _TRIM, lambda text, chars=" ": text.rstrip(chars), total=True)
+SUBSTRING = _of_rows("substring", SAME_TEXT, types_accepted(BYTES, WHOLE, WHOLE), _substring)
+SUBSTR = _of_rows("substr", SAME_TEXT, types_accepted(BYTES, WHOLE, WHOLE, optional=1), _substring)
+LEFT = _of_rows("left", SAME_TEXT, types_accepted(BYTES, WHOLE), lambda text, length: text[: max(0, length)])
+RIGHT = _of_rows(
     "right",
-    result=t.StringType(),
-    arrow=_rows(types_accepted(STRING, WHOLE), lambda text, length: text[-length:] if length > 0 else text[:0]),
+    t.StringType(),
+    types_accepted(STRING, WHOLE),
+    lambda text, length: text[-length:] if length > 0 else text[:0],
 )
-CONCAT = BuiltIn(
-    "concat",
-    result=_JOINED,
-    arrow=_rows(types_accepted(STRING, repeated=True), lambda *parts: "".join(parts)),
-    total=True,
-)
-CONCAT_WS = BuiltIn(
-    "concat_ws",
-    result=t.StringType(),
-    arrow=ArrowForm(types_accepted(STRING, STRING, optional=1, repeated=True), _concat_ws, all_rows),
+CONCAT = _of_rows("concat", _JOINED, types_accepted(STRING, repeated=True), lambda *parts: "".join(parts), total=True)
+CONCAT_WS = in_arrow(
+    "concat_ws", t.StringType(), types_accepted(STRING, STRING, optional=1, repeated=True), _concat_ws, all_rows
 )
 STARTSWITH = _tested("startswith", pc.starts_with, str.startswith)
 ENDSWITH = _tested("endswith", pc.ends_with, str.endswith)
 CONTAINS = _tested("contains", pc.match_substring, lambda text, part: part in text)
-REPLACE = BuiltIn(
+REPLACE = _of_rows(
     "replace",
-    result=t.StringType(),
-    arrow=_rows(
-        types_accepted(STRING, STRING, STRING, optional=1),
-        lambda text, part, by="": text.replace(part, by) if part else text,
-    ),
+    t.StringType(),
+    types_accepted(STRING, STRING, STRING, optional=1),
+    lambda text, part, by="": text.replace(part, by) if part else text,
 )
-REVERSE = BuiltIn("reverse", result=SAME_TEXT, arrow=_rows(types_accepted(STRING), lambda text: text[::-1]))
-REPEAT = BuiltIn(
-    "repeat", result=t.StringType(), arrow=_rows(types_accepted(STRING, WHOLE), lambda text, times: text * times)
-)
-INSTR = BuiltIn("instr", result=t.IntegerType(), arrow=_rows(_PART, lambda text, part: text.find(part) + 1))
-LPAD = BuiltIn("lpad", result=SAME_TEXT, arrow=_rows(types_accepted(STRING, WHOLE, STRING), _padded(True)))
-RPAD = BuiltIn("rpad", result=SAME_TEXT, arrow=_rows(types_accepted(STRING, WHOLE, STRING), _padded(False)))
+REVERSE = _of_rows("reverse", SAME_TEXT, types_accepted(STRING), lambda text: text[::-1])
+REPEAT = _of_rows("repeat", t.StringType(), types_accepted(STRING, WHOLE), lambda text, times: text * times)
+INSTR = _of_rows("instr", t.IntegerType(), _PART, lambda text, part: text.find(part) + 1)
+LPAD = _of_rows("lpad", SAME_TEXT, types_accepted(STRING, WHOLE, STRING), _padded(True))
+RPAD = _of_rows("rpad", SAME_TEXT, types_accepted(STRING, WHOLE, STRING), _padded(False))
 
 
 def like_pattern(pattern: str) -> re.Pattern[str] | None:
@@ -297,10 +276,8 @@ def _regular(operands: Sequence[Value]) -> bool:
     return java_pattern(operands[1].constant) is not None
 
 
-LIKE = BuiltIn(
-    "like", result=t.BooleanType(), arrow=ArrowForm(types_accepted(STRING, STRING), _like), notation=Method("like")
-)
-RLIKE = BuiltIn("rlike", result=t.BooleanType(), arrow=ArrowForm(_regular, _rlike), notation=Method("rlike"))
+LIKE = in_arrow("like", t.BooleanType(), types_accepted(STRING, STRING), _like, notation=Method("like"))
+RLIKE = in_arrow("rlike", t.BooleanType(), _regular, _rlike, notation=Method("rlike"))
 REGEXP = replace(RLIKE, name="regexp", notation=None)
 REGEXP_LIKE = replace(RLIKE, name="regexp_like", notation=None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -23,6 +23,7 @@ _SIMPLE: Mapping[str, DataType] = {
     "smallint": t.ShortType(), "int": t.IntegerType(), "integer": t.IntegerType(), "long": t.LongType(), "bigint": t.LongType(),
     "float": t.FloatType(), "real": t.FloatType(), "double": t.DoubleType(), "string": t.StringType(), "binary": t.BinaryType(),
     "date": t.DateType(), "timestamp": t.TimestampType(), "timestamp_ntz": t.TimestampNTZType(), "decimal": t.DecimalType(10, 0),
+    "interval day to second": t.DayTimeIntervalType(),
 }  # fmt: skip
 
 
@@ -63,11 +64,8 @@ def parse_type(to: Any, verb: str = "cast") -> DataType:
                 return t.ArrayType(parse_type(element, verb))
             case "map", [key, value]:
                 return t.MapType(parse_type(key, verb), parse_type(value, verb))
-            case "struct", [*fields] if all(_FIELD.fullmatch(field) for field in fields):
-                named = [_FIELD.fullmatch(field) for field in fields]
-                return t.StructType(
-                    [t.StructField(f.group(1), parse_type(f.group(2), verb)) for f in named if f is not None]
-                )
+            case "struct", [*fields] if all(map(_FIELD.fullmatch, fields)):
+                return t.StructType(_fields(fields, verb))
     hint = f"Give a pyspark DataType or one of {', '.join(_SIMPLE)}, decimal(p,s), array<t>, map<t, t>, struct<name: t, ...>."
     if text.lower() in _OF_OTHERS:
         hint = f"Write {_OF_OTHERS[text.lower()]!r}."
@@ -81,23 +79,34 @@ def parse_fields(columns: Any, verb: str) -> tuple[t.StructField, ...]:
     if callable(columns):
         hint = f'Write @sq.{verb}("pattern string, strength double") above it: the columns of its rows in SQL.'
         raise TypeMismatch(verb, "not the columns of rows", f"found {columns!r}", hint)
-    names = [_FIELD.fullmatch(part) for part in _parts(columns)] if isinstance(columns, str) else []
-    if not names or None in names:
+    parts = _parts(columns) if isinstance(columns, str) else []
+    if not parts or not all(map(_FIELD.fullmatch, parts)):
         hint = 'Write names and types: "pattern string, strength double".'
         raise TypeMismatch(verb, "not the columns of rows", f"found {columns!r}", hint)
-    return tuple(t.StructField(f.group(1), parse_type(f.group(2), verb)) for f in names if f is not None)
+    return tuple(_fields(parts, verb))
 
 
-_FIELD = re.compile(r"\s*(\w+)\s*(?::|\s)\s*(.+)", re.DOTALL)
-"""The text of a field of a struct: its name and its type."""
+_FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))(?:\s*:\s*|\s+)(.+?)\s*", re.DOTALL)
+"""The text of a field of a struct: its name, which may be in backticks, and its type."""
+
+
+def _fields(texts: Iterable[str], verb: str) -> list[t.StructField]:
+    """Return the fields whose texts these are; each of them fits _FIELD."""
+    matches = (_FIELD.fullmatch(text) for text in texts)
+    parts = (match.groups() for match in matches if match is not None)
+    return [
+        t.StructField(quoted.replace("``", "`") if quoted else plain, parse_type(kind, verb))
+        for quoted, plain, kind in parts
+    ]
 
 
 def _parts(text: str) -> list[str]:
-    """Return the parts of a text between commas outside of brackets."""
-    parts, depth = [""], 0
+    """Return the parts of a text between commas outside of brackets and backticks."""
+    parts, depth, is_quoted = [""], 0, False
     for letter in text:
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(letter, 0)
-        if letter == "," and depth == 0:
+        is_quoted ^= letter == "`"
+        depth += 0 if is_quoted else {"<": 1, "(": 1, ">": -1, ")": -1}.get(letter, 0)
+        if letter == "," and depth == 0 and not is_quoted:
             parts.append("")
         else:
             parts[-1] += letter

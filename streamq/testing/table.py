@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
-from streamq.errors import SourceError, TypeMismatch
+from streamq.errors import SourceError
 from streamq.keywords import check_keywords
 from streamq.plan.schema import Field
-from streamq.plan.spark_types import parse_type
+from streamq.plan.spark_types import parse_fields
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.time import plain_integer
 
@@ -74,55 +73,16 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
 
 
 def fields_of(columns: str) -> tuple[Field, ...]:
-    """Parse names and types such as ``"t bigint, k string"``; raise TypeMismatch for a type that does not exist.
+    """Parse names and types such as ``"t bigint, k string"``; raise TypeMismatch for anything else.
 
-    Raises SourceError for a part that is not a name and a type, and for a name that comes twice.
+    Raises SourceError for a name that comes twice.
     """
-    fields = []
-    for part in _split(columns):
-        match = re.fullmatch(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:]+))(?:\s*:\s*|\s+)(.+?)\s*", part, re.DOTALL)
-        if match is None:
-            hint = 'Write names and types: "t bigint, k string".'
-            raise SourceError("table", "not a column", f"found {part.strip()!r} in {columns!r}", hint)
-        quoted, plain, kind = match.groups()
-        fields.append(Field(quoted.replace("``", "`") if quoted else plain, _type(kind)))
+    fields = tuple(Field(f.name, f.dataType) for f in parse_fields(columns, "table"))
     names = [f.name for f in fields]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise SourceError("table", f"column {twice[0]!r} twice", f"found {columns!r}")
-    return tuple(fields)
-
-
-def _split(text: str) -> Iterator[str]:
-    """Yield the parts of a text between commas, ignoring commas within brackets and backticks."""
-    depth, quoted, begin = 0, False, 0
-    for i, c in enumerate(text):
-        if c == "`":
-            quoted = not quoted
-        elif not quoted:
-            depth += (c in "<(") - (c in ">)")
-            if c == "," and depth == 0:
-                yield text[begin:i]
-                begin = i + 1
-    yield text[begin:]
-
-
-def _type(text: str) -> t.DataType:
-    """Parse the name of a type, with those of its parts; raise TypeMismatch for others, SourceError for no fields of a struct."""
-    match = re.fullmatch(r"(?i)(array|map|struct)\s*<(.*)>", text.strip(), re.DOTALL)
-    if match is None:
-        try:
-            return t.DayTimeIntervalType() if text.lower() == "interval day to second" else parse_type(text)
-        except TypeMismatch as error:
-            hint = str(error).partition(". ")[2]
-            raise TypeMismatch("table", "no such type", f"found {text!r}", hint) from None
-    kind, inner = match[1].lower(), match[2]
-    if kind == "struct":
-        return t.StructType([t.StructField(f.name, f.type) for f in fields_of(inner)])
-    parts = [_type(part) for part in _split(inner)]
-    if len(parts) != (2 if kind == "map" else 1):
-        raise TypeMismatch("table", "no such type", f"found {text!r}")
-    return t.MapType(parts[0], parts[1]) if kind == "map" else t.ArrayType(parts[0])
+    return fields
 
 
 def _column(field: Field, values: Sequence[Any]) -> pa.Array:
