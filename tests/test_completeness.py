@@ -61,8 +61,8 @@ def test_every_operator_of_patterns_has_a_room_for_tests_with_its_function_or_ve
     kinds = {operator.keyword: operator for operator in operators().values()}
     assert set(pattern_rooms()) == set(kinds.values())
     for keyword, operator in kinds.items():
-        room = pattern_rooms()[operator]
-        assert room.function in sq.__all__ or hasattr(Pattern, room.verb), keyword
+        verb = pattern_rooms()[operator].verb
+        assert verb in sq.__all__ or hasattr(Pattern, verb), keyword
 
 
 def test_every_operator_of_patterns_stands_in_texts_that_the_laws_try() -> None:

@@ -65,7 +65,7 @@ def text_of(whole: Part, conditions: Sequence[Condition]) -> str:
 
 def receivers(tree: PatternTree) -> list[Part]:
     """Return the part of an operator of which its verb is; none of an operator that a function makes."""
-    return [] if room_of(tree).function else list(tree.positive)
+    return [] if room_of(tree).verb in sq.__all__ else list(tree.positive)
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,9 @@ class Verbs:
         tree = part.pattern
         if isinstance(tree, Type):
             return self._narrowed(sq.any_of(self.part(part)), part, is_whole)
-        function = room_of(tree).function
-        say: Any = getattr(sq, function) if function else getattr(self.pattern(*receivers(tree)), room_of(tree).verb)
+        verb = room_of(tree).verb
+        function = verb in sq.__all__
+        say: Any = getattr(sq, verb) if function else getattr(self.pattern(*receivers(tree)), verb)
         arguments: list[Any] = []
         options: dict[str, Any] = {}
         for argument in tree.signature:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
@@ -221,35 +220,26 @@ def compose(chain: Chain, within: int, absent: Bound, operator: int, text: str |
     )
 
 
-O = TypeVar("O", bound=PatternOperator)
-
-
 @cache
-def rooms() -> dict[type[Any], OperatorRoom[Any]]:
+def rooms() -> Mapping[type[Any], OperatorRoom]:
     """Return the rooms by the kinds of their operators."""
     import_module("streamq.testing.patterns.operators")
-    return {room.kind: room() for room in OperatorRoom.__subclasses__()}
+    return ROOMS
 
 
-def positive(part: Part) -> tuple[Part, ...]:
-    """Return the positive parts of a part's operator; a type has none."""
-    return () if isinstance(part.pattern, Type) else rooms()[type(part.pattern)].positive(part.pattern)
-
-
-def negated(part: Part) -> tuple[Part, ...]:
-    """Return the negated parts of a part's operator."""
-    return () if isinstance(part.pattern, Type) else rooms()[type(part.pattern)].negated(part.pattern)
-
-
-def children(part: Part) -> tuple[Part, ...]:
-    """Return all parts of a part's operator, in the order of a text."""
-    return () if isinstance(part.pattern, Type) else rooms()[type(part.pattern)].children(part.pattern)
+def _parts(part: Part, *, negated: bool = True) -> Iterator[Part]:
+    """Yield the parts of a part's operator, without the negated one unless ``negated``; a type has none."""
+    fields = () if isinstance(part.pattern, Type) else room_of(part.pattern).fields
+    for name in fields:
+        if negated or name != "negated":
+            value = getattr(part.pattern, name)
+            yield from value if isinstance(value, tuple) else (value,)
 
 
 def parts_below(whole: Part) -> Iterator[Part]:
     """Yield a part and all parts below it, in the order of a text."""
     yield whole
-    for part in children(whole):
+    for part in _parts(whole):
         yield from parts_below(part)
 
 
@@ -263,7 +253,7 @@ def event_types(whole: Part) -> Iterator[tuple[str, Type]]:
 def seen_parts(whole: Part) -> Iterator[Part]:
     """Yield a part and the parts below it of which a match of it has events."""
     yield whole
-    for part in positive(whole):
+    for part in _parts(whole, negated=False):
         yield from seen_parts(part)
 
 
@@ -281,7 +271,7 @@ def repeated_variables(whole: Part) -> dict[str, int]:
     return {
         name: number
         for number, part in enumerate(repeating)
-        for p in itertools.chain(*map(parts_below, positive(part)))
+        for p in itertools.chain(*map(parts_below, _parts(part, negated=False)))
         if (name := p.variable or (p.pattern.name if isinstance(p.pattern, Type) else None)) is not None
     }
 
@@ -299,41 +289,44 @@ def variables(whole: Part) -> list[str]:
     return [f"{name}@" if name in many else name for name in own if name is not None]
 
 
-class OperatorRoom(ABC, Generic[O]):
-    """One kind of operator: its parts, rule, draws, function or verb; every subclass with a ``kind`` is registered."""
-
-    kind: ClassVar[type[PatternOperator]]
-
-    @abstractmethod
-    def positive(self, tree: O) -> tuple[Part, ...]:
-        """Return the parts whose events a match has."""
-
-    repeats: ClassVar[bool] = False
-    """True if a match has several events of its positive parts, which then take aggregates."""
-
-    def negated(self, tree: O) -> tuple[Part, ...]:
-        """Return the parts of which no event must be there."""
-        return ()
-
-    def children(self, tree: O) -> tuple[Part, ...]:
-        """Return all parts, in the order of a text."""
-        return (*self.positive(tree), *self.negated(tree))
-
-    function: ClassVar[str] = ""
-    """The name of the function of streams that makes it; "" if a verb of patterns does."""
-
-    verb: ClassVar[str] = ""
-    """The name of the verb of patterns that makes it."""
-
-    arguments: ClassVar[Mapping[tuple[str, str], Argument]] = {}
-    """Draws of the arguments of functions and verbs, by verb and name."""
-
-    @abstractmethod
-    def matches(self, tree: O, evaluation: Evaluation) -> list[Match]:
-        """Return its matches, one by one, by its rule."""
+Rule = Callable[[Any, "Evaluation"], list[Match]]
+"""Returns the matches of an operator, one by one."""
 
 
-def room_of(tree: Any) -> OperatorRoom[Any]:
+@dataclass(frozen=True)
+class OperatorRoom:
+    """One kind of operator: the function of streams or the verb of patterns that makes it, its parts and its rule.
+
+    ``fields``: those of its parts, in the order of a text; that of which no event must be there is called "negated".
+    ``repeats``: a match has several events of its positive parts, which then take aggregates. ``arguments``: draws of the
+    verb's arguments, by the verb and their names.
+    """
+
+    kind: type[PatternOperator]
+    verb: str
+    fields: tuple[str, ...]
+    matches: Rule
+    repeats: bool
+    arguments: Mapping[tuple[str, str], Argument]
+
+
+def by_rule(
+    kind: type[PatternOperator], verb: str, *fields: str, repeats: bool = False, **arguments: Argument
+) -> Callable[[Rule], Rule]:
+    """Make a function the rule of a kind of operator, whose room it so registers; ``arguments`` are draws by name."""
+
+    def register(rule: Rule) -> Rule:
+        draws = {(verb, name): draw for name, draw in arguments.items()}
+        ROOMS[kind] = OperatorRoom(kind, verb, fields, rule, repeats, draws)
+        return rule
+
+    return register
+
+
+ROOMS: dict[type[Any], OperatorRoom] = {}
+
+
+def room_of(tree: Any) -> OperatorRoom:
     """Return the room of an operator."""
     return rooms()[type(tree)]
 
