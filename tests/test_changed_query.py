@@ -160,7 +160,30 @@ def test_results_begin_and_end() -> None:
     assert {name.partition(":")[0] for name in run.scopes} == {"ingress", "window", "snapshot", "session"}
     run.changed(sessions(S)).batch({"s": rows(4, 6)})
     assert {name.partition(":")[0] for name in run.scopes} == {"ingress", "session"}
-    assert run.identity.stages == 3 and [len(stage.hosted) for stage in run.run.program.stages] == [1, 1, 0]
+    assert run.identity.stages == 3 and [len(stage.hosted) for stage in run.run.program.stages] == [2, 0, 0]
+
+
+def test_events_are_spread_as_in_the_checkpoint() -> None:
+    """By what read them one by one when the checkpoint began; what reads them in another way later has a stage behind."""
+    by_key = [sessions(S), join(S), counted(S).snapshot_window().select(n=sq.sum("n"))]
+    others = [*by_key, S.group_by("w").session_window(4).select(n=sq.count())]
+    for before, now, stages in ((by_key, others, [3, 2, 1]), (others, by_key, [1, 3, 1])):
+        after, steady = deltas_after_change(before, now)
+        assert [same_history(a, b) for a, b in zip(after[:3], steady[:3], strict=True)] == [None] * 3
+        run = ChangingRun(*before).changed(*now)
+        assert [len(stage.hosted) for stage in run.run.program.stages] == stages
+
+
+def test_an_operator_that_ends_and_begins_again_finds_none_of_its_old_state() -> None:
+    """Not in buckets without rows in between either, where nothing has run since."""
+    both = [counted(S).snapshot_window().select(n=sq.sum("n")), sessions(S)]
+    run = ChangingRun(*both)
+    run.batch({"s": rows(0, 6)})
+    run.changed(both[1]).batch({"s": rows(6, 7)})
+    run.changed(*both)
+    again = net([run.batch({"s": rows(7, 10)})[0], run.finish()[0]])
+    anew = ChangingRun(both[0])
+    assert same_history(again, net([anew.batch({"s": rows(7, 10)})[0], anew.finish()[0]])) is None
 
 
 def test_operators_stay_in_stages_of_their_own_if_the_checkpoint_has_them_there() -> None:

@@ -18,9 +18,8 @@ from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, Staged
 from streamq.compiler.state_names import StateName, path_key
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError
-from streamq.operators.evaluation import all_columns
+from streamq.operators.evaluation import all_columns, copied_before
 from streamq.operators.step import columns_step
-from streamq.plan.expr import Expr
 from streamq.plan.node import Node, expressions
 from streamq.plan.schema import Schema, shown_name
 from streamq.plan.tree import show
@@ -167,7 +166,11 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
     follows = _leaders(program)
     for number, kernels in enumerate(hosted):
         here = tuple(c for h in kernels for c in h.channels)
-        later = frozenset(r for more in hosted[number + 1 :] for h in more for r in h.inputs)
+        behind = hosted[number + 1 :]
+        later = frozenset(r for more in behind for h in more for r in h.inputs)
+        # at a blocking level, the effective progress of a source depends on that of the others; and in a stage without operators
+        # each bucket must run once, to drop the state of those that a changed query lacks
+        later |= sources.keys() if not later.isdisjoint(sources) or not all(behind) else set()
         options = program.options
         program.stages.append(
             Stage(
@@ -175,8 +178,7 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
                 hosted=tuple(kernels),
                 channels=here,
                 sources=sources,
-                # at a blocking level, the effective progress of a source depends on that of the others
-                later=later if later.isdisjoint(sources) else later.union(sources),
+                later=later,
                 buckets=options.buckets,
                 late_output=options.late_output,
                 level=options.counted_level,
@@ -230,10 +232,10 @@ def share(
     """
     if hears_endpoints:
         return Sharing(reason="each bucket hears the endpoints in all others")
-    if not _meet_none(port):
+    if not port.columns.meet_none:
         if bucket_columns is None:
             return Sharing(reason="the rows there are not spread by groups")
-        if _hashed_columns(path, port) != bucket_columns:
+        if port.columns.hashed_before(path.steps) != bucket_columns:
             there = ", ".join(map(shown_name, bucket_columns)) or NO_KEY
             return Sharing(reason=f"rows are spread by {_hashed_text(port)} here, by {there} there")
     return path_in_arrow(path, port, relation, ansi=ansi)
@@ -264,40 +266,19 @@ def _hashed_text(port: PortInput) -> str:
     return ", ".join("start" if name == LE else show(exprs[name]) for name in port.columns.hashed) or NO_KEY
 
 
-def _hashed_columns(path: Path, port: PortInput) -> tuple[str, ...] | None:
-    """Return the columns of a path's relation that the port's hashed columns copy, in their order; None if one is computed."""
-    exprs = dict(port.columns.columns)
-    copied = [_copied_at_start(path, exprs.get(hashed)) for hashed in port.columns.hashed]
-    names = tuple(name for name in copied if name is not None)
-    return names if len(names) == len(copied) else None
-
-
-def _meet_none(port: PortInput) -> bool:
-    """Return True if the rows of an operator meet no others: they are spread by start, only so that no bucket has all of them."""
-    return port.columns.hashed == (LE,)
-
-
-def _copied_at_start(path: Path, expr: Expr | None) -> str | None:
-    """Return the column, where a path begins, that an expression at its end copies; None if it is computed."""
-    name = None if expr is None else expr.copied_column
-    for step in reversed(path.steps):
-        name = None if name is None else step.copied_column(name)
-    return name
-
-
 def passed_columns(ports: Sequence[Port], port: Port) -> tuple[str, ...] | None:
     """Return the columns by which rows are spread that a kernel passes on one by one, in the stage of the kernel that made them.
 
     None if they come from elsewhere, or do not all hold these columns.
     """
-    if len(port.paths) != 1 or not _meet_none(port.inputs[0]):
+    if len(port.paths) != 1 or not port.inputs[0].columns.meet_none:
         return None
     ((path, sharing),) = port.shared_paths
     if port.inner_path(path, sharing) is None:
         return None
     makers = {maker.name: maker for maker in ports}
     spread = makers[path.relation].bucket_columns
-    columns = {_copied_at_start(path, expr): name for name, expr in port.inputs[0].columns.columns}
+    columns = {copied_before(path.steps, expr): name for name, expr in port.inputs[0].columns.columns}
     if spread is None or not all(columns.get(column) in port.schema.names for column in spread):
         return None
     return tuple(columns[column] for column in spread)

@@ -17,7 +17,7 @@ from streamq.compiler.rules import RULES, Rule
 from streamq.errors import NeedsSpark, RewriteError, StreamqError
 from streamq.operators import Explode, MergePartials, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.grid_factory import show_partials
+from streamq.operators.grid_factory import GridFactory, show_partials
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, expanded, expressions, nodes
@@ -35,7 +35,8 @@ class Consumer:
     ``source``: the source's digest. ``reads``: the expressions on the way, the last operator's included. ``steps``: the steps on
     the way. ``has_state``: the way ends at an operator with state. ``window``: that operator's window, if it has one.
     ``bounds_windows``: the operator's events decide up to which instant windows of endless lifetimes are reported.
-    ``reads_judged_rows``: the operator cannot judge lateness.
+    ``reads_judged_rows``: the operator cannot judge lateness. ``spread``: the columns of the source by which its events reach the
+    operator one by one; () if they are spread otherwise, None if they are combined before, or meet no others.
     """
 
     source: str
@@ -45,6 +46,7 @@ class Consumer:
     window: Window | None = None
     bounds_windows: bool = False
     reads_judged_rows: bool = False
+    spread: tuple[str, ...] | None = None
 
     def with_node(self, node: Node) -> Consumer:
         """Return the way extended by a node."""
@@ -93,18 +95,20 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
     def visit(node: Node, inputs: list[list[Consumer]]) -> list[Consumer]:
         if isinstance(node, Source):
             return [Consumer(node.digest)]
-        ways = [way.with_node(node) for ways in inputs for way in ways]
         if not isinstance(node, EvaluatedOperator):
-            return ways
-        for way in ways:
-            end = replace(
-                way,
-                has_state=True,
-                window=node.event_windows,
-                bounds_windows=node.hears_endpoints and not node.evaluation.factory.always_holds,
-                reads_judged_rows=isinstance(node, MergePartials) and bool(node.results),
-            )
-            by_source.setdefault(way.source, []).append(end)
+            return [way.with_node(node) for ways in inputs for way in ways]
+        is_combined = isinstance(node.evaluation.factory, GridFactory)
+        for port, ways in zip(node.evaluation.inputs, inputs, strict=True):
+            for way in ways:
+                end = replace(
+                    way.with_node(node),
+                    has_state=True,
+                    window=node.event_windows,
+                    bounds_windows=node.hears_endpoints and not node.evaluation.factory.always_holds,
+                    reads_judged_rows=isinstance(node, MergePartials) and bool(node.results),
+                    spread=None if is_combined or port.meet_none else port.hashed_before(way.steps) or (),
+                )
+                by_source.setdefault(way.source, []).append(end)
         return []
 
     for way in fold(plan, visit):

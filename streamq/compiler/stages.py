@@ -21,7 +21,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.shared_windows import share_windows
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, Relation, StagedPlan
-from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_state, state_name
+from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_state, placed_spread, state_name
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -257,12 +257,14 @@ class _Compiler:
         if node.ingress is not None:
             return self._host_ingress(path, node.ingress)
         judging = self.strategy.judging_of(node.table)
-        if judging.at is JudgePlace.FIRST_KERNEL and not self._was_judged_alone(path):
+        placed = placed_spread(self.program, path)
+        if judging.at is JudgePlace.FIRST_KERNEL and placed is None:
             return path
+        spread = judging.spread if placed is None else placed
         kernel = InsertIngressKernel(path.points, judging.ends, node.ids)
         title = f"each id once ({', '.join(node.ids)}), judge lateness" if node.ids else "judge lateness"
-        ingress = Ingress(kernel, () if path.points else (RE,), node.ids or (LE,), title)
-        return self._host_ingress(path, ingress)
+        ingress = Ingress(kernel, () if path.points else (RE,), node.ids or spread or (LE,), title)
+        return self._host_ingress(path, ingress, () if node.ids else spread)
 
     def _judge_unread(self, source: Source) -> None:
         """Host the ingress kernel of a source that rules have taken out of the plans; nobody reads its events.
@@ -274,12 +276,11 @@ class _Compiler:
         # rows that nobody reads need not be held back
         self.ports[-1].aligns = None
 
-    def _was_judged_alone(self, path: Path) -> bool:
-        """Return True if the checkpoint that the run goes on from has a stage that judges the source's lateness."""
-        return self.program.place_of(f"{INGRESS}:{ingress_state(self.program, path).digest}") >= 0
+    def _host_ingress(self, path: Path, ingress: Ingress, spread: tuple[str, ...] = ()) -> Path:
+        """Host the kernel that turns a source's items into events; return the path of the events.
 
-    def _host_ingress(self, path: Path, ingress: Ingress) -> Path:
-        """Host the kernel that turns a source's items into events; return the path of the events."""
+        ``spread``: the columns by which they are spread for those that read them.
+        """
         source = self.program.relations[path.relation].source
         assert source is not None
         lines = (
@@ -299,7 +300,7 @@ class _Compiler:
             [items],
             path.schema,
             lines,
-            ingress_state(self.program, path),
+            ingress_state(self.program, path, spread),
             retracts=not source.insert_only,
             moves=not source.insert_only,
             aligns=ingress.aligns,

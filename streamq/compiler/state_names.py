@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, takewhile
@@ -125,12 +126,33 @@ def path_key(program: StagedPlan, path: Path) -> str:
     return short_hash(path_text(program, path))[:8]
 
 
-def ingress_state(program: StagedPlan, path: Path) -> StateName:
-    """Return the name of the state in which a source's items become events; it has columns only if that state holds rows."""
+SPREAD_BY = " by "
+"""The text before the columns, as JSON, by which an ingress spreads events that it could spread by their starts."""
+
+
+def ingress_state(program: StagedPlan, path: Path, spread: Sequence[str] = ()) -> StateName:
+    """Return the name of the state in which a source's items become events; it has columns only if that state holds rows.
+
+    ``spread``: the columns of those that read the events, if events are spread by these.
+    """
     source = program.relations[path.relation].source
     assert source is not None
     columns = all_columns(path.schema) if source.ids or not source.insert_only else ()
-    return state_name(program, INGRESS, source.detail(), [PortInput([path], PortColumns(columns), ())])
+    name = state_name(program, INGRESS, source.detail(), [PortInput([path], PortColumns(columns), ())])
+    return dataclasses.replace(name, digest=f"{name.digest}{SPREAD_BY}{json.dumps(spread)}") if spread else name
+
+
+def placed_spread(program: StagedPlan, path: Path) -> tuple[str, ...] | None:
+    """Return the columns by which the checkpoint that a run goes on from spreads a source's events; () by their starts.
+
+    None if it has no stage that judges their lateness.
+    """
+    name = f"{INGRESS}:{ingress_state(program, path).digest}"
+    for placed in program.options.placement.by_name:
+        before, _, spread = placed.partition(SPREAD_BY)
+        if before == name:
+            return tuple(json.loads(spread or "[]"))
+    return None
 
 
 def columns_text(source: Source) -> str:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from streamq.compiler.options import Options
 from streamq.compiler.rewriter import Consumer, consumers
 from streamq.operators.source import Source
+from streamq.plan.lowering import has_float
 from streamq.plan.node import Node, nodes
 from streamq.time import WindowEnds
 
@@ -29,12 +30,14 @@ class JudgeChoice:
     """The place at which a source's lateness is judged; ``reason``: why a stage was chosen, "" for other places.
 
     ``ends``: the ends of the windows that read the source, to which its CTI is rounded down; None unless all that reads the
-    source are fixed windows, and no step before them moves a start.
+    source are fixed windows, and no step before them moves a start. ``spread``: the columns by which a stage of its own spreads
+    the source's events, those of all that reads them one by one; () for their starts.
     """
 
     at: JudgePlace
     reason: str = ""
     ends: WindowEnds | None = None
+    spread: tuple[str, ...] = ()
 
 
 UNREAD = JudgeChoice(at=JudgePlace.STAGE, reason="no operator reads the source once the rules are applied")
@@ -66,7 +69,18 @@ def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> Judg
     way = ways[0] if len(ways) == 1 else None
     ends = None if way is None else way.ends
     reason = _reason_for_a_stage(source, ways, options)
-    return JudgeChoice(at=JudgePlace.STAGE if reason else JudgePlace.FIRST_KERNEL, reason=reason, ends=ends)
+    place = JudgePlace.STAGE if reason else JudgePlace.FIRST_KERNEL
+    return JudgeChoice(at=place, reason=reason, ends=ends, spread=_common_spread(source, ways))
+
+
+def _common_spread(source: Source, ways: Sequence[Consumer]) -> tuple[str, ...]:
+    """Return the columns by which all operators that read a source's events one by one spread them; () if there are none.
+
+    Events pass on as they are, and floats would be normalized to be keys, so columns with floats are none.
+    """
+    asked = {way.spread for way in ways if way.spread is not None}
+    spread = asked.pop() if len(asked) == 1 else ()
+    return () if any(has_float(source.schema.type_of(name)) for name in spread) else spread
 
 
 def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Options) -> str:

@@ -6,7 +6,7 @@ A kernel factory of the operator chooses the kernel; the compiler describes the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,6 +20,7 @@ from streamq.plan.passes import reads_end
 from streamq.plan.schema import Schema, key_types
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import PairCondition
+from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.time.consistency import AlignAt
@@ -27,6 +28,7 @@ from streamq.runtime.time.endpoints import Bound
 
 if TYPE_CHECKING:
     from streamq.operators.operator import Operator
+    from streamq.operators.step import Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +169,29 @@ class PortColumns:
     ordered: tuple[str, ...] = ()
 
     @property
+    def meet_none(self) -> bool:
+        """True if the events of an operator meet no others: they are spread by start, only so that no bucket has all of them."""
+        return self.hashed == (LE,)
+
+    def hashed_before(self, steps: Sequence[Step]) -> tuple[str, ...] | None:
+        """Return the columns of the rows before ``steps`` that the columns ``hashed`` copy, in order; None if one is computed."""
+        exprs = dict(self.columns)
+        copied = [copied_before(steps, exprs.get(name)) for name in self.hashed]
+        names = tuple(name for name in copied if name is not None)
+        return names if len(names) == len(copied) else None
+
+    @property
     def reads_ends(self) -> bool:
         """True if a column depends on the end of an event."""
         return any(reads_end(expr) for _, expr in self.columns)
+
+
+def copied_before(steps: Sequence[Step], expr: Expr | None) -> str | None:
+    """Return the column of the rows before ``steps`` that an expression over the rows behind them copies; None if none does."""
+    name = None if expr is None else expr.copied_column
+    for step in reversed(steps):
+        name = None if name is None else step.copied_column(name)
+    return name
 
 
 class EndMoves(Enum):

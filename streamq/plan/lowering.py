@@ -199,23 +199,23 @@ def as_key(column: Column, kind: DataType) -> Column:
         case t.FloatType() | t.DoubleType():
             zero, nan = (F.lit(value).cast(kind) for value in (0.0, float("nan")))
             return F.when(column == 0, zero).when(F.isnan(column), nan).otherwise(column)
-        case t.ArrayType(elementType=of) if _has_float(of):
+        case t.ArrayType(elementType=of) if has_float(of):
             return F.transform(column, lambda e: as_key(e, of))
-        case t.StructType(fields=fields) if _has_float(kind):
+        case t.StructType(fields=fields) if has_float(kind):
             parts = (as_key(column[f.name], f.dataType).alias(f.name) for f in fields)
             return F.when(column.isNotNull(), F.struct(*parts))
     return column
 
 
-def _has_float(kind: DataType) -> bool:
+def has_float(kind: DataType) -> bool:
     """True if a type is a float or contains one, in arrays and structs."""
     from pyspark.sql import types as t
 
     match kind:
         case t.ArrayType(elementType=of):
-            return _has_float(of)
+            return has_float(of)
         case t.StructType(fields=fields):
-            return any(_has_float(f.dataType) for f in fields)
+            return any(has_float(f.dataType) for f in fields)
     return isinstance(kind, t.FloatType | t.DoubleType)
 
 

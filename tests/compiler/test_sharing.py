@@ -85,6 +85,11 @@ SHARED = {
     .session_window(2)
     .select(m=sq.count()),
     "an id": sessions(points("p", id="k")),
+    "an alert over a moving average": T.join(
+        T.group_by("k").hopping_window(60, 1).select(m=sq.avg("x")), on="k", suffixes=("", "_r")
+    ).where(C("x") > C("m") * 2),
+    "an as-of join with a tolerance": points("p").join(T.set_duration(10).clip(T, on="k"), on="k", suffixes=("", "_r")),
+    "what waits until it is final": points("p").join(T.to_signal(key="k"), on="k", suffixes=("", "_r")).select("n"),
     "rows cut one by one": again(SUMS.to_points().shift(1).chop(5)),
     "a quotient": again(SUMS.where(C("n") / 2 > 1)),
     "floats are added": again(SESSIONS.where(C("x") + 1 > 2), "k", "j"),
@@ -129,6 +134,16 @@ APART = {
     "windows of events without an end": (again(S.to_signal(key="k")), "each bucket hears the endpoints in all others"),
     "a function of the user's": (again(SUMS.with_columns(n=doubled("n"))), "Spark computes select"),
     "a cast": (again(SUMS.with_columns(n=C("n").cast("int"))), "Spark computes select"),
+    "a source read by other keys": (
+        T.join(T.group_by("j").session_window(2).select(n=sq.count()), on="j", suffixes=("", "_r")).left_anti_join(
+            T, on="k"
+        ),
+        "the rows there are not spread by groups",
+    ),
+    "a source read by a float": (
+        T.left_anti_join(T.set_duration(3), on="x"),
+        "the rows there are not spread by groups",
+    ),
     "a decimal": (again(SUMS.where(C("n") > Decimal("1.5"))), "Spark computes where"),
     "a length that is computed": (sessions(SUMS.set_duration(C("n"))), "Spark computes alter_lifetime"),
     "arguments that are computed": (
