@@ -18,8 +18,7 @@ from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources
 from streamq.run.prepared_stream import compile_to_fit
 from streamq.run.storage.checkpoint import identity_of
-from streamq.runtime.hosts.identity import Identity
-from streamq.runtime.hosts.state_fit import Fit, fit_to_state
+from streamq.runtime.hosts.identity import Fit, Identity, fit_to_state
 from streamq.runtime.state.baskets import Baskets, DictStore
 
 Outputs = str | Sequence[str]

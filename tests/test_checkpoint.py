@@ -14,8 +14,7 @@ from streamq.operators import Union
 from streamq.policies import Level
 from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.run.storage.checkpoint import identity_of
-from streamq.runtime.hosts.identity import Identity
-from streamq.runtime.hosts.state_fit import fit_to_state
+from streamq.runtime.hosts.identity import Identity, fit_to_state
 from tests.programs import compiled
 
 A = sq.events([(1, 2, {"k": "x", "v": 1})], name="a")

@@ -21,11 +21,10 @@ from streamq.runtime.deltas import with_weights
 from streamq.runtime.event import LE, NOW, RE, WEIGHT
 from streamq.runtime.hosts.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.hosts.hosted_kernel import normalize_keys
-from streamq.runtime.hosts.identity import Identity
+from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.readings import NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.hosts.result_rows import split_ctis
-from streamq.runtime.hosts.state_fit import check_state
 from streamq.runtime.state.baskets import Baskets, DictStore, TimeBinSizes
 from streamq.runtime.time.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.time import INFINITY, MINUS_INFINITY

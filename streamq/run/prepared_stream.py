@@ -24,9 +24,8 @@ from streamq.run.status.history import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import Checkpoint, ClockRows, identity_of, ticking_clock
 from streamq.run.storage.files import WRITABLE
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.hosts.identity import Identity, OtherLayout
+from streamq.runtime.hosts.identity import Identity, OtherLayout, fit_to_state
 from streamq.runtime.hosts.result_rows import INSERTED, RETRACTED, SENT
-from streamq.runtime.hosts.state_fit import fit_to_state
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -18,8 +18,7 @@ from streamq.run.session.findings import master_of
 from streamq.run.session.spark_session import check_sink_functions
 from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim
 from streamq.run.storage.files import folder_name
-from streamq.runtime.hosts.identity import Identity
-from streamq.runtime.hosts.state_fit import MIGRATE
+from streamq.runtime.hosts.identity import MIGRATE, Identity
 
 
 def temporary_folder(prefix: str) -> str:

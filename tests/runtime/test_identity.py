@@ -17,9 +17,10 @@ from streamq.runtime.hosts.identity import (
     OperatorState,
     OtherLayout,
     ResultState,
+    check_state,
+    fit_to_state,
     read_identity,
 )
-from streamq.runtime.hosts.state_fit import check_state, fit_to_state
 from streamq.runtime.state.baskets import Baskets, DictStore
 
 WINDOW = OperatorState(

@@ -12,9 +12,15 @@ from streamq.compiler.state_names import query_text
 from streamq.errors import CheckpointError, PlanError, TimeError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.storage.files import last_number, path_exists, read_line, write_line
-from streamq.runtime.hosts.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
+from streamq.runtime.hosts.identity import (
+    STATE_VERSION,
+    Identity,
+    OtherLayout,
+    ResultState,
+    fit_to_state,
+    identity_from,
+)
 from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
-from streamq.runtime.hosts.state_fit import fit_to_state
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 
 if TYPE_CHECKING:

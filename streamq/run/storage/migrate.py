@@ -22,8 +22,7 @@ from streamq.run.session.findings import session_of
 from streamq.run.starting import refuse_second_run
 from streamq.run.storage.checkpoint import MIGRATION, Checkpoint
 from streamq.run.storage.files import Offsets, RawFolder, folder_name, in_url, path_exists, spark_sources
-from streamq.runtime.hosts.identity import Identity
-from streamq.runtime.hosts.state_fit import ends_final_rows
+from streamq.runtime.hosts.identity import Identity, ends_final_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,12 +27,11 @@ from streamq.runtime.hosts.envelope import (
     relation_of,
 )
 from streamq.runtime.hosts.hosted_kernel import InnerPath
-from streamq.runtime.hosts.identity import Identity
+from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer, passed_rows
 from streamq.runtime.hosts.result_rows import RESULT, packed_rows
 from streamq.runtime.hosts.shipping import packed
 from streamq.runtime.hosts.stage import Stage
-from streamq.runtime.hosts.state_fit import check_state
 from streamq.runtime.state.baskets import Baskets
 from streamq.runtime.time.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
 from streamq.runtime.time.progress_policy import ProgressPolicy
