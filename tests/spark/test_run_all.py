@@ -23,6 +23,12 @@ from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
 
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 
+
+@sq.udo("length bigint")
+def lengths(k: Any) -> list[int]:
+    return [len(k)]
+
+
 LATE = {"from": 3, "to": 5, "k": "a", "v": 1, "w": 0.5}
 
 
@@ -65,6 +71,7 @@ def test_each_result_goes_into_its_own_sink(spark: SparkSession, plain: None, tm
             *(sq.result(queries[name], sink=out[name]) for name in ("long", "short")),
             sq.result(queries["shared"].select("twice")),
             sq.result(left.select(y=sq.col("w"))),
+            sq.result(left.group_by("k").tumbling_window(10).select(lengths("k"))),
         ]
         where = {"checkpoint": str(tmp_path / "cp"), "late_sink": str(tmp_path / "late")}
         return sq.run_all(results, **where, buckets=2, **how)

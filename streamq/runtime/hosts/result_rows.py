@@ -57,7 +57,7 @@ SENT, STAMP = "__sent", "sent"
 BATCH_ROWS = 1 << 16
 """The number of rows of an Arrow batch that is sent on."""
 
-RESULT, ROWS, INSERTED, RETRACTED = "__result", "__rows", "__inserted", "__retracted"
+RESULT, ROWS, INSERTED, RETRACTED = "__result", "__packed", "__inserted", "__retracted"
 """The columns of packed rows: the number of a result, some of its deltas as an Arrow IPC stream, and how many rows they insert
 and retract."""
 
