@@ -212,7 +212,7 @@ def test_a_report_of_spark() -> None:
         "values": [None, ['{"new_rows|s":4}']],
         "schema": {"fields": [{"name": "inserted"}, {"name": "readings"}]},
     }
-    assert from_spark(spark_report(3, streamq=connect)).readings.columns() == {"new_rows|s": 4}
+    assert from_spark(spark_report(3, streamq=connect)).readings.of_sources == {"s": SourceReadings(new_rows=4)}
     nothing = from_spark(spark_report(4, streamq={"inserted": None, "readings": [], "late": []}))
     assert (nothing.rows, nothing.readings) == (7, Readings())
 

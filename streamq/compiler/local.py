@@ -58,17 +58,8 @@ class LocalRun:
     def restart(self) -> LocalRun:
         """Return a copy as if restarted from a checkpoint: with state, late rows, counts and CTIs, but no deltas or readings."""
         stores = {k: dict(v) for k, v in self.stores.items()}
-        return LocalRun(
-            program=self.program,
-            identity=self.identity,
-            stores=stores,
-            late=list(self.late),
-            totals=dict(self.totals),
-            static=self.static,
-            ctis=dict(self.ctis),
-            observer=self.observer,
-            time_bins=self.time_bins,
-        )
+        late, totals, ctis = list(self.late), dict(self.totals), dict(self.ctis)
+        return replace(self, stores=stores, late=late, totals=totals, ctis=ctis, deltas=[], readings=NO_READINGS)
 
     def go_on(self, program: StagedPlan) -> LocalRun:
         """Return a restarted run that goes on with another program from the same state."""

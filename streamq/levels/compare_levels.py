@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from streamq import html
 from streamq.choices import CountReason, LevelName, OutputForm
-from streamq.compiler.egress import Egress
+from streamq.compiler.egress import Egress, choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results
@@ -26,9 +26,9 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, counted, kind_of
 from streamq.keywords import check_keywords
-from streamq.plan.node import Verbs, not_a_stream
+from streamq.plan.node import Verbs, not_a_stream, number_sources
 from streamq.policies import MIDDLE, Consistency, Level, written_level
-from streamq.run.batch.passed_batches import ArrivingRows
+from streamq.run.batch.passed_batches import ArrivingRows, passed_batches
 from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.arrow.values import Ints, combine_numbers, number_values
 from streamq.runtime.event import INSERT, WEIGHT
@@ -58,21 +58,23 @@ HEADINGS = (
 LEVEL_NAMES = (LevelName.STRONG, LevelName.MIDDLE)
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LevelComparison:
     """The costs of a query at several levels of consistency, as :func:`compare_levels` returns them.
 
     A notebook shows them as a table; printed they are text. Both say how many rows came late, if any did, and if all
-    rows came together, so that no level could differ.
+    rows came together, so that no level could differ. ``count`` rows were read in ``batches`` micro-batches; ``late`` ones of
+    these are cut or left out at middle.
     """
 
-    def __init__(self, measured: MeasuredLevels, axis: str):
-        self.costs, self.axis = tuple(measured.costs), axis
-        self._measured = measured
+    costs: tuple[LevelCosts, ...]
+    axis: str
+    late: int
+    count: int
+    batches: int
 
     def to_arrow(self) -> pa.Table:
         """The costs as an Arrow table, a row for each level; on a timestamp axis waits are durations, else ticks."""
-        import pyarrow as pa
-
         table = pa.Table.from_pylist([asdict(cost) for cost in self.costs])
         if self.axis != TIMESTAMP:
             return table
@@ -97,12 +99,10 @@ class LevelComparison:
 
     def _notes(self) -> list[str]:
         """Return a sentence on the rows that came late, if any did, and one if all rows came in one micro-batch."""
-        late, rows = self._measured.late, counted(self._measured.rows, "row")
-        notes = [
-            f"{late:,} of {rows} came late, behind a CTI; of sq.generate(delay) a longer delay lets them in."
-        ] * bool(late)
+        late = f"{self.late:,} of {counted(self.count, 'row')} came late, behind a CTI"
+        notes = [f"{late}; of sq.generate(delay) a longer delay lets them in."] * bool(self.late)
         together = "All rows came in one micro-batch, in which levels hardly differ; those of a table come one by one."
-        return [*notes, *[together] * (self._measured.batches == 1 and self._measured.rows > 1)]
+        return [*notes, *[together] * (self.batches == 1 and self.count > 1)]
 
     def rows(self) -> list[list[Any]]:
         """Return the costs as they are shown, a list for each level."""
@@ -196,22 +196,13 @@ def compare_levels(
     names = [level.name for level in written]
     if len(set(names)) < len(names):
         raise PlanError(verb, "two levels are one", f"found {', '.join(names)}", "Give each of them once.")
-    recorded = _recorded(query, rows, instant_ticks(until, axis, verb), verb)
-    return LevelComparison(recorded.measured({level.name: level.level(axis) for level in written}), axis)
-
-
-def _recorded(query: Verbs, rows: Any, until: int | None, verb: str) -> RecordedInput:
-    """Return the input of a query in micro-batches; its errors are worded for ``verb``."""
-    from streamq.compiler.egress import choose_egress
-    from streamq.compiler.results import Results
-    from streamq.plan.node import number_sources
-    from streamq.run.batch.passed_batches import passed_batches
-
+    bound = instant_ticks(until, axis, verb)
     choose_egress(query.plan, OutputForm.CHANGELOG, verb=verb)
-    plan, names = number_sources(Results((query.plan,)))
-    own = {names[name]: table for name, table in query.tables.items() if name in names}
+    plan, sources = number_sources(Results((query.plan,)))
+    own = {sources[name]: table for name, table in query.tables.items() if name in sources}
     passed = passed_batches(plan, own, rows, verb=verb)
-    return RecordedInput(plan, passed.all_rows(), passed.batches, until)
+    recorded = RecordedInput(plan, passed.all_rows(), passed.batches, bound)
+    return recorded.compared({level.name: level.level(axis) for level in written})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,16 +228,6 @@ class LevelCosts:
 
 
 @dataclass(frozen=True)
-class MeasuredLevels:
-    """The costs of levels over so many ``batches`` of ``rows``; ``late`` ones of these are cut or left out at middle."""
-
-    costs: Sequence[LevelCosts]
-    late: int
-    rows: int
-    batches: int
-
-
-@dataclass(frozen=True)
 class LevelRun:
     """A run at a level: the deltas of each micro-batch, the rows in state after it, and the number of late rows."""
 
@@ -267,7 +248,7 @@ class RecordedInput:
     batches: Sequence[ArrivingRows]
     until: int | None
 
-    def measured(self, levels: Mapping[str, Level]) -> MeasuredLevels:
+    def compared(self, levels: Mapping[str, Level]) -> LevelComparison:
         """Return the costs of each level, by its name. The answer is that of a run whose input all comes at once."""
         names = {MIDDLE: LevelName.MIDDLE} | {level: name for name, level in levels.items()}
         count = len(self.batches)
@@ -288,12 +269,17 @@ class RecordedInput:
         rows = _WrittenRows.of_runs([at_once, *runs.values()])
         answer, standing = rows[0], dict(zip(runs, rows[1:], strict=True))
         reached = self.greatest_starts()
-        costs = [
+        costs = (
             _costs(name, runs[level], reached, rows=standing[level], at_middle=standing[MIDDLE], answer=answer)
             for name, level in levels.items()
-        ]
-        rows_read = sum(table.num_rows for batch in self.batches for table in batch.values())
-        return MeasuredLevels(costs, runs[MIDDLE].late, rows_read, count)
+        )
+        return LevelComparison(
+            costs=tuple(costs),
+            axis=self.plan.schema.axis,
+            late=runs[MIDDLE].late,
+            count=sum(table.num_rows for batch in self.batches for table in batch.values()),
+            batches=count,
+        )
 
     def run(
         self, level: Level, batches: Sequence[ArrivingRows], begin: Callable[[int], None] = lambda number: None
@@ -306,7 +292,13 @@ class RecordedInput:
             is_last = number == len(batches)
             deltas.append(live.batch(batch, [(None, INFINITY)] * is_last, self.until if is_last else None))
             state.append(sum(kernel.state_rows or 0 for kernel in live.readings.of_kernels.values()))
-        return LevelRun(deltas, state, _late_count(live))
+        late = sum(
+            count
+            for totals in live.totals.values()
+            for key, count in totals.items()
+            if key.rpartition("|")[2] in (CountReason.DROPPED, CountReason.ADJUSTED)
+        )
+        return LevelRun(deltas, state, late)
 
     def greatest_starts(self) -> list[int]:
         """Return the greatest start of all rows up to each micro-batch."""
@@ -325,13 +317,6 @@ class RecordedInput:
     def _program(self, level: Level) -> StagedPlan:
         options = Options(egresses=(Egress(OutputForm.CHANGELOG),), buckets=1, level=level)
         return compile_stages(self.plan, options)
-
-
-def _late_count(run: LocalRun) -> int:
-    """Return the number of rows that sources left out or cut so far, because they came behind the CTI."""
-    reasons = (CountReason.DROPPED, CountReason.ADJUSTED)
-    counts = (item for totals in run.totals.values() for item in totals.items())
-    return sum(count for key, count in counts if key.rpartition("|")[2] in reasons)
 
 
 @dataclass(frozen=True)

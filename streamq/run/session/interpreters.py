@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from streamq.run.session.findings import (
     DRIVER_NEEDS,
@@ -42,28 +42,35 @@ class Interpreter:
         return ", ".join(f"{need.package} {self.versions[need.module]}".rstrip() for need in present)
 
 
+PROBE = """
+def probe(names):
+    import importlib, json, sys
+    versions, failures = {}, {}
+    for name in names:
+        try:
+            module = importlib.import_module(name)
+            if getattr(module, "__file__", None) is None:
+                # a folder of that name, such as one in Spark's jars on the path of a worker
+                raise ImportError("No module named %r" % name)
+            versions[name] = str(getattr(module, "__version__", ""))
+        except Exception as error:
+            failures[name] = str(error)
+    return json.dumps([sys.executable, sys.version_info[:3], versions, failures])
+"""
+"""A function that imports modules and returns, as JSON, what ``Interpreter`` has; any version of Python may run it."""
+
+
+def interpreter_from(answer: str) -> Interpreter:
+    """Return the interpreter that a call of PROBE has described."""
+    path, python, versions, failures = json.loads(answer)
+    return Interpreter(path, tuple(python), versions, failures)
+
+
 def this_interpreter(needs: Iterable[PackageNeed] = DRIVER_NEEDS) -> Interpreter:
     """Import the packages in this process and return its interpreter."""
-    versions, failures = {}, {}
-    for need in needs:
-        try:
-            versions[need.module] = str(getattr(importlib.import_module(need.module), "__version__", ""))
-        except Exception as error:  # importing a broken package may raise anything
-            failures[need.module] = str(error)
-    return Interpreter(sys.executable, sys.version_info[:3], versions, failures)
-
-
-# Any version of Python may run this, hence the old syntax.
-_PROBE = """
-import importlib, json, sys
-versions, failures = {}, {}
-for name in sys.argv[1:]:
-    try:
-        versions[name] = str(importlib.import_module(name).__version__)
-    except Exception as error:
-        failures[name] = str(error)
-print(json.dumps([sys.version_info[:3], versions, failures]))
-"""
+    scope: dict[str, Any] = {}
+    exec(PROBE, scope)
+    return interpreter_from(scope["probe"]([need.module for need in needs]))
 
 
 def probe_interpreter(command: str, environ: Mapping[str, str] | None = None) -> Interpreter | Finding:
@@ -75,13 +82,13 @@ def probe_interpreter(command: str, environ: Mapping[str, str] | None = None) ->
     hint = f"Set PYSPARK_PYTHON to {sys.executable}."
     if path is None:
         return Finding("worker", f"there is no {command}", "the worker interpreter does not exist", hint)
-    outcome = run_command([path, "-c", _PROBE, *(need.module for need in WORKER_NEEDS)], SECONDS, environ)
+    code = f"{PROBE}\nimport sys\nprint(probe(sys.argv[1:]))"
+    outcome = run_command([path, "-c", code, *(need.module for need in WORKER_NEEDS)], SECONDS, environ)
     answer = outcome.output.strip().rpartition("\n")[2]  # a sitecustomize may have printed before
-    if outcome.code != 0 or not answer.startswith("[["):
+    if outcome.code != 0 or not answer.startswith('["'):
         observed = f"{path} said {last_line(outcome.output)!r}"
         return Finding("worker", observed, "the worker interpreter does not run", hint)
-    python, versions, failures = json.loads(answer)
-    return Interpreter(path, tuple(python), versions, failures)
+    return replace(interpreter_from(answer), path=path)
 
 
 def check_interpreter(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import shutil
 import site
@@ -12,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamq.errors import SessionError, sentence, warn
 from streamq.keywords import check_keywords
@@ -37,7 +36,14 @@ from streamq.run.session.findings import (
     mark_checked,
     master_of,
 )
-from streamq.run.session.interpreters import Interpreter, check_interpreter, probe_interpreter, this_interpreter
+from streamq.run.session.interpreters import (
+    PROBE,
+    Interpreter,
+    check_interpreter,
+    interpreter_from,
+    probe_interpreter,
+    this_interpreter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -365,25 +371,11 @@ def _probe_worker(spark: SparkSession, modules: Sequence[str]) -> Interpreter:
     from pyspark.sql import functions as F
 
     # a local function is pickled by value, so the worker needs neither streamq nor Arrow
-    def probe() -> str:
-        """Return, as JSON, the interpreter, its version, the versions of packages, and errors of those that fail."""
-        import importlib
-        import json
-        import sys
-
-        versions, failures = {}, {}
-        for name in modules:
-            try:
-                module = importlib.import_module(name)
-                if module.__file__ is None:
-                    # a folder of that name, such as one in Spark's jars on the worker's path
-                    raise ModuleNotFoundError(f"No module named {name!r}")
-                versions[name] = str(getattr(module, "__version__", ""))
-            except Exception as error:  # a broken package raises whatever it likes on import
-                failures[name] = str(error)
-        return json.dumps([sys.executable, sys.version_info[:3], versions, failures])
+    def probe(code: str = PROBE) -> str:
+        scope: dict[str, Any] = {}
+        exec(code, scope)
+        return str(scope["probe"](modules))
 
     column = F.udf(probe, "string", useArrow=False).asNondeterministic()
     ((answer,),) = spark.range(1, numPartitions=1).select(column()).collect()
-    path, python, versions, failures = json.loads(answer)
-    return Interpreter(path, tuple(python), versions, failures)
+    return interpreter_from(answer)

@@ -123,7 +123,6 @@ _COMBINE: Mapping[str, CombineRule] = {
     **{f.name: f.metadata["combine"] for kind in (SourceReadings, KernelReadings) for f in fields(kind) if f.metadata},
 }
 _OF_SOURCES = [f.name for f in fields(SourceReadings)]
-_OF_KERNELS = [f.name for f in fields(KernelReadings) if f.name != ARRIVED]
 
 
 @dataclass(frozen=True)
@@ -144,23 +143,9 @@ class Readings:
         """Return the readings of a kernel; empty ones where it has none."""
         return self.of_kernels.get(relation, KernelReadings())
 
-    def columns(self) -> dict[str, Reading]:
-        """Return the readings as columns ``reading|relation``, and ``arrived 0|relation`` for port 0; None is left out."""
-        columns: dict[str, Reading] = {}
-        named: list[tuple[str, Any, list[str]]] = [
-            (name, source, _OF_SOURCES) for name, source in self.of_sources.items()
-        ]
-        named += [(name, kernel, _OF_KERNELS) for name, kernel in self.of_kernels.items()]
-        for relation, readings, names in named:
-            values = {name: getattr(readings, name) for name in names}
-            columns |= {f"{name}|{relation}": value for name, value in values.items() if value is not None}
-        for relation, kernel in self.of_kernels.items():
-            columns |= {f"{ARRIVED} {port}|{relation}": rows for port, rows in kernel.arrived.items()}
-        return columns
-
     @staticmethod
     def from_columns(columns: Mapping[str, Any]) -> Readings:
-        """Return the readings in columns as ``columns`` returns them; a value None counts as a missing column.
+        """Return the readings in columns ``reading|relation``, and ``arrived 0|relation`` for port 0; None counts as missing.
 
         Raises TypeError for a reading that does not exist.
         """
