@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
 
 from streamq.choices import choose_word
 from streamq.compiler.rewriter import clip_text
@@ -17,9 +17,6 @@ from streamq.plan.schema import Schema, quote
 from streamq.plan.tree import fold
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, TIMESTAMP
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> DataFrame:

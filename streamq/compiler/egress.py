@@ -8,6 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType, StructType
 
 from streamq.choices import OutputForm
 from streamq.errors import NeedsSpark, PlanError
@@ -16,6 +20,7 @@ from streamq.plan.lowering import instant_sql, ship_runtime, text_literal
 from streamq.plan.node import Node
 from streamq.plan.schema import quote
 from streamq.plan.tree import fold
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosts.envelope import LATE
 from streamq.runtime.hosts.result_rows import (
@@ -35,9 +40,6 @@ from streamq.runtime.hosts.result_rows import (
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
-
     from streamq.compiler.results import Result
 
     Fold = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -137,8 +139,6 @@ def result_columns(result: Result, *, packed: bool, division: str | None = None)
     ``kind`` or ``op``, payload, their times, and ``sent`` if they are stamped. A changelog in order of time without CTIs is
     brought into one partition. ``division``: a column ``result`` has this value.
     """
-    from pyspark.sql import types as t
-
     schema, out, title = result.plan.schema, result.egress, f"result {result.number + 1}"
     payload = tuple(quote(name) for name in schema.names)
     carried = (SENT,) if out.stamped else ()
@@ -205,8 +205,6 @@ def folder_columns(results: Mapping[str, Result], verb: str) -> ResultColumns:
     Raises PlanError, worded for ``verb``, for results with other outputs than the first, for one whose rows are in order of sync
     time, and for a column that has two types, or one that Parquet files of several results cannot have.
     """
-    from pyspark.sql import types as t
-
     some = next(iter(results.values()))
     first, times, _ = _output_rows(some.egress)
     kinds: dict[str, tuple[pa.DataType | None, DataType]] = {}
@@ -251,8 +249,6 @@ def folder_columns(results: Mapping[str, Result], verb: str) -> ResultColumns:
 
 def _type_in_arrow(kind: DataType) -> pa.DataType | None:
     """Return the Arrow type of a column of a result; None for a type that only Spark has."""
-    from streamq.runtime.arrow.arrow_types import arrow_type
-
     try:
         return arrow_type(kind)
     except NeedsSpark:
@@ -261,8 +257,6 @@ def _type_in_arrow(kind: DataType) -> pa.DataType | None:
 
 def _type_of_arrow(kind: pa.DataType | None, of_spark: DataType) -> DataType:
     """Return Spark's type for values of an Arrow type: that of the column, but for NULLs inside arrays and structs."""
-    from pyspark.sql.pandas.types import from_arrow_type
-
     return of_spark if kind is None else from_arrow_type(kind)
 
 

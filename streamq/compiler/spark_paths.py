@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.operators.operator import NOBODY, Observer
@@ -17,11 +19,7 @@ from streamq.plan.lowering import DeltaColumns, as_key, end_column, to_spark
 from streamq.plan.passes import infer, is_opaque
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import KEEP, LE, RE, WEIGHT
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from streamq.runtime.hosts.processor import WideRowLayout
+from streamq.runtime.hosts.processor import WideRowLayout
 
 
 class FlaggedRows(SparkRows):
@@ -45,22 +43,16 @@ class FlaggedRows(SparkRows):
 
     def filter(self, is_kept: Column) -> FlaggedRows:
         """Flag the rows where the condition is false or NULL as dropped."""
-        from pyspark.sql import functions as F
-
         return self._with_frame(self.frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(is_kept, F.lit(False))))
 
     def with_payload(self, columns: Mapping[str, Column], schema: Schema) -> FlaggedRows:
         """Replace the payload by these columns; all columns beside the payload stay."""
-        from pyspark.sql import functions as F
-
         technical = [F.col(quote(name)) for name in self.frame.columns if name not in self.schema.names]
         payload = [column.alias(name) for name, column in columns.items()]
         return self._with_frame(self.frame.select(*technical, *payload), schema)
 
     def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> FlaggedRows:
         """Replace the lifetimes of kept rows, others by NULL; flag rows where ``is_alive`` is false or NULL as dropped."""
-        from pyspark.sql import functions as F
-
         is_kept = F.col(KEEP) & F.coalesce(is_alive, F.lit(False))
         lifetimes = {"__start": F.when(F.col(KEEP), start), "__end": F.when(F.col(KEEP), end), KEEP: is_kept}
         rest = [F.col(quote(name)) for name in self.frame.columns if name not in (LE, RE, KEEP)]
@@ -72,8 +64,6 @@ class FlaggedRows(SparkRows):
 
         ``on``: pairs of a column of the rows and one of the table. The table's other columns are added, NULL without a match.
         """
-        from pyspark.sql import functions as F
-
         # only kept rows are looked up in the table; each of the others stays one row
         keys = {f"__key{i}": F.when(F.col(KEEP), F.col(quote(ours))) for i, (ours, _) in enumerate(on)}
         is_equal = [F.col(key) == F.col(quote(theirs)) for key, (_, theirs) in zip(keys, on, strict=True)]
@@ -87,8 +77,6 @@ class FlaggedRows(SparkRows):
 
         ``flatten``: the element's fields become columns; otherwise the element takes the array's place.
         """
-        from pyspark.sql import functions as F
-
         # a row without elements stays one row, and is no longer kept
         others = [F.col(quote(name)) for name in self.frame.columns if name != column]
         places = F.posexplode_outer(F.when(F.col(KEEP), F.col(quote(column)))).alias("__at", "__element")
@@ -109,8 +97,6 @@ def guarded(expr: Expr, schema: Schema) -> Column:
 
     A column or a constant by itself has nothing to evaluate, so it is returned as it is, on all rows.
     """
-    from pyspark.sql import functions as F
-
     column = to_spark(expr, DeltaColumns(schema), F.col(KEEP))
     return column if not expr.children and not is_opaque(expr) else F.when(F.col(KEEP), column)
 
@@ -156,10 +142,6 @@ def apply_paths(
     marks the rows of a source that go along the paths; None: rows go by ``__channel``. Rows that a step drops stay, flagged. A
     single channel's columns are in a struct, too, if its rows were moved, for a source's progress is read off them as they came.
     """
-    from pyspark.sql import functions as F
-
-    from streamq.runtime.hosts.processor import WideRowLayout
-
     feeds = [(r, f) for r in relations for f in lowering.program.feeds_of(r)]
     if len(feeds) == 1 and _is_plain(feeds[0][1]):
         relation, feed = feeds[0]
@@ -205,8 +187,6 @@ def copy_for_paths(
     one. If no path needs a copy, the rows are returned as they are. ``keeps`` has, by a relation's number, the condition for its
     rows; a row of no relation stays single.
     """
-    from pyspark.sql import functions as F
-
     shared = {relation.number for relation, feed in feeds if not feed.path.multiplies}
     last = {relation.number: -1 + (relation.number in shared) for relation, _ in feeds}
     copies: list[int] = []
@@ -245,8 +225,6 @@ def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -
 
     ``outside``: names of other columns, which come first.
     """
-    from pyspark.sql import functions as F
-
     schema = feed.path.schema
     columns: dict[str, Column] = {n: F.col(n) for n in outside}
     for name, expr in feed.columns:

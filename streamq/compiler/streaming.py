@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from streamq.compiler.ports import path_in_arrow
 from streamq.compiler.spark_paths import (
@@ -32,15 +37,24 @@ from streamq.operators.operator import NOBODY
 from streamq.operators.source import Source
 from streamq.plan.lowering import map_in_arrow, ship_runtime
 from streamq.plan.schema import quote
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import BAD, KEEP, LE, NOW, RE, WEIGHT
 from streamq.runtime.hosts.envelope import BESIDE_RESULTS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from streamq.runtime.hosts.hosted_kernel import InnerPath
-    from streamq.runtime.hosts.identity import Identity
-
+from streamq.runtime.hosts.hosted_kernel import InnerPath
+from streamq.runtime.hosts.identity import Identity
+from streamq.runtime.hosts.processor import (
+    ENVELOPE_DDL,
+    clock_packer,
+    control_packer,
+    make_processor,
+    opener,
+    result_opener,
+    result_packer,
+    source_packer,
+    stage_packer,
+)
+from streamq.runtime.hosts.result_rows import PACKED_COLUMNS
+from streamq.runtime.time.lateness import LATE_SCHEMA
 
 SEED = 42
 """The seed of Spark's hash partitioning."""
@@ -89,10 +103,6 @@ def build_frame(
     ``clock`` holds rows ``now bigint``, and has some whenever time has passed; None where no source follows the clock.
     ``identity`` is kept beside the state. Reports are in ``__report``: the totals and readings of each bucket, as JSON.
     """
-    from pyspark.sql import functions as F
-
-    from streamq.runtime.hosts.processor import ENVELOPE_DDL, clock_packer, control_packer, make_processor, stage_packer
-
     ship_runtime()
     program = lowering.program
     sources = {r.source.table: r.name for r in program.sources if r.source}
@@ -133,10 +143,6 @@ def _tell_results(lowering: StreamLowering, relations: list[Relation], df: DataF
 
 def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     """Return a source's rows as envelopes: its items, at the ends of their paths, and its progress."""
-    from pyspark.sql import functions as F
-
-    from streamq.runtime.hosts.processor import ENVELOPE_DDL, source_packer
-
     source = relation.source
     assert source is not None
     df = source.on_spark(lowering.tables[source.table], True)
@@ -156,10 +162,6 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
 
 def _arrow_columns(relation: Relation) -> Any:
     """Return the Arrow schema of a relation's rows: start, end and weight, then the payload."""
-    import pyarrow as pa
-
-    from streamq.runtime.arrow.arrow_types import arrow_type
-
     kinds = [pa.int64()] * 3 + [arrow_type(f.type) for f in relation.schema.fields]
     return pa.schema(list(zip(relation_columns(relation), kinds, strict=True)))
 
@@ -172,8 +174,6 @@ def _wide_schema(
     ``plain``: the columns of the only relation stand by themselves, which costs less; else each relation has a struct. A place is
     the struct's name, None if plain, and the columns, by the relation's number.
     """
-    import pyarrow as pa
-
     fields = [pa.field(n, k) for n, k in first]
     places: dict[int, tuple[str | None, Any]] = {}
     for relation in relations:
@@ -186,17 +186,11 @@ def _wide_schema(
 
 def _spark_schema(schema: Any) -> Any:
     """Return an Arrow schema as one of Spark."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     return from_arrow_schema(schema)
 
 
 def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
     """Return envelopes with the outputs of these relations opened into columns; other envelopes are unchanged."""
-    import pyarrow as pa
-
-    from streamq.runtime.hosts.processor import opener
-
     envelope = [("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())]
     schema, places = _wide_schema(envelope, relations, plain=len(relations) == 1)
     return df.mapInArrow(opener(places, schema), _spark_schema(schema))
@@ -208,13 +202,6 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     The rows of a single feed stand in columns, at the end of its path. Those of several are packed: wide rows, with a struct for
     each of many results, would cost each sink more than its own rows.
     """
-    import pyarrow as pa
-    from pyspark.sql import functions as F
-
-    from streamq.runtime.hosts.processor import result_opener, result_packer
-    from streamq.runtime.hosts.result_rows import PACKED_COLUMNS
-    from streamq.runtime.time.lateness import LATE_SCHEMA
-
     program = lowering.program
     last = program.made_at(len(program.stages))
     first = [("__channel", pa.int32()), ("__late", pa.struct(list(LATE_SCHEMA))), ("__report", pa.string())]

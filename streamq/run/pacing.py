@@ -18,6 +18,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from streamq.errors import PlanError
 from streamq.plan.node import Node, nodes
 from streamq.runtime.hosts.envelope import READINGS
@@ -25,8 +28,6 @@ from streamq.runtime.hosts.readings import Readings, combine_readings
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Grid, show_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from streamq.compiler.staged_plan import StagedPlan
 
 
@@ -308,7 +309,5 @@ class Pacer:
 
 def readings_in(batch: DataFrame) -> Readings:
     """Return the readings among the rows of a micro-batch."""
-    from pyspark.sql import functions as F
-
     reports = batch.where(F.col("__channel") == READINGS).select("__report").collect()
     return combine_readings(json.loads(report[0]) for report in reports)

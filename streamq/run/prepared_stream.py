@@ -8,35 +8,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streamq.compiler.egress import ResultColumns, folder_columns, result_columns
+from streamq.compiler.options import BUCKETS, Options, Placement
+from streamq.compiler.results import Results
+from streamq.compiler.rules import RULES
+from streamq.compiler.spark_paths import StreamLowering
+from streamq.compiler.staged_plan import StagedPlan
+from streamq.compiler.stages import compile_stages
+from streamq.compiler.streaming import build_frame, check_streaming
 from streamq.errors import CheckpointError, PlanError, sentence, warn
+from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import as_dataframe
-from streamq.plan.node import Node, tables_behind
+from streamq.plan.lowering import in_utc
+from streamq.plan.node import Node, nodes, number_sources, tables_behind
 from streamq.run.batch.answers import is_dataframe, is_unlimited
 from streamq.run.failure import spark_errors
 from streamq.run.pacing import Pacer
 from streamq.run.run_options import RunOptions, Trigger
 from streamq.run.session.findings import session_of
 from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
-from streamq.run.sinks import DataSourceSink, DividedFolder, SplitWriter
+from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
 from streamq.run.status.history import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import Checkpoint, ClockRows, identity_of, ticking_clock
 from streamq.run.storage.files import WRITABLE
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import Identity, OtherLayout, fit_to_state
 from streamq.runtime.hosts.result_rows import INSERTED, RETRACTED, SENT
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from streamq.compiler.egress import ResultColumns
-    from streamq.compiler.options import Options
-    from streamq.compiler.results import Results
-    from streamq.compiler.staged_plan import StagedPlan
-    from streamq.operators import Source
-    from streamq.run.sinks import Sink
 
 
 def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> tuple[StagedPlan, Identity]:
@@ -46,10 +50,6 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
     they do not fit, they are compiled once more, and no rule changes what an operator keeps by what stands above it, nor do
     windows read those of longer ones. If they fit in neither way, it is the first.
     """
-    from streamq.compiler.options import Placement
-    from streamq.compiler.rules import RULES
-    from streamq.compiler.stages import compile_stages
-
     if stored is None:
         program = compile_stages(plan, options)
         return program, identity_of(program)
@@ -88,12 +88,6 @@ class PreparedStream:
 
         Creates the control folder, if there is to be one.
         """
-        from pyspark.sql import functions as F
-
-        from streamq.compiler.spark_paths import StreamLowering
-        from streamq.compiler.streaming import build_frame
-        from streamq.plan.lowering import in_utc
-
         folder = self.options.control_folder
         if folder is not None:
             folder.create(self.spark)
@@ -113,8 +107,6 @@ class PreparedStream:
 
         Raises PlanError for results that cannot share it.
         """
-        from streamq.compiler.egress import folder_columns, result_columns
-
         program, requests = self.program, self.options.results
         packed = program.packs_results
         triples = list(zip(program.results, requests, self.options.sinks, strict=True))
@@ -175,8 +167,6 @@ class Launch:
 
         Spark plans the observed columns in each micro-batch, so the texts are collected, and what they hold is summed up here.
         """
-        from pyspark.sql import functions as F
-
         program = self.prepared.program
         # NULL for a CTI, which has an empty lifetime
         weight = F.when(F.col(RE) > F.col(LE), F.col(WEIGHT))
@@ -204,8 +194,6 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
     The session gets the settings that streams need. Warns of many more tasks than run at once, and of modules whose failures
     are to be set aside where there is no late sink. Without ``buckets``, the number is that of the checkpoint, or a default.
     """
-    from streamq.plan.node import number_sources
-
     verb, buckets = options.verb, options.buckets
     written, compiled_with = options.compiled_with()
     plan, names = number_sources(written)
@@ -251,8 +239,6 @@ def _default_buckets(spark: SparkSession) -> int:
 
     It is the number of tasks, because Spark gives each of them one bucket (``bucket_keys``).
     """
-    from streamq.compiler.options import BUCKETS
-
     return min(BUCKETS, int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 
 
@@ -268,10 +254,6 @@ class _Inputs:
 
         Raises PlanError for a source that is not streaming.
         """
-        from streamq.compiler.streaming import check_streaming
-        from streamq.operators import JoinTable, Source
-        from streamq.plan.node import nodes
-
         frames: dict[str, DataFrame] = {}
         for node in nodes(plan):
             if isinstance(node, Source):
@@ -309,8 +291,6 @@ class _Inputs:
 
     def _written_rows(self, path: str) -> list[dict[str, Any]] | None:
         """Return the rows that an earlier run has written; None if there is no file."""
-        from pyspark.errors import AnalysisException
-
         with spark_errors(self.options.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
             try:
                 return self.spark.read.parquet(path).toArrow().to_pylist()

@@ -6,10 +6,16 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from streamq.choices import OutputForm, RunState
+from streamq.compiler.local import LocalRun
+from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
+from streamq.plan.node import Verbs, number_sources
+from streamq.plan.schema import Schema
 from streamq.policies import Consistency
 from streamq.run.batch.answers import in_user_form, is_literal
 from streamq.run.run_options import ResultRequest, RunOptions
@@ -19,15 +25,11 @@ from streamq.run.status.run_status import RunStatus
 from streamq.run.status.watcher import Listener
 from streamq.run.status.why import Why
 from streamq.run.storage.checkpoint import END_OF_INPUT, OutsideCti, outside_cti
+from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.hosts.readings import NO_READINGS, count_weights
 from streamq.runtime.hosts.result_rows import changelog_rows, upsert_rows
+from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.time import MINUS_INFINITY, TIMESTAMP, instant_ticks
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from streamq.plan.node import Verbs
-    from streamq.plan.schema import Schema
 
 
 class Rehearsal:
@@ -58,10 +60,6 @@ class Rehearsal:
         early: bool = False,
         late_output: bool = False,
     ):
-        from streamq.compiler.local import LocalRun
-        from streamq.compiler.stages import compile_stages
-        from streamq.plan.node import number_sources
-
         if not is_literal(query.tables):
             raise PlanError("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...).")
         result = ResultRequest(query=query, output=output)
@@ -118,9 +116,6 @@ class Rehearsal:
 
         There are none without ``late_output``.
         """
-        from streamq.runtime.arrow.columnar import concat
-        from streamq.runtime.time.lateness import LATE_SCHEMA
-
         return concat([LATE_SCHEMA.empty_table(), *self._local.late])
 
     @property
@@ -192,8 +187,6 @@ class Rehearsal:
 
 def _on_axis(rows: pa.Table, schema: Schema) -> pa.Table:
     """Return rows with ticks converted to instants of the axis; on the integer axis they stay ticks."""
-    import pyarrow as pa
-
     if schema.axis != TIMESTAMP:
         return rows
     at = pa.timestamp("us", tz="UTC")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, TimeError, nearest
 from streamq.plan.node import Node, Verbs
@@ -17,8 +19,6 @@ from streamq.run.storage.files import folder_name
 from streamq.time import TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
     from streamq.compiler.egress import Egress
     from streamq.compiler.options import Options
     from streamq.compiler.results import Results

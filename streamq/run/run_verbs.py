@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
+
 from streamq.errors import PlanError, kind_of
 from streamq.keywords import check_keywords
 from streamq.plan.footprint import Expected
@@ -19,8 +21,6 @@ from streamq.run.sinks import SinkArgument
 from streamq.time import Duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from streamq.run.running import Run
 
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pyspark.sql.streaming.query import StreamingQuery
+
 from streamq.choices import RunState
 from streamq.errors import PlanError, counted, users_line
 from streamq.plan.node import named_after
@@ -28,8 +30,6 @@ from streamq.screens import ProgressBar, screen_for_lines
 from streamq.time import instant_ticks
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from streamq.run.samples.recording import RecordedRows
     from streamq.run.samples.tap import Tap
 

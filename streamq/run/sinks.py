@@ -10,7 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamq.compiler.egress import ResultColumns, user_late_rows
 from streamq.errors import PlanError
@@ -18,11 +22,6 @@ from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink
 from streamq.run.pacing import Pacer, readings_in
 from streamq.run.storage.files import local_path, logged_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
 
 Row = Mapping[str, Any]
 """A row of a sink, by its columns."""
@@ -157,8 +156,6 @@ def last_parquet_rows(folder: str, number: int, most: int) -> list[dict[str, Any
 
     Files that are damaged, that Spark is writing, or that somebody has deleted, cannot be read either.
     """
-    import pyarrow.parquet as pq
-
     from streamq.runtime.arrow.rendering import python_rows
 
     path = local_path(folder)

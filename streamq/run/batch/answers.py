@@ -9,22 +9,36 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
 from streamq import html
+from streamq.compiler.batch import check_form, lower_in_batch, to_user, without_unread_columns
+from streamq.compiler.estimates import expected_rates
+from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError, sentence, warn
 from streamq.html import shortened_value, with_escapes
+from streamq.operators import Source
 from streamq.operators.input_table import as_dataframe
-from streamq.operators.operator import BatchForm
+from streamq.operators.operator import BatchForm, BatchRun, set_aside
+from streamq.operators.source import AS_START
 from streamq.plan.footprint import Expected
-from streamq.plan.node import Node
+from streamq.plan.lowering import in_utc
+from streamq.plan.node import Node, expanded, nodes, number_sources
 from streamq.plan.schema import Schema
 from streamq.run.failure import spark_errors
 from streamq.run.session.findings import session_of
+from streamq.run.status.history import SourceStatus
+from streamq.run.status.why import warn_of_units
+from streamq.runtime.arrow.columnar import concat
+from streamq.runtime.arrow.rendering import python_rows, python_values
+from streamq.runtime.arrow.values import ORDER, number_values
+from streamq.runtime.time.lateness import GROUP, LATE_SCHEMA
 from streamq.time import INFINITY, TIMESTAMP, instant_ticks
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 
 def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
@@ -32,9 +46,6 @@ def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
 
     Weights are left out, so all rows must be inserts.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     axis = pa.timestamp("us", tz="UTC") if schema.axis == TIMESTAMP else pa.int64()
     end = pc.if_else(pc.equal(deltas.column("__re"), INFINITY), None, deltas.column("__re"))
     columns = {n: deltas.column(n) for n in schema.names}
@@ -43,10 +54,6 @@ def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
 
 def order_rows(table: pa.Table, schema: Schema) -> pa.Table:
     """Return the rows in order of start, end, then payload, arrays, structs and maps included; NULL is last."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from streamq.runtime.arrow.values import ORDER, number_values
 
     def key(name: str) -> pa.Array | pa.ChunkedArray:
         """Return the column to order by; values of a nested type are numbered in their order, and NULL stays."""
@@ -67,9 +74,6 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     Structs are dicts, and maps lists of pairs.
     """
     import pandas as pd
-    import pyarrow as pa
-
-    from streamq.runtime.arrow.rendering import python_values
 
     nullable = {
         pa.int8(): pd.Int8Dtype(),
@@ -110,10 +114,6 @@ def as_html(table: pa.Table, n: int) -> str:
 
 def _first_rows(table: pa.Table, n: int) -> list[list[Any]]:
     """Return the values of the first ``n`` rows."""
-    import pyarrow as pa
-
-    from streamq.runtime.arrow.rendering import python_rows
-
     # drop the time zone, so that instants are written in UTC without it
     first = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.slice(0, n).columns]
     return [list(row.values()) for row in python_rows(pa.table(first, names=table.column_names))]
@@ -152,8 +152,6 @@ LIMITS = {"maxfilespertrigger", "maxbytespertrigger"}
 
 def is_literal(tables: Mapping[str, Any]) -> bool:
     """Return True if all tables are literal or Arrow, so that the query runs in-process."""
-    import pyarrow as pa
-
     return all(isinstance(table, pa.Table) for table in tables.values())
 
 
@@ -230,14 +228,6 @@ def batch_frames(
     """
     from functools import reduce
 
-    from streamq.compiler.batch import check_form, lower_in_batch, to_user, without_unread_columns
-    from streamq.compiler.estimates import expected_rates
-    from streamq.compiler.rewriter import rewrite
-    from streamq.operators import Source
-    from streamq.operators.operator import BatchRun, set_aside
-    from streamq.plan.lowering import in_utc
-    from streamq.plan.node import nodes, number_sources
-
     if verb == "to_df":
         _warn_of_units(plan, tables)
     with spark_errors(verb, "Spark does not plan the query"):
@@ -269,12 +259,6 @@ def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.dateti
 
     Warns, worded for ``verb``, of events that modules have set aside, and of instants that look like the wrong unit of time.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from streamq.run.status.history import SourceStatus
-    from streamq.run.status.why import warn_of_units
-
     if is_literal(tables):
         _warn_of_units(plan, tables)
         history, aside = local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))
@@ -296,15 +280,6 @@ def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.dateti
 
 def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
     """Warn of Arrow tables whose times look like another unit read as microseconds; DataFrames have not been read yet."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from streamq.operators import Source
-    from streamq.operators.source import AS_START
-    from streamq.plan.node import nodes
-    from streamq.run.status.history import SourceStatus
-    from streamq.run.status.why import warn_of_units
-
     if plan.schema.axis != TIMESTAMP:
         return
     sources = []
@@ -321,8 +296,6 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
 
 def events_set_aside(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None) -> pa.Table:
     """Compute the answer and return the events that modules set aside, as rows of the late output."""
-    from streamq.runtime.time.lateness import LATE_SCHEMA
-
     if is_literal(tables):
         return local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))[1]
     aside = batch_frames(plan, tables, until, verb="quarantine").aside
@@ -380,10 +353,6 @@ def local_answer(
     from streamq.compiler.results import Results
     from streamq.compiler.rules import RULES
     from streamq.compiler.stages import compile_stages
-    from streamq.operators.operator import set_aside
-    from streamq.plan.node import expanded, number_sources
-    from streamq.runtime.arrow.columnar import concat
-    from streamq.runtime.time.lateness import GROUP, LATE_SCHEMA
 
     root, names = number_sources(Results((plan,)))
     tables = {names[name]: table for name, table in tables.items() if name in names}

@@ -7,18 +7,33 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from streamq.errors import PlanError, nearest, unknown_column
 from streamq.operators.operator import QuarantineEvents, set_aside
 from streamq.plan.node import Verbs, expanded, named_after
 from streamq.plan.schema import POINT
-from streamq.run.batch.answers import as_frames, batch_frames, events_set_aside, is_dataframe, is_literal
+from streamq.run.batch.answers import (
+    as_frames,
+    as_text,
+    batch_frames,
+    events_set_aside,
+    is_dataframe,
+    is_literal,
+    to_pandas,
+)
 from streamq.run.failure import spark_errors
+from streamq.run.session.findings import session_of
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.rendering import from_json_value
+from streamq.runtime.time.lateness import GROUP, LATE_SCHEMA
 from streamq.time import TIMESTAMP
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 
 S = TypeVar("S")
@@ -50,10 +65,6 @@ class Quarantine(Generic[S]):
 
         Late and invalid rows of a late output are left out.
         """
-        import pyarrow.compute as pc
-
-        from streamq.runtime.time.lateness import GROUP
-
         table = self._table()
         table = table.filter(table.column(GROUP).is_valid())
         order = ("source", GROUP, "window_start", "window_end", "start", "end", "payload", "reason")
@@ -61,8 +72,6 @@ class Quarantine(Generic[S]):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows as a pandas DataFrame, in the order of :meth:`to_arrow`."""
-        from streamq.run.batch.answers import to_pandas
-
         return to_pandas(self.to_arrow())
 
     def to_df(self) -> DataFrame:
@@ -70,10 +79,6 @@ class Quarantine(Generic[S]):
 
         Late and invalid rows of a late output are left out.
         """
-        from pyspark.sql import functions as F
-
-        from streamq.run.session.findings import session_of
-
         if is_dataframe(self._rows):
             return self._rows.where(F.col("group").isNotNull())
         if self._rows is None and not is_literal(self._query.tables):
@@ -85,8 +90,6 @@ class Quarantine(Generic[S]):
 
     def show(self, n: int = 20) -> None:
         """Print the first ``n`` rows as a table."""
-        from streamq.run.batch.answers import as_text
-
         print(as_text(self.to_arrow(), n))
 
     def events(self, module: str, *, on_windows: bool = False) -> S:
@@ -98,8 +101,6 @@ class Quarantine(Generic[S]):
         process. Raises PlanError for a module that sets nothing aside, and with ``on_windows`` for one that is not over
         windows; also for a column of the input that has the name of a window's bound.
         """
-        import pyarrow as pa
-
         aside = self._aside_of(module)
         table = self._events(aside)
         if on_windows:
@@ -116,10 +117,6 @@ class Quarantine(Generic[S]):
 
     def _table(self) -> pa.Table:
         """Return all rows of the late output, or those set aside in batch; raise UnknownColumn for a missing column."""
-        import pyarrow as pa
-
-        from streamq.runtime.time.lateness import LATE_SCHEMA
-
         if self._rows is None:
             return events_set_aside(self._query.plan, self._query.tables, self._until)
         rows: Any = self._rows
@@ -149,12 +146,6 @@ class Quarantine(Generic[S]):
 
     def _events(self, aside: QuarantineEvents) -> pa.Table:
         """Return the events as they were in the operator's input, with the windows of modules over windows."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from streamq.runtime.arrow.arrow_types import arrow_type
-        from streamq.runtime.arrow.rendering import from_json_value
-
         rows = self.to_arrow()
         rows = rows.filter(pc.equal(rows.column("source"), aside.module))
         payloads = [json.loads(text) for text in rows.column("payload").to_pylist()]

@@ -12,23 +12,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
 from streamq.errors import MixedStreams, PlanError, UnknownColumn
-from streamq.plan.lowering import map_in_arrow, ship_runtime
+from streamq.operators import Source, Where
+from streamq.plan.lowering import DeltaColumns, in_utc, map_in_arrow, ship_runtime, to_spark
+from streamq.plan.node import nodes
+from streamq.plan.resolve import resolve
 from streamq.plan.schema import quote
+from streamq.run.prepared_stream import PreparedStream
 from streamq.run.status.history import RESULTS, observed_values
-from streamq.run.storage.files import local_path, path_exists
+from streamq.run.storage.files import Offsets, RawFolder, local_path, path_exists, spark_sources
+from streamq.runtime.arrow.columnar import concat, decode, encode
+from streamq.runtime.event import LE
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from streamq.operators import Source, Where
-    from streamq.run.prepared_stream import PreparedStream
-    from streamq.run.storage.files import Offsets, RawFolder
-
     RecordedRows = list[dict[str, pa.Table]]
     """Micro-batches: the rows of each source that has any, by the name of the source."""
 
@@ -65,8 +68,6 @@ class Recorder:
     @property
     def run_folder(self) -> RawFolder:
         """The checkpoint of the run."""
-        from streamq.run.storage.files import RawFolder
-
         return RawFolder.from_path(self.checkpoint, "sample")
 
     def coming(self, rows: int, seconds: float) -> RecordedRows:
@@ -109,8 +110,6 @@ class Recorder:
 
     def _offsets(self, number: int) -> Offsets:
         """Return the offsets after a micro-batch of the run."""
-        from streamq.run.storage.files import Offsets
-
         return Offsets.read((self.run_folder / "offsets").read(str(number)), list(self.read), "sample")
 
     def _record(
@@ -120,8 +119,6 @@ class Recorder:
 
         A task keeps at most so many rows of each source in a micro-batch: the last ones of a single one, else the first ones.
         """
-        from streamq.run.storage.files import RawFolder
-
         folder = f"{self.checkpoint}/streamq/sample/{uuid4().hex}"
         frame = self._rows(rows, newest=upto is not None)
         writer = frame.writeStream.format("parquet").outputMode("append").option("path", f"{folder}/rows")
@@ -152,8 +149,6 @@ class Recorder:
 
     def _rows(self, most: int, *, newest: bool) -> DataFrame:
         """Return one stream of the rows of all sources; Spark's reports count them."""
-        from pyspark.sql import functions as F
-
         ship_runtime()
         frame: DataFrame | None = None
         for number, df in enumerate(self.sources.values()):
@@ -165,8 +160,6 @@ class Recorder:
 
     def _written(self, path: str) -> RecordedRows:
         """Return the rows that a query has written, by micro-batch."""
-        from streamq.runtime.arrow.columnar import concat, decode
-
         if not path_exists(self.spark, path):
             return []
         names = list(self.sources)
@@ -183,11 +176,6 @@ def recorder(prepared: PreparedStream, checkpoint: str, where: Any, between: Any
     ``where`` holds for the sources that have all its columns. Raises UnknownColumn or MixedStreams if none has, TypeMismatch if
     it is not boolean, and PlanError or TimeError for what are no two instants.
     """
-    from streamq.operators import Source, Where
-    from streamq.plan.node import nodes
-    from streamq.plan.resolve import resolve
-    from streamq.run.storage.files import spark_sources
-
     bounds = instants_between(between, prepared.program.axis)
     written = {n.table: n for n in nodes(prepared.written) if isinstance(n, Source)}
     named = {r.source.shown_name(): written[r.source.table] for r in prepared.program.sources if r.source}
@@ -212,11 +200,6 @@ def recorder(prepared: PreparedStream, checkpoint: str, where: Any, between: Any
 
 def _filtered(table: DataFrame, source: Source, where: Where | None, bounds: tuple[int, int] | None) -> DataFrame:
     """Return the rows of a source's table that a filter keeps and that start within the bounds, the second one excluded."""
-    from pyspark.sql import functions as F
-
-    from streamq.plan.lowering import DeltaColumns, in_utc, to_spark
-    from streamq.runtime.event import LE
-
     if where is None and bounds is None:
         return table
     with in_utc(table.sparkSession):
@@ -250,10 +233,7 @@ def keep_rows(number: int, most: int, newest: bool) -> Callable[[Iterable[pa.Rec
 
     ``number`` is that of the source; ``most`` is the number of rows to keep.
     """
-    import pyarrow as pa
-
     # workers need not have streamq
-    from streamq.runtime.arrow.columnar import encode
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kept: deque[pa.RecordBatch] = deque()

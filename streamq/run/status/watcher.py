@@ -17,6 +17,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
+
 from streamq.errors import CodeLine
 from streamq.run.status.history import (
     MicroBatch,
@@ -35,9 +39,6 @@ from streamq.run.storage.checkpoint import Checkpoint, EarlierRuns, OutsideCti
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from streamq.compiler.staged_plan import StagedPlan
 
 
@@ -51,8 +52,6 @@ class ProgressLog:
     """
 
     def __init__(self, spark: SparkSession, look: Callable[[], Any]):
-        from pyspark.sql.streaming.listener import StreamingQueryListener
-
         class Listener(StreamingQueryListener):
             def onQueryStarted(self, event: Any) -> None:
                 pass

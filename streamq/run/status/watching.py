@@ -11,6 +11,8 @@ from functools import cached_property
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from pyspark.sql import SparkSession
+
 from streamq.choices import CountReason, RunState, Verdict
 from streamq.errors import counted
 from streamq.run.status.diagnosis import why
@@ -20,8 +22,6 @@ from streamq.screens import Screen, TableSection, TextSection, View, ViewSection
 from streamq.time import show_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from streamq.run.run_options import RunOptions
     from streamq.run.sinks import Row
     from streamq.run.status.history import RunHistory

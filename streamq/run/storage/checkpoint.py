@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
 from streamq.compiler.state_names import query_text
 from streamq.errors import CheckpointError, PlanError, TimeError
 from streamq.plan.schema import MICRO_BATCH
@@ -24,8 +27,6 @@ from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, NO_READINGS, Rea
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from streamq.compiler.staged_plan import StagedPlan
 
 
@@ -42,8 +43,6 @@ def ticking_clock(spark: SparkSession) -> DataFrame:
     The first comes a second after the first start on a checkpoint; after a stop those of all the time since come at once. The
     seconds are in the offsets that Spark keeps of each micro-batch, so one that is repeated sees the same time of day.
     """
-    from pyspark.sql import functions as F
-
     rows = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
     # a row has the instant at which its second began, and is there once that is over
     return rows.select((F.unix_micros("timestamp") + TICK).alias("now"))
@@ -122,8 +121,6 @@ class ControlFolder:
 
 def _rows(spark: SparkSession, message: OutsideCti | TapCommand) -> DataFrame:
     """Return a message as the only row of the folder's columns, made by Spark, because rows of Python take a job more."""
-    from pyspark.sql import functions as F
-
     columns = [column.split() for column in CONTROL_DDL.split(", ")]
     return spark.range(0, 1, 1, 1).select(
         *(F.lit(value).cast(kind).alias(name) for value, (name, kind) in zip(message.row, columns, strict=True))
@@ -333,8 +330,6 @@ class Checkpoint:
 
     def chunks(self, operator: int) -> DataFrame:
         """Return the state of one of Spark's stateful operators: the ``key`` of the bucket, a ``chunk``'s name, its ``body``."""
-        from pyspark.sql import functions as F
-
         from streamq.runtime.hosts.processor import STATE
 
         reader = self.spark.read.format("statestore").option("stateVarName", STATE)

@@ -7,18 +7,17 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from pyarrow import fs
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
 
 from streamq.errors import CheckpointError
 from streamq.run.failure import spark_errors
 from streamq.runtime.hosts.identity import Identity
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-
 
 SCHEME = "file:"
 """The beginning of a path, or of a URL, of this computer's files."""
@@ -101,8 +100,6 @@ def last_number(spark: SparkSession, folder: str) -> int:
 
 def write_line(spark: SparkSession, path: str, line: str) -> None:
     """Write a line to a checkpoint's file, replacing its content; raise CheckpointError if Spark cannot write it."""
-    from pyspark.sql import functions as F
-
     with spark_errors("run", f"Spark cannot write {path}", WRITABLE, CheckpointError):
         spark.range(0, 1, 1, 1).select(F.lit(line).alias("value")).write.mode("overwrite").text(path)
 
@@ -113,8 +110,6 @@ def _table(reader: DataFrameReader, path: str) -> DataFrame | None:
     The path is passed twice: for a single missing path Spark first looks for a sink's log, and logs a warning with a Java stack
     trace. Spark reads no rows from a folder whose name begins with an underscore.
     """
-    from pyspark.errors import AnalysisException
-
     try:
         table = reader.load([path, path])
         # Spark Connect looks for the files when their schema is asked for

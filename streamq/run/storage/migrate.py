@@ -7,9 +7,9 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from streamq.errors import CheckpointError, PlanError
 from streamq.keywords import check_keywords
@@ -23,10 +23,6 @@ from streamq.run.starting import refuse_second_run
 from streamq.run.storage.checkpoint import MIGRATION, Checkpoint
 from streamq.run.storage.files import Offsets, RawFolder, folder_name, in_url, path_exists, spark_sources
 from streamq.runtime.hosts.identity import Identity, ends_final_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 VERB = "migrate"
 """The verb in errors."""
