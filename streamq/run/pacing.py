@@ -22,7 +22,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streamq.errors import PlanError
+from streamq.operators.operator import Operator
+from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
+from streamq.run.status.history import progress_of_sources
 from streamq.runtime.hosts.envelope import READINGS
 from streamq.runtime.hosts.readings import Readings, combine_readings
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Grid, show_duration
@@ -183,9 +186,6 @@ def hops_of(plans: Sequence[Node], verb: str) -> Hops:
     Raises PlanError, worded for ``verb``, if no windows end at equal distances, if time is no timestamps, or if a source counts
     as idle within two hops.
     """
-    from streamq.operators.operator import Operator
-    from streamq.operators.source import Source
-
     every = [node for plan in plans for node in nodes(plan)]
     windows = [node.event_windows for node in every if isinstance(node, Operator)]
     grids = [window.hops for window in windows if window is not None and window.hops is not None]
@@ -280,8 +280,6 @@ class Pacer:
 
     def observe(self, readings: Readings) -> None:
         """Note a micro-batch that ends now, with its readings."""
-        from streamq.run.status.history import progress_of_sources
-
         if readings:
             cti = min(progress.c for progress in progress_of_sources(self._program, readings).values())
             rows = sum(source.new_rows or 0 for source in readings.of_sources.values())

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamq.choices import OutputForm, choose_word
+from streamq.compiler.egress import Egress, choose_egress
+from streamq.compiler.options import Options, check_early
+from streamq.compiler.results import Results
 from streamq.errors import PlanError, TimeError, nearest
 from streamq.plan.node import Node, Verbs
 from streamq.policies import Consistency, consistency_of
@@ -19,9 +22,6 @@ from streamq.run.storage.files import folder_name
 from streamq.time import TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
-    from streamq.compiler.egress import Egress
-    from streamq.compiler.options import Options
-    from streamq.compiler.results import Results
     from streamq.run.storage.checkpoint import Checkpoint
 
 
@@ -41,8 +41,6 @@ class ResultRequest:
 
     def egress(self, verb: str) -> Egress:
         """Return the form of its rows; raise PlanError, worded for ``verb``, for an output that the query cannot have."""
-        from streamq.compiler.egress import choose_egress
-
         form = choose_word(OutputForm, self.output, "output", verb)
         return choose_egress(self.query.plan, form, ctis=self.ctis, stamped=self.stamped, verb=verb)
 
@@ -171,9 +169,6 @@ class RunOptions:
 
         Raises PlanError for an output or a level that the queries cannot have, and for an illegal number of buckets.
         """
-        from streamq.compiler.options import Options, check_early
-        from streamq.compiler.results import Results
-
         buckets = self.buckets
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
             raise PlanError(self.verb, "buckets is a whole number of at least 1", f"found {buckets!r}")

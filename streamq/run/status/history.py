@@ -14,12 +14,13 @@ from streamq.html import Readout
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.hosts.envelope import READINGS, TAPPED, TOTALS
 from streamq.runtime.hosts.readings import NO_READINGS, Readings, combine_readings
+from streamq.runtime.time.consistency import progress_at_level
+from streamq.runtime.time.progress import LevelProgress
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import Relation, StagedPlan
-    from streamq.runtime.time.progress import LevelProgress
 
 
 RESULTS = "streamq"
@@ -293,9 +294,6 @@ def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, Le
 
     Without stages it is the source's own.
     """
-    from streamq.runtime.time.consistency import progress_at_level
-    from streamq.runtime.time.progress import LevelProgress
-
     own = {}
     for relation in program.sources:
         source = readings.source(relation.name)

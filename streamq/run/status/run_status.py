@@ -22,13 +22,14 @@ from streamq.run.status.history import (
     progress_of_sources,
     source_statuses,
 )
+from streamq.runtime.hosts.hosted_kernel import HostedKernel
+from streamq.runtime.hosts.stage import Stage
+from streamq.runtime.time.progress import LevelProgress
+from streamq.runtime.time.progress_map import map_progress
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
-    from streamq.runtime.hosts.hosted_kernel import HostedKernel
-    from streamq.runtime.hosts.stage import Stage
-    from streamq.runtime.time.progress import LevelProgress
 
 
 VERSION = 1
@@ -79,8 +80,6 @@ class RunStatus:
     @cached_property
     def input_ctis(self) -> Mapping[str, Mapping[int, int]]:
         """The CTI at the end of each channel of a kernel, after the channel's steps have changed it, by kernel and number."""
-        from streamq.runtime.time.progress_map import map_progress
-
         ctis = {name: self.history.readings.kernel(name).output_cti for name in self.kernels}
         ctis |= {relation: progress.c for relation, progress in self.progress_of_sources.items()}
         come = {relation: MINUS_INFINITY if cti is None else cti for relation, cti in ctis.items()}

@@ -6,11 +6,12 @@ import datetime as dt
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.state_names import query_text
 from streamq.errors import CheckpointError, PlanError, TimeError
 from streamq.plan.schema import MICRO_BATCH
@@ -24,11 +25,8 @@ from streamq.runtime.hosts.identity import (
     identity_from,
 )
 from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
+from streamq.runtime.state.baskets import Baskets
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
-
-if TYPE_CHECKING:
-    from streamq.compiler.staged_plan import StagedPlan
-
 
 ClockRows = Callable[["SparkSession"], "DataFrame"]
 """A clock: of a session, a streaming DataFrame of rows ``now bigint``, in microseconds since 1970."""
@@ -339,8 +337,6 @@ class Checkpoint:
 
     def manifests(self, operator: int) -> list[dict[str, Any]]:
         """Return the manifest of each bucket in the state of one of Spark's stateful operators."""
-        from streamq.runtime.state.baskets import Baskets
-
         rows = self.chunks(operator).where(f"chunk = '{Baskets.MANIFEST}'").select("body").collect()
         return [json.loads(bytes(body)) for (body,) in rows]
 
