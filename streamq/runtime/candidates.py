@@ -95,7 +95,6 @@ class MatchWalk(ABC):
     """
 
     def __init__(self, rows: EventRows):
-        """Begin without matches."""
         self.rows = rows
         self.at = 0
         self.lacks = False
@@ -214,7 +213,6 @@ class PatternWalk(MatchWalk):
     """A walk that collects the matches of a pattern's parts: of each part the rows of its events."""
 
     def __init__(self, step: PatternStep, rows: EventRows):
-        """Look up which events fit each part."""
         super().__init__(rows)
         self.parts, self.conditions, self.within = step.parts, step.conditions, step.within
         self.sources = range(len(step.inputs))
@@ -240,7 +238,6 @@ class PatternWalk(MatchWalk):
         return candidates if fits is None else array("q", [row for row in candidates if fits[row] is True])
 
     def fits_part(self, number: int, row: int) -> bool:
-        """Return True if an event of the part's input fits it."""
         fits = self.fits[number]
         return fits is None or fits[row] is True
 

@@ -82,7 +82,6 @@ class SettledProgress:
         return SETTLED
 
     def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
-        """Return no holds."""
         return no_holds()
 
     def cti(self, progress: Sequence[int], held: int) -> int:
@@ -90,11 +89,9 @@ class SettledProgress:
         return min(progress)
 
     def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
-        """Return no group: no row is left out."""
         nothing = np.zeros(0, np.int64)
         return ToCome(nothing, nothing)
 
     @property
     def leaves_out_rows_to_come(self) -> bool:
-        """False: the rows of an event do not depend on how far the input has come."""
         return False

@@ -136,7 +136,6 @@ class WindowSpans:
     grid: Grid
 
     def start(self, le: Number, arithmetic: Arithmetic) -> Number:
-        """Return the start of the first window that ends after ``le``, kept on the axis."""
         grid = self.grid
         return self._next_end(arithmetic.moved(le, -(grid.size + grid.offset)), arithmetic)
 

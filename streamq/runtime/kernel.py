@@ -68,7 +68,6 @@ class _Fail(LatePolicy):
     shows_items = True
 
     def meet(self, is_broken: Mask, error: Callable[[Mask], LateEvent]) -> None:
-        """Raise the error if any item breaks a CTI."""
         if is_broken.any():
             raise error(is_broken)
 
@@ -232,11 +231,9 @@ class UncombinedKernel:
     """The map side of a kernel that needs its rows as they are."""
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Return the rows unchanged."""
         return table
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """Return None: no bucket needs endpoints."""
         return None
 
 
@@ -265,7 +262,6 @@ def refuse_invalid(source: str, reason: str, row: dict[str, Any], axis: str = IN
 
 
 def _own(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a row that are its source's."""
     return {name: value for name, value in row.items() if not name.startswith("__")}
 
 

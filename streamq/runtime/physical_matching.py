@@ -262,12 +262,10 @@ class PhysicalState:
 
     @property
     def rows(self) -> int:
-        """The number of all rows."""
         return sum(table.num_rows for tables in self._tables.values() for table in tables)
 
     @property
     def _tables(self) -> dict[str, list[pa.Table]]:
-        """The rows by basket."""
         return {LIVE: self.live, WAITING: [] if self.waiting is None else [self.waiting], APPLIED: self.applied}
 
     def hashed(self, items: pa.Table) -> pa.Table:
@@ -350,5 +348,4 @@ class PhysicalState:
 
 
 def _listed(table: pa.Table | None) -> list[pa.Table]:
-    """Return a list of the table, or an empty one for None."""
     return [] if table is None else [table]

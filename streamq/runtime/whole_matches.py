@@ -264,7 +264,6 @@ class CrowdStep(PatternStep):
         return ReadOrder.NEWEST_FIRST
 
     def looks_at(self, source: int) -> frozenset[int]:
-        """Return all inputs."""
         return frozenset(range(len(self.inputs)))
 
     def walk(self, rows: EventRows) -> CrowdWalk:
@@ -319,7 +318,6 @@ class CrowdWalk(PatternWalk):
             self.end_state(group, chain(*candidates), low)
 
     def _parts_of(self, event: int) -> list[int]:
-        """Return the numbers of the parts that an event fits."""
         source = self.rows.source[event]
         return [n for n, part in enumerate(self.parts) if part.source == source and self.fits_part(n, event)]
 

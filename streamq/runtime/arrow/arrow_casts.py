@@ -256,7 +256,6 @@ def _from_string(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outco
 
 
 def _dates(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
-    """Cast strings to dates; texts that are no dates are faults."""
     days, faults = rowwise(_days, t.IntegerType(), _text(INVALID, to), array)
     return days.view(pa.date32()), faults
 

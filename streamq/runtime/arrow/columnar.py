@@ -32,7 +32,6 @@ def decode(body: bytes) -> pa.Table:
 
 
 def _written(table: pa.Table) -> pa.Buffer:
-    """Return a table as an Arrow IPC stream in one buffer."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
@@ -90,7 +89,6 @@ def _is_in_planes(array: pa.Array) -> bool:
 
 
 def _bytes_of(array: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return the bytes of a column of 8-byte values."""
     at = array.offset * 8
     return np.frombuffer(array.buffers()[1], np.uint8)[at : at + len(array) * 8]
 

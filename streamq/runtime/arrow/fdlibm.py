@@ -20,12 +20,10 @@ TWO_54 = 2.0**54
 
 
 def _high(x: Doubles) -> NDArray[np.int64]:
-    """Return the upper 32 bits of doubles as integers."""
     return x.view(np.int64) >> 32
 
 
 def _with_high(x: Doubles, high: NDArray[np.int64]) -> Doubles:
-    """Return doubles with their upper 32 bits replaced."""
     return ((high << 32) | (x.view(np.int64) & 0xFFFFFFFF)).view(np.float64)
 
 

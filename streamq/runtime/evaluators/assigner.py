@@ -37,7 +37,6 @@ class Ranges:
     where: Callable[[Ints, Ints], tuple[Ints, Ints]]
 
     def some(self) -> Ranges:
-        """Return the ranges that are not empty."""
         return self.take(self.low <= self.high)
 
     def take(self, which: Ints | Mask) -> Ranges:

@@ -45,7 +45,6 @@ class PairCondition:
 
 
 def _no_lifetime(part: str) -> pa.Array:
-    """Raise AssertionError: a condition on a pair reads no lifetime."""
     raise AssertionError("a condition on two events has no lifetime")
 
 
@@ -67,12 +66,10 @@ class JoinEvaluator(SettledProgress):
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that must be equal."""
         return tuple(a for a, _ in self.on), tuple(b for _, b in self.on)
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once they are settled; an anti join subtracts the right rows."""
         if self.how == JoinKind.INNER:
             return SETTLED
         return replace(SETTLED, cti=Cti.LEFT_BEHIND, subtracts=self.how == JoinKind.ANTI)
@@ -120,7 +117,6 @@ class JoinEvaluator(SettledProgress):
         return at, of
 
     def _matching(self, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
-        """Return the group numbers of both sides, -1 where a key is NULL."""
         ours, theirs = self.group_columns
         return matching_groups(left, ours), matching_groups(right, theirs)
 
@@ -176,12 +172,10 @@ class ExceptEvaluator(SettledProgress):
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The payload."""
         return self.names, self.names
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once they are settled; the right stream subtracts from the left one."""
         return replace(SETTLED, subtracts=True)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -231,12 +225,10 @@ class ClipEvaluator(SettledProgress):
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that must be equal."""
         return tuple(a for a, _ in self.on), tuple(b for _, b in self.on)
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once they are settled; a row without an end is cut by a row of the other stream."""
         return replace(SETTLED, endless=EndlessRow.A_CUT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -303,12 +295,10 @@ class WindowedJoinEvaluator:
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that must be equal."""
         return self.pairing.group_columns
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Windows of a grid are final once they have ended."""
         return ProgressRule(
             Cti.EARLIEST_WINDOW,
             final=Release.AT_END,
@@ -324,7 +314,6 @@ class WindowedJoinEvaluator:
         return [ints(table, RE) > min(c - 1, least) for table in inputs]
 
     def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
-        """Return no holds: the CTI depends on the grid alone."""
         return no_holds()
 
     def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
@@ -334,7 +323,6 @@ class WindowedJoinEvaluator:
 
     @property
     def leaves_out_rows_to_come(self) -> bool:
-        """False: only a bound leaves out windows."""
         return False
 
     def cti(self, progress: Sequence[int], held: int) -> int:

@@ -59,7 +59,6 @@ class ScanEvaluator(SettledProgress, ABC):
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The keys."""
         return (self.keys,)
 
     @property
@@ -241,7 +240,6 @@ class _ScanWalk:
         )
 
     def _reason(self, error: BaseException, at: int) -> str:
-        """Return the reason of a failure, with the event and its group."""
         calling = self.scan.calling
         return self.scan.reason(calling, calling.names, error, self.events.slice(int(self.order[at]), 1))
 
@@ -323,7 +321,6 @@ class MatchScanEvaluator(ScanEvaluator):
         return sorted(frozenset[int]().union(*map(self.step.looks_at, sources)))
 
     def _event_rows(self, events: pa.Table, group: Ints, order: Ints, is_whole: bool) -> EventRows:
-        """Return events in their order, as a walk reads them."""
         args, at = self.args[len(self.args) - len(self.columns) :], pa.array(order)
         group, start = group[order], ints(events, LE)[order]
         first = np.append(True, (np.diff(group) != 0) | (np.diff(start) != 0))[: len(start)]
@@ -340,7 +337,6 @@ class MatchScanEvaluator(ScanEvaluator):
         )
 
     def _matches(self, walk: MatchWalk, order: Ints, events: pa.Table) -> pa.Table:
-        """Return the matches of a walk, as points at the starts of the events that completed them."""
         last = pa.array(order[walk.last_rows()])
         columns = {name: walk.column(name, kind) for name, kind in self.types.items()}
         return self.as_points(events.select((*self.keys, GROUP_NUMBER, LE)).take(last), columns)

@@ -45,12 +45,10 @@ class SignalEvaluator(SettledProgress):
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The keys."""
         return (self.keys,)
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once they are settled; the last one of a key ends with the next."""
         return replace(SETTLED, endless=EndlessRow.THE_NEXT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -110,7 +108,6 @@ class ChopEvaluator(SettledProgress):
         return with_column(with_column(pieces, LE, begin[is_bounded]), RE, end[is_bounded])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep unsettled events."""
         return [ints(inputs[0], RE) >= c]
 
     def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
@@ -129,7 +126,6 @@ class DistinctIdsEvaluator(SettledProgress):
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The ids."""
         return (self.ids,)
 
     @property
@@ -183,12 +179,10 @@ class LastRowsEvaluator(SettledProgress):
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The keys."""
         return (self.keys,)
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once they are settled; the last ones of a key end with later ones."""
         return replace(SETTLED, endless=EndlessRow.LATER_ROWS)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -252,11 +246,9 @@ class AttemptEvaluator(SettledProgress):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Events are sent as they come."""
         return AT_ONCE
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Return no event."""
         return [np.zeros(inputs[0].num_rows, bool)]
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:

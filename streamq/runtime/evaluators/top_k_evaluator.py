@@ -185,7 +185,6 @@ class TopKEvaluator(MemberEvaluator):
         return events.take(pa.array(best)), number[best]
 
     def _best_of(self, events: pa.Table, number: Ints) -> Ints:
-        """Return the rows of the best events of each number."""
         every = np.arange(len(number))
         ranked = self.ranking.ranked(events, every, number, every * 0)
         return ranked.order[ranked.is_best]

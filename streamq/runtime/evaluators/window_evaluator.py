@@ -77,7 +77,6 @@ def _copied(members: RangedMembers) -> CopiedMembers:
 
 
 def value_columns(reductions: Sequence[Reduction]) -> tuple[str, ...]:
-    """Return the columns that reductions read, each once."""
     names = (name for r in reductions for name in (*r.column.args, *filter(None, [r.column.where])))
     return tuple(dict.fromkeys(names))
 
@@ -252,12 +251,10 @@ class WindowEvaluator(MemberEvaluator):
 
     @property
     def _depends_on_order(self) -> bool:
-        """True if a partial result depends on the order of events."""
         return any(partial.depends_on_order for partial in self.partials)
 
     @property
     def _values(self) -> tuple[str, ...]:
-        """The columns that reductions read."""
         return value_columns(self.reductions)
 
     def condensable(self, deltas: pa.Table) -> pa.Table:
@@ -273,7 +270,6 @@ class WindowEvaluator(MemberEvaluator):
         return codes(with_column(events.select([*self._values]), INDEX, number), [INDEX, *self._values])[0]
 
     def _merged(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
-        """Return a row with the merged partial results for each number, and the number of each row."""
         merged = merge_partial_rows(with_column(events, INDEX, number), [INDEX], self.partials)
         of = ints(merged, INDEX)
         rows = events.take(pa.array(self.assigner.heads(events, number)[of]))

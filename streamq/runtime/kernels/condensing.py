@@ -55,7 +55,6 @@ class WindowsKernel(RecomputeKernel[M]):
     """A kernel of results over the members of windows of any kind."""
 
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:
-        """Return the evaluator's rows, with the results of those that are sent."""
         is_asked = partial(self._is_sent, clock=groups.clock)
         return self.evaluator.rows(groups.histories, groups.open_since, groups.upto, is_asked=is_asked)
 
@@ -120,7 +119,6 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         return weighted(rows, 1).select(deltas.column_names)
 
     def _completed(self, fresh: list[pa.Table], state: KernelBaskets, clock: Clock, upto: int) -> list[pa.Table]:
-        """Return the deltas of a micro-batch with those of the slots that are due."""
         is_over = clock.c == INFINITY or not self._condenses
         woken = _wheel(state).take(INFINITY if is_over else upto) if self._has_wheel else None
         return fresh if woken is None else [concat([*fresh, woken.drop_columns([SLOT])])]
@@ -182,7 +180,6 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
 
 
 def _wheel(state: KernelBaskets) -> TimeBins:
-    """Return the timing wheel of a kernel."""
     return TimeBins(state, ASLEEP, SLOT, valued=SLOT)
 
 

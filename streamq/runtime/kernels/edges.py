@@ -150,7 +150,6 @@ class EdgesKernel(UncombinedKernel):
         return np.cumsum(begins)
 
     def _chains(self, edges: pa.Table, number: Ints) -> _Chains:
-        """Return the chains of ordered edges, whose keys have these numbers."""
         return _Chains.from_edges(edges, number, ends_first=not self.order)
 
     def _lifetimes(self, edges: pa.Table, number: Ints, weight: int) -> pa.Table:

@@ -67,18 +67,15 @@ class JoinedEvents:
         return [some for t in pairs if (some := t.filter(pa.array(ints(t, RE) > instant))).num_rows]
 
     def hold(self, fresh: Sides) -> None:
-        """Add new deltas to the events held."""
         for port, table in enumerate(fresh):
             if table is not None:
                 self._bins(port).hold(table)
 
     def forget(self, c: int) -> None:
-        """Drop the bins in which all events have ended before ``c``; all if it is INFINITY."""
         for port in (0, 1):
             self._bins(port).forget(c)
 
     def _bins(self, port: int) -> Bins:
-        """Return the bins of a side."""
         columns = self.evaluator.group_columns[port]
         return Bins(self.state, side_basket(port), net_deltas, columns, self.sizes)
 
@@ -123,7 +120,6 @@ class JoinedEvents:
 
 
 def side_basket(port: int) -> str:
-    """Return the name of the basket of a side's events."""
     return f"side{port}"
 
 
@@ -142,7 +138,6 @@ class InnerJoinKernel(UncombinedKernel):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Pairs are sent at once."""
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
@@ -195,12 +190,10 @@ class WindowedJoinKernel(UncombinedKernel):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The evaluator's rule, with rows that go by the kernel's release."""
         return self.evaluator.progress_rule.released(final=self.final, early=self.early)
 
     @property
     def _sends_at_once(self) -> bool:
-        """True if rows are sent before the watermark reaches them."""
         return self.early and not self.final
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:

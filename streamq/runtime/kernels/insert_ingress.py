@@ -118,7 +118,6 @@ class InsertIngressKernel(UncombinedKernel):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Events are sent as they come."""
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:

@@ -121,14 +121,12 @@ class LeftRowsKernel(UncombinedKernel, Generic[E]):
 
     @property
     def release(self) -> Release:
-        """The progress that lets a row go."""
         if self.final:
             return Release.PAST_END
         return Release.AT_ONCE if self.early else Release.PAST_START
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The evaluator's rule, with rows that go by the kernel's release."""
         return self.evaluator.progress_rule.released(final=self.final, early=self.early)
 
     @property
@@ -239,7 +237,6 @@ class LeftJoinKernel(LeftRowsKernel[JoinEvaluator]):
         return Change(change, left, right, sum(table.num_rows for table in tables))
 
     def _least_start(self, state: KernelBaskets, left: pa.Table, c: int) -> int:
-        """Return the least start of a left event that lives beyond ``c``, INFINITY if none does."""
         living = left.select([LE, RE, WEIGHT]).filter(pa.array(ints(left, RE) > c))
         lifetimes = unsettled_rows(state, LIFETIMES)
         lifetimes.advance([net_deltas(living)], c if c == INFINITY else c + 1)
@@ -262,7 +259,6 @@ class ClipKernel(LeftRowsKernel[ClipEvaluator]):
 
     @property
     def _pointwise(self) -> tuple[int, ...]:
-        """The right port, of which only starts are read."""
         return (1,)
 
     def _rows_of(self, left: pa.Table, right: pa.Table) -> pa.Table:

@@ -36,7 +36,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def input_basket(port: int) -> str:
-    """Return the name of the basket of an input's events."""
     return f"in{port}"
 
 
@@ -100,7 +99,6 @@ class ActiveGroups:
 
     @property
     def histories(self) -> list[pa.Table]:
-        """The events of each input, with group numbers."""
         return [events.history for events in self.inputs]
 
     @property
@@ -110,7 +108,6 @@ class ActiveGroups:
         return before if before in (INFINITY, MINUS_INFINITY) else min(before, self.bins.since) - 1
 
     def hashes(self) -> Any:
-        """Return the hash of each group, by its number."""
         greatest = max(int(ints(table, GROUP_NUMBER).max(initial=-1)) for table in self.histories)
         hash_of = np.zeros(1 + greatest, np.uint32)
         for table in self.histories:
@@ -227,7 +224,6 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
     @property
     def _input_baskets(self) -> list[str]:
-        """The baskets of the inputs' events."""
         return [input_basket(port) for port in range(len(self.inputs))]
 
     @property
@@ -263,7 +259,6 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return delta if delta.num_rows else None
 
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:
-        """Return the evaluator's rows; kernels with more state override it."""
         return self.evaluator.rows(groups.histories, groups.open_since, groups.upto)
 
     # what groups wait for
@@ -325,7 +320,6 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return False
 
     def _final_dues(self, rows: pa.Table) -> Ints:
-        """Return the CTI that makes each row final."""
         assert self.final_release is not None
         dues = self.final_release.dues(rows)
         return np.maximum(dues, saturating(ints(rows, LAST_END), 1)) if LAST_END in rows.column_names else dues
@@ -336,7 +330,6 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return self.bound is not Bound.NONE or self.evaluator.leaves_out_rows_to_come
 
     def _reported_columns(self, rows: pa.Table) -> list[str]:
-        """Return the columns that state keeps of the rows that have been sent."""
         return [*self.result, LE, RE, *([LAST_END] if LAST_END in rows.column_names else [])]
 
     def _is_sent(self, rows: pa.Table, clock: Clock) -> Mask:
@@ -344,15 +337,12 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return self._is_open(rows, clock.c_before) & self._is_reached(rows, clock)
 
     def _is_reached(self, rows: pa.Table, clock: Clock) -> Mask:
-        """Mark the rows that progress lets go."""
         return self._is_final(rows, clock.c) | _lets_go(self.early_release, rows, clock.m)
 
     def _is_final(self, rows: pa.Table, c: int) -> Mask:
-        """Mark the rows that the CTI ``c`` makes final."""
         return _lets_go(self.final_release, rows, c) & ~waits_for_members(rows, c)
 
     def _is_open(self, rows: pa.Table, c: int) -> Mask:
-        """Mark the rows that may still change at CTI ``c``."""
         return ((ints(rows, RE) >= c) | waits_for_members(rows, c)) & ~self._is_final(rows, c)
 
     # reading

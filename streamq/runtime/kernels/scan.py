@@ -60,7 +60,6 @@ class StepwiseKernel(RecomputeKernel[E]):
         return Waits(all_events, to_come if self.early_release is not None else nothing, to_come)
 
     def _reached(self, clock: Clock) -> int:
-        """Return the progress before which events are processed."""
         if self.final:
             return clock.c
         return INFINITY if self.early else clock.m
@@ -142,10 +141,8 @@ class MatchScanKernel(StepwiseKernel[MatchScanEvaluator]):
         return concat([scan.matches for scan in scans])
 
     def _candidates(self, state: KernelBaskets) -> HeldCandidates:
-        """Return the candidates in a state."""
         return HeldCandidates(state, self.evaluator, self.sizes)
 
 
 def _lacking(events: pa.Table, scans: Sequence[MatchScan]) -> pa.Table:
-    """Return the events of the groups that lacked candidates in the last scan."""
     return events.filter(pa.array(np.isin(ints(events, GROUP_NUMBER), scans[-1].lacking)))

@@ -72,7 +72,6 @@ class AttemptKernel(UncombinedKernel):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Events are sent as they come."""
         return self.evaluator.progress_rule
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:

@@ -245,7 +245,6 @@ class WindowAggregateKernel:
 
     @property
     def by_window(self) -> bool:
-        """True if a partial result is of a single window."""
         return any(partial.by_window for partial in self.partials)
 
     def _by_window(self, rows: pa.Table, low: Ints, high: Ints, number: Ints | None = None) -> pa.Table:
@@ -266,7 +265,6 @@ class WindowAggregateKernel:
         return rows.drop_columns([LE, RE])
 
     def _with_new(self, held: pa.Table | None, new: pa.Table | None) -> pa.Table | None:
-        """Return partial results of state and those that came in one table; None if there are none."""
         both = [table for table in (held, new) if table is not None]
         if not both:
             return None
@@ -308,7 +306,6 @@ class WindowAggregateKernel:
         return table.filter(pa.array(~is_gone))
 
     def _events(self, table: pa.Table) -> Ints:
-        """Return the number of events that each partial result has come of."""
         return ints(table, COUNT)
 
     def _first_left(self, c: int) -> int:
@@ -322,7 +319,6 @@ class WindowAggregateKernel:
 
     @property
     def _values(self) -> tuple[str, ...]:
-        """The columns of values that are held beside partial results."""
         return tuple(dict.fromkeys((*value_columns(self.reductions), *self.order)))
 
     @property
@@ -333,7 +329,6 @@ class WindowAggregateKernel:
 
     @property
     def _held(self) -> PartialsBasket:
-        """The basket of partial results, by the parameters of this kernel."""
         return PartialsBasket(
             keys=self.keys,
             grid=self.window,

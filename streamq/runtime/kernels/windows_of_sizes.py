@@ -139,12 +139,10 @@ class _GridPlace:
 
     @property
     def hop(self) -> int:
-        """The hop, in basic windows."""
         return self.grid.hop // self.basic.hop
 
     @property
     def size(self) -> int:
-        """The size, in basic windows."""
         return self.grid.size // self.basic.hop
 
     @property

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 def _one_if_there(value: Column) -> Column:
-    """Return 1 for a value and 0 for NULL."""
     from pyspark.sql import functions as F
 
     return F.when(value.isNotNull(), 1).otherwise(0).cast("bigint")
@@ -54,7 +53,6 @@ class PartialCount(SparkPartial):
         return {self.arg: self.name}
 
     def of_events(self, table: pa.Table) -> Values:
-        """Return 1 or 0, times the weight."""
         return {self.name: pc.multiply(rows_present(table, self.arg), table.column(COUNT))}
 
     of_weighted = of_events
@@ -68,7 +66,6 @@ class PartialCount(SparkPartial):
         return {self.name: "sum"}
 
     def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
-        """Return ``count(value)``."""
         from pyspark.sql import functions as F
 
         return [F.count(values[self.arg]).alias(self.name)]
@@ -97,7 +94,6 @@ class PartialSum(SparkPartial):
 
     @property
     def many(self) -> str:
-        """The column of the number of values."""
         return f"{self.name}__n"
 
     @property
@@ -114,7 +110,6 @@ class PartialSum(SparkPartial):
 
     @property
     def sums(self) -> SumColumns:
-        """The columns of sums of doubles."""
         return SumColumns(self.name)
 
     @property
@@ -175,7 +170,6 @@ class PartialSum(SparkPartial):
         return with_column(table, self.name, pc.if_else(none, pa.scalar(None, kind), values))
 
     def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
-        """Return ``sum(value)``, ``count(value)``."""
         from pyspark.sql import functions as F
 
         value = values[self.arg]
@@ -218,7 +212,6 @@ class _SumInWords(MergeableColumns):
         return with_columns(table.drop_columns(self.words.names), self.partial.sums.of_sums(sums))
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Return the table with sums rounded once, NULL for no values, instead of words."""
         rounded, _ = self.words.sums(table).rounded()
         table = with_column(table.drop_columns(self.words.names), self.partial.name, rounded)
         return self.partial.finished(table, place)
@@ -236,7 +229,6 @@ class _Extreme(SparkPartial):
         return pa.types.is_floating(kind) or pa.types.is_duration(kind)
 
     def of_events(self, table: pa.Table) -> Values:
-        """Return the value, or its number."""
         values = table.column(self.arg)
         return {self.name: sortable(values) if self.stands_in else values}
 
@@ -250,13 +242,11 @@ class _Extreme(SparkPartial):
         return {self.name: self.how}
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Return the table with numbers turned back into values."""
         if not self.stands_in:
             return table
         return with_column(table, self.name, unsortable(table.column(self.name), arrow_type(self.type)))
 
     def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
-        """Return Spark's aggregate of the same name."""
         return [self.whole(values[self.arg]).alias(self.name)]
 
     def of_event(self, values: Mapping[str, Column]) -> list[Column]:
@@ -264,7 +254,6 @@ class _Extreme(SparkPartial):
 
     @classmethod
     def whole(cls, value: Column) -> Column:
-        """Return Spark's aggregate over all values."""
         from pyspark.sql import functions as F
 
         return getattr(F, cls.how)(value)

@@ -77,11 +77,9 @@ class _Deviations(SparkPartial):
         return [self.part("n"), *sums, *(self._products(of) for of in self.products)]
 
     def _sums(self, of: str) -> SumColumns:
-        """Return the columns of the sums of the values that a mean is of."""
         return SumColumns(f"{self.part(of)}__sum")
 
     def _products(self, of: str) -> str:
-        """Return the column of the exact sums of a product."""
         return f"{self.part(of)}__products"
 
     @property
@@ -109,7 +107,6 @@ class _Deviations(SparkPartial):
         return self._of_values(values, pc.cast(is_there, pa.int64()))
 
     def of_weighted(self, table: pa.Table) -> Values:
-        """Return the values of each event, NULL if one of them is."""
         _, values = _where_all([table.column(name) for name in self.read_columns])
         return dict(zip(self.value_columns, values, strict=True))
 
@@ -182,7 +179,6 @@ class _Deviations(SparkPartial):
         return with_columns(table.drop_columns(held), columns), _DeviationsInWords(self.name, self, sums, products)
 
     def columns_of(self, totals: _Totals) -> Values:
-        """Return the held columns of totals."""
         parts: dict[str, Any] = {self.part("n"): totals.n}
         for of, sums in totals.sums.items():
             parts |= self._sums(of).of_sums(sums)
@@ -191,7 +187,6 @@ class _Deviations(SparkPartial):
         return parts
 
     def _totals(self, table: pa.Table) -> _Totals:
-        """Return the totals of each row."""
         return _Totals(
             ints(table, self.part("n")),
             {of: self._sums(of).read(table) for of in self.means},
@@ -246,15 +241,12 @@ class _DeviationsInWords(MergeableColumns):
         return dict.fromkeys(self.held_columns, "sum")
 
     def as_held(self, table: pa.Table) -> pa.Table:
-        """Return the table with rounded sums and bytes instead of words."""
         return with_columns(self._without_words(table), self.partial.columns_of(self._totals(table)))
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Return the table with the results instead of words."""
         return self.partial.with_results(self._without_words(table), self._totals(table))
 
     def _totals(self, table: pa.Table) -> _Totals:
-        """Return the totals of each row."""
         return _Totals(
             ints(table, self.partial.part("n")),
             {of: columns.sums(table) for of, columns in self.sums.items()},
@@ -272,7 +264,6 @@ def _where_all(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
 
 
 def _finite(values: Floats) -> Floats:
-    """Return values with 0.0 for those that are not finite."""
     return np.where(np.isfinite(values), values, 0.0)
 
 

@@ -156,7 +156,6 @@ class Accumulator:
         self.totals[place] = self.totals[place] + words if place in self.totals else words
 
     def sums(self) -> ExactNumbers:
-        """Return the sums so far."""
         least, most = min(self.totals, default=0), max(self.totals, default=0)
         words = np.zeros((most - least + 2, self.count), np.int64)
         for place, totals in self.totals.items():
@@ -287,7 +286,6 @@ class SumColumns:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Both columns."""
         return self.name, self.exact
 
     def of_values(self, values: Any) -> Values:
@@ -298,16 +296,13 @@ class SumColumns:
         return {self.name: pc.add(pc.fill_null(values, 0.0), 0.0), self.exact: nothing}
 
     def of_sums(self, sums: DoubleSums) -> Values:
-        """Return the columns of sums."""
         values, exact = sums.columns()
         return {self.name: values, self.exact: exact}
 
     def read(self, table: pa.Table) -> DoubleSums:
-        """Return the sums of each row."""
         return DoubleSums.from_values(None, self.rounded(table), table.num_rows, table.column(self.exact))
 
     def rounded(self, table: pa.Table) -> Floats:
-        """Return the sums as doubles."""
         return table.column(self.name).to_numpy()
 
 
@@ -329,7 +324,6 @@ class WordColumns:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
         return [f"{self.name}__{i}" for i in range(self.count)]
 
     def numbers(self, table: pa.Table) -> ExactNumbers:
@@ -354,11 +348,9 @@ class SumWords:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns, each of which Arrow adds up."""
         return self.words.names if self.beyond is None else [*self.words.names, self.beyond]
 
     def sums(self, table: pa.Table) -> DoubleSums:
-        """Return the sums."""
         beyond = None if self.beyond is None else table.column(self.beyond).to_numpy()
         return DoubleSums(self.words.numbers(table), beyond)
 

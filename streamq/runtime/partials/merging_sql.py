@@ -115,11 +115,9 @@ class DeviationsAlgebra(Algebra):
     products: tuple[tuple[int, int], ...]
 
     def _parts(self, columns: Sequence[str]) -> tuple[str, Sequence[str], Sequence[str]]:
-        """Return the columns of the number, of the means and of the products."""
         return columns[0], columns[1 : 1 + self.means], columns[1 + self.means :]
 
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
-        """Return number, means and products of two parts together; a part without values has no effect."""
         (n1, means1, sums1), (n2, means2, sums2) = self._parts(left), self._parts(right)
         n = f"({n1} + {n2})"
         which = f"CASE WHEN {n1} > 0 AND {n2} > 0 THEN {{}} WHEN {n2} > 0 THEN {{}} WHEN {n1} > 0 THEN {{}} END"

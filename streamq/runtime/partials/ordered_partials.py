@@ -106,7 +106,6 @@ class _OnSpark(PartialFirst, SparkPartial):
     """The same of events that Spark can order."""
 
     def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
-        """Return the value of the least or greatest order, and that order."""
         from pyspark.sql import functions as F
 
         order = self._order(values)
@@ -149,7 +148,6 @@ class _RankColumns(MergeableColumns):
 
     @property
     def rank(self) -> str:
-        """The column of ranks."""
         return f"{self.name}__rank"
 
     @property
@@ -165,14 +163,12 @@ class _RankColumns(MergeableColumns):
         return {self.rank: self.partial.how}
 
     def as_held(self, table: pa.Table) -> pa.Table:
-        """Return the table with the rows of the ranks."""
         rank = table.column(self.rank)
         row = np.searchsorted(self.ranks, pc.fill_null(rank, 0).to_numpy())
         row = np.where(rank.is_valid().to_numpy(), row, -1)
         return with_columns(table.drop_columns([self.rank]), rows_at(self.rows, row))
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Return the table with the value of the first or last event, NULL without one."""
         return self.as_held(table)
 
 

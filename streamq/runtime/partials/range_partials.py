@@ -80,7 +80,6 @@ def _merged_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Mergeabl
 
 
 def _not_in_arrow(partials: Iterable[MergeableColumns]) -> list[MergeableColumns]:
-    """Return the partial results that have columns which Arrow cannot merge."""
     return [partial for partial in partials if len(partial.grouped) < len(partial.held_columns)]
 
 
@@ -141,7 +140,6 @@ class MergedWindows:
     partials: Sequence[MergeableColumns]
 
     def in_order(self, by: Sequence[str]) -> MergedWindows:
-        """Return the windows sorted by columns."""
         return replace(self, rows=self.rows.sort_by([(name, "ascending") for name in by]))
 
     def finished(self, is_asked: Mask | None = None, place: Callable[[pa.Table], RowWindow] | None = None) -> pa.Table:

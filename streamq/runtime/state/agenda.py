@@ -74,7 +74,6 @@ class Agenda:
 
     @property
     def values(self) -> list[Any]:
-        """The fields' values in their order."""
         return [getattr(self, f.name) for f in fields(self)]
 
     def is_due(self, c: int, m: int, is_further: bool) -> bool:
@@ -104,12 +103,10 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """The bin's name in every basket."""
         return f"g{self.depth}.{self.start >> (BITS - self.depth)}"
 
     @staticmethod
     def from_values(values: Sequence[Any]) -> Leaf:
-        """Return the bin with these ``values``."""
         start, depth, clean, needed, whole, lacks, split_above, *agenda = values
         return Leaf(start, depth, Agenda(*agenda), clean, needed, whole, lacks, split_above)
 

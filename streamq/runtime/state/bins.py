@@ -56,7 +56,6 @@ class Bins:
             self.parts.setdefault(whole_bin(name), []).append(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the bins, each once."""
         return iter(list(self.parts))
 
     # writing
@@ -126,7 +125,6 @@ class Bins:
             self._add(bin, f"{bin}:{further}.{part}", mine, span)
 
     def drop(self, bin: str) -> None:
-        """Remove a bin with all its parts, if it exists."""
         for name in self.parts.pop(bin, ()):
             self.basket.drop(name)
 
@@ -145,11 +143,9 @@ class Bins:
         return min(first, default=INFINITY), max(last, default=MINUS_INFINITY)
 
     def stored(self, bin: str) -> int:
-        """Return the number of rows that are stored in a bin."""
         return sum(self.basket.known(name).stored for name in self.parts.get(bin, ()))
 
     def is_split(self, bin: str) -> bool:
-        """True if a bin has been split."""
         return any(map(is_part, self.parts.get(bin, ())))
 
     def read(self, bin: str) -> pa.Table | None:
@@ -184,7 +180,6 @@ class Bins:
         self.basket.add(name, rows, self._compacted, live, span)
 
     def _read(self, name: str) -> pa.Table | None:
-        """Return the rows of a bin or part as they are stored."""
         return self.basket.read(name, self._compacted)
 
     def _compacted(self, rows: pa.Table) -> pa.Table:
@@ -241,7 +236,6 @@ def _bits_and_part(name: str) -> tuple[int, int]:
 
 
 def without_hashes(table: pa.Table) -> pa.Table:
-    """Return rows without the hashes of their groups."""
     return table.drop_columns([HASH]) if HASH in table.column_names else table
 
 

@@ -235,7 +235,6 @@ class BlocksBasket:
         return Bins(state, BLOCKS, self._merged)
 
     def _merged(self, rows: pa.Table) -> pa.Table:
-        """Return rows of blocks with one row for each group and block."""
         return self.held.merged(rows, (HI,))
 
 

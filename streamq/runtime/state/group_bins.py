@@ -253,17 +253,14 @@ class GroupBins:
         return sum(self._basket(basket).known(leaf.name).rows for basket in (*baskets, *self.beside))
 
     def _leaf_of(self, hashes: Any) -> Ints:
-        """Return the number of the bin of each hash."""
         starts = np.array([leaf.start for leaf in self.leaves], np.uint64)
         return np.searchsorted(starts, hashes.astype(np.uint64), "right") - 1
 
     def _is_in(self, leaf: Leaf, hashes: Any) -> Mask:
-        """Mark the hashes that belong to a bin."""
         numbers: Mask = (hashes.astype(np.uint64) >> np.uint64(BITS - leaf.depth)) == leaf.start >> (BITS - leaf.depth)
         return numbers
 
     def _by_leaf(self, rows: pa.Table) -> Iterable[tuple[Leaf, pa.Table]]:
-        """Yield the opened bins with their rows."""
         parts = dict(split_by(rows, self._leaf_of(rows.column(HASH).to_numpy())))
         numbers = {id(leaf): number for number, leaf in enumerate(self.leaves)}
         for leaf in self.opened:
@@ -358,12 +355,10 @@ class GroupBins:
 
 
 def _added_up(deltas: pa.Table) -> pa.Table:
-    """Return deltas added up where some retract."""
     return net_deltas(deltas) if (ints(deltas, WEIGHT) < 0).any() else deltas
 
 
 def _of_leaf(leaf: Leaf, groups: GroupHashes) -> GroupHashes:
-    """Return the hashes that belong to a bin, of hashes in order."""
     return hashes_with(groups, leaf.depth, leaf.start >> (BITS - leaf.depth))
 
 

@@ -53,7 +53,6 @@ NEWEST = "__newest"
 
 
 def candidates_basket(source: int) -> str:
-    """Return the name of the basket of an input's candidates."""
     return f"{CANDIDATES}{source}"
 
 
@@ -126,7 +125,6 @@ class HeldCandidates:
         return 1 << grain(0, self.step.within, max(1, min(MOST_BINS, bins)))
 
     def _bins(self, source: int) -> Bins:
-        """Return the bins of an input."""
         return Bins(self.state, candidates_basket(source), net_deltas, self.evaluator.keys, self.sizes)
 
     def _reached(self, events: pa.Table) -> Iterator[ReachedBin]:
@@ -180,7 +178,6 @@ class CandidateCounts:
 
 
 def _summed(counts: pa.Table, by: tuple[str, ...]) -> pa.Table:
-    """Return a row for each group and input."""
     aggregates = {COUNT: (COUNT, "sum"), NEWEST: (NEWEST, "max")}
     return group(counts, [*by, HASH, SOURCE], aggregates)
 

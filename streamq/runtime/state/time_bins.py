@@ -44,7 +44,6 @@ class TimeBins:
     """
 
     def __init__(self, state: KernelBaskets, basket: str, by: str = LE, then: str | None = None, valued: str = LE):
-        """Read the notes of the bins."""
         self.basket = state.basket(basket)
         self.by, self.then, self.valued = by, then, valued
         self.sizes = state.baskets.time_bins
@@ -54,7 +53,6 @@ class TimeBins:
         self.opened: list[_Bin] = []
 
     def __bool__(self) -> bool:
-        """True if there are rows."""
         return bool(self.bins)
 
     @property
@@ -83,7 +81,6 @@ class TimeBins:
 
     @property
     def live(self) -> int:
-        """The number of rows that are not taken back."""
         return sum(self.basket.known(bin.name).rows for bin in self.bins)
 
     def nth(self, n: int) -> int | None:
@@ -166,7 +163,6 @@ class TimeBins:
     # inside
 
     def _seconds(self, rows: pa.Table) -> Ints:
-        """Return the second part of each row's place."""
         return np.zeros(rows.num_rows, np.int64) if self.then is None else ints(rows, self.then)
 
     def _numbers_of(self, rows: pa.Table) -> Ints:
@@ -198,13 +194,11 @@ class TimeBins:
         self._note(bin)
 
     def _read(self, bin: _Bin) -> pa.Table:
-        """Return the deltas of a bin, added up."""
         rows = self.basket.read(bin.name)
         assert rows is not None
         return net_deltas(rows)
 
     def _remove(self, bin: _Bin) -> None:
-        """Forget a bin and its rows."""
         self.basket.drop(bin.name)
         self.bins.remove(bin)
 

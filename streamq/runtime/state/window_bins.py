@@ -131,7 +131,6 @@ class PartialsBasket:
         return self._unpacked(concat(some)) if some else None
 
     def bins(self, state: KernelBaskets) -> Bins:
-        """The bins, which may be split by group."""
         live = self._live if self.adds_later else None
         return Bins(state, PARTIALS, self._compacted, self.keys if self.parted else (), self.sizes, live)
 
@@ -176,7 +175,6 @@ class ReportedBasket:
     sizes: BinSizes
 
     def rows(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Return rows as one table of these columns."""
         return concat([table.select(list(self.columns)) for table in tables])
 
     def add(self, state: KernelBaskets, tables: Sequence[pa.Table], least: int) -> None:
@@ -200,7 +198,6 @@ class ReportedBasket:
         return TouchedWindows(group(concat(windows), [*self.keys, INDEX], {}), self.keys) if windows else None
 
     def bins(self, state: KernelBaskets) -> Bins:
-        """The bins, which may be split by group."""
         return Bins(state, REPORTED, net_deltas, self.keys, self.sizes)
 
 

@@ -108,7 +108,6 @@ class HeldRows:
         self.begun = TimeBins(scope, BEGUN, then=EVENT, valued=SYNC)
 
     def __bool__(self) -> bool:
-        """True if there are any."""
         return bool(self.to_start or self.begun)
 
     def backlog(self, moved: int = 0) -> tuple[int, int]:
@@ -163,7 +162,6 @@ class HeldRows:
         return sorted(name for name in rows.column_names if name not in (RE, WEIGHT))
 
     def _with_events(self, rows: pa.Table) -> pa.Table:
-        """Return deltas with the hashes of their events."""
         return with_column(rows, EVENT, group_hashes(rows, self._event(rows)).view(np.int64))
 
 

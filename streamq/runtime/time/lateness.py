@@ -256,7 +256,6 @@ class QuarantineRows:
 
     @property
     def rows(self) -> pa.Table:
-        """The rows of all failures."""
         return concat([LATE_SCHEMA.empty_table(), *self.tables])
 
     def count(self, totals: Totals) -> None:

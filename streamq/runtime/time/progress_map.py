@@ -28,7 +28,6 @@ class ProgressShift:
     by: int = 0
 
     def apply(self, t: int) -> int:
-        """Return ``t + by``."""
         return min(INFINITY - 1, saturating_add(t, self.by))
 
 
