@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
@@ -29,10 +30,6 @@ from streamq.run.status.history import progress_of_sources
 from streamq.runtime.hosts.envelope import READINGS
 from streamq.runtime.hosts.readings import Readings, combine_readings
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Grid, show_duration
-
-if TYPE_CHECKING:
-    from streamq.compiler.staged_plan import StagedPlan
-
 
 SLIDES = 5
 """The hops for which a number of chunks is measured; its response time is their median."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -17,12 +17,9 @@ from streamq.plan.node import Node, Verbs
 from streamq.policies import Consistency, consistency_of
 from streamq.run.pacing import hops_of
 from streamq.run.sinks import DividedFolder, Sink, SinkArgument, sink_of
-from streamq.run.storage.checkpoint import ControlFolder
+from streamq.run.storage.checkpoint import Checkpoint, ControlFolder
 from streamq.run.storage.files import folder_name
 from streamq.time import TIMESTAMP, Duration, ticks
-
-if TYPE_CHECKING:
-    from streamq.run.storage.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,16 +9,27 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamq.choices import RunState
+from streamq.compiler.explain import explain, print_explanation, state_section
+from streamq.compiler.explain_graphs import Measurements
 from streamq.errors import PlanError, counted, users_line
 from streamq.plan.node import named_after
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.prepared_stream import Launch
-from streamq.run.samples.recording import LOOK_EVERY, check_limits, check_rows, check_seconds, recorder, small_tables
+from streamq.run.samples.recording import (
+    LOOK_EVERY,
+    RecordedRows,
+    check_limits,
+    check_rows,
+    check_seconds,
+    recorder,
+    small_tables,
+)
+from streamq.run.samples.tap import Tap, tapped_operator
 from streamq.run.status.diagnosis import START_AGAIN, why
 from streamq.run.status.history import RunHistory, allowed_silence
 from streamq.run.status.run_status import RunStatus
@@ -28,10 +39,6 @@ from streamq.run.status.why import Why
 from streamq.run.storage.checkpoint import END_OF_INPUT, Claim, EarlierRuns, OutsideCti, TapCommand, outside_cti
 from streamq.screens import ProgressBar, screen_for_lines
 from streamq.time import instant_ticks
-
-if TYPE_CHECKING:
-    from streamq.run.samples.recording import RecordedRows
-    from streamq.run.samples.tap import Tap
 
 T = TypeVar("T")
 
@@ -251,8 +258,6 @@ class Run:
 
         :meth:`explanation` returns the text, and says what it has beyond that of a query.
         """
-        from streamq.compiler.explain import print_explanation
-
         print_explanation(lambda format: self.explanation(mode, format), format)
 
     def explanation(self, mode: str | None = None, format: str = "text") -> str:
@@ -262,9 +267,6 @@ class Run:
         stages also have the rows of each source, the rows and the state of each operator so far, and the time of each stage in
         the last micro-batch. Raises PlanError for a mode or format that does not exist.
         """
-        from streamq.compiler.explain import explain, state_section
-        from streamq.compiler.explain_graphs import Measurements
-
         status = self._status()
         measured = Measurements.of_metrics(status.metrics(), self._program)
         before = [state_section(status.state, status.reason)]
@@ -287,8 +289,6 @@ class Run:
                 time.sleep(60)
                 print(tap.rows())
         """
-        from streamq.run.samples.tap import Tap, tapped_operator
-
         name = tapped_operator(self._program, operator)
         check_rows("tap", "rows", rows)
         if self._over or not self.query.isActive:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -31,9 +31,8 @@ from streamq.runtime.event import LE
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 
-if TYPE_CHECKING:
-    RecordedRows = list[dict[str, pa.Table]]
-    """Micro-batches: the rows of each source that has any, by the name of the source."""
+RecordedRows = list[dict[str, pa.Table]]
+"""Micro-batches: the rows of each source that has any, by the name of the source."""
 
 LOOK_EVERY = 0.1
 """The seconds between two looks at a query by somebody who waits for its rows."""

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError, nearest, sentence, warn
 from streamq.run.status.history import is_of_a_micro_batch, observed_values
 from streamq.run.storage.checkpoint import TapCommand
@@ -23,8 +24,6 @@ from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from streamq.compiler.staged_plan import StagedPlan
 
 
 MICRO_BATCHES = 1_000

@@ -7,9 +7,10 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamq.choices import CountReason
+from streamq.compiler.staged_plan import Relation, StagedPlan
 from streamq.html import Readout
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.hosts.envelope import READINGS, TAPPED, TOTALS
@@ -18,10 +19,6 @@ from streamq.runtime.time.consistency import progress_at_level
 from streamq.runtime.time.progress import LevelProgress
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
-
-if TYPE_CHECKING:
-    from streamq.compiler.staged_plan import Relation, StagedPlan
-
 
 RESULTS = "streamq"
 """The name under which Spark's reports hold the counts of results, and the reports of buckets."""

@@ -6,9 +6,10 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamq.choices import CountReason, RunState
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.html import Readout
 from streamq.policies import show_level
 from streamq.run.status.history import (
@@ -27,10 +28,6 @@ from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.time.progress import LevelProgress
 from streamq.runtime.time.progress_map import map_progress
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
-
-if TYPE_CHECKING:
-    from streamq.compiler.staged_plan import StagedPlan
-
 
 VERSION = 1
 """The version of the names in ``metrics``, ``progress`` and ``why().to_dict()``; it changes if a name changes or is removed."""

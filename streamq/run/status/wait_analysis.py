@@ -7,22 +7,18 @@ that each source needs for it, through all operators in between.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from streamq.compiler.staged_plan import INGRESS
+from streamq.compiler.staged_plan import INGRESS, StagedPlan
 from streamq.plan.node import WrittenPattern, nodes
 from streamq.run.status.run_sources import Needed, RunSources
 from streamq.run.status.run_status import RunStatus
 from streamq.run.status.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
 from streamq.runtime.event import WEIGHT
+from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.time.consistency import AlignAt
 from streamq.runtime.time.progress_map import ProgressShift, map_progress
 from streamq.runtime.time.progress_rule import Cti
 from streamq.time import INFINITY, MINUS_INFINITY
-
-if TYPE_CHECKING:
-    from streamq.compiler.staged_plan import StagedPlan
-    from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel
 
 
 def _patterns(program: StagedPlan) -> Iterator[WrittenPattern]:

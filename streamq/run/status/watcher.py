@@ -15,12 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CodeLine
 from streamq.run.status.history import (
     MicroBatch,
@@ -37,10 +38,6 @@ from streamq.run.status.run_status import RunStatus
 from streamq.run.status.why import warn_of_units
 from streamq.run.storage.checkpoint import Checkpoint, EarlierRuns, OutsideCti
 from streamq.time import INFINITY, MINUS_INFINITY
-
-if TYPE_CHECKING:
-    from streamq.compiler.staged_plan import StagedPlan
-
 
 LOGGER = logging.getLogger("streamq")
 

@@ -9,23 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
 from streamq.choices import CountReason, RunState, Verdict
 from streamq.errors import counted
+from streamq.run.run_options import RunOptions
+from streamq.run.sinks import Row
 from streamq.run.status.diagnosis import why
+from streamq.run.status.history import RunHistory
 from streamq.run.status.run_status import RunStatus
 from streamq.run.status.why import Why
 from streamq.screens import Screen, TableSection, TextSection, View, ViewSection
 from streamq.time import show_duration
-
-if TYPE_CHECKING:
-    from streamq.run.run_options import RunOptions
-    from streamq.run.sinks import Row
-    from streamq.run.status.history import RunHistory
-
 
 RATE_SECONDS = 10.0
 """The least number of seconds over which rates are computed."""

@@ -24,6 +24,7 @@ from streamq.runtime.hosts.identity import (
     fit_to_state,
     identity_from,
 )
+from streamq.runtime.hosts.processor import STATE
 from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.state.baskets import Baskets
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
@@ -328,8 +329,6 @@ class Checkpoint:
 
     def chunks(self, operator: int) -> DataFrame:
         """Return the state of one of Spark's stateful operators: the ``key`` of the bucket, a ``chunk``'s name, its ``body``."""
-        from streamq.runtime.hosts.processor import STATE
-
         reader = self.spark.read.format("statestore").option("stateVarName", STATE)
         state = reader.option("operatorId", operator).load(self.path)
         key, name, body = F.col("key")["__to"], F.col("user_map_key.key"), F.col("user_map_value.chunk")
