@@ -349,6 +349,6 @@ def _judge(program: StagedPlan, path: Path) -> Judge | None:
     if source is None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
-    judging = program.strategy.judging_of(source.table)
+    judging = program.judging_of(source.table)
     ends = judging.ends if judging.at is JudgePlace.FIRST_KERNEL else None
     return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis, source.gives_points, ends)

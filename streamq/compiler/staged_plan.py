@@ -7,7 +7,7 @@ a port of a kernel or to a result. A *feed* is a path with the columns that the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from streamq.choices import CountReason, OutputForm
 from streamq.compiler.options import Options
 from streamq.compiler.results import Result, Results
-from streamq.compiler.strategy import Strategy, choose
+from streamq.compiler.strategy import UNREAD, JudgeChoice, choose_judges
 from streamq.operators.evaluation import PortColumns
 from streamq.operators.operator import set_aside
 from streamq.operators.select import Select
@@ -176,7 +176,7 @@ class StagedPlan:
     that share partial results. ``plan``: the plans that run, whose sources have default policies.
     ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
     ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``states``: the
-    states of the kernels, in their order.
+    states of the kernels, in their order. ``judging``: the places at which lateness is judged, by a source's table.
     """
 
     written: Results
@@ -190,10 +190,10 @@ class StagedPlan:
     titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
     states: list[OperatorState] = field(default_factory=list)
-    strategy: Strategy = field(init=False)
+    judging: Mapping[str, JudgeChoice] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.strategy = choose(self.plan, self.options)
+        self.judging = choose_judges(self.plan, self.options)
 
     @property
     def sources(self) -> list[Relation]:
@@ -209,6 +209,10 @@ class StagedPlan:
     def feeds_of(self, relation: Relation) -> list[Feed]:
         """Return the feeds that begin at a relation and lead out of the stage that makes it."""
         return [f for f in self.feeds if f.path.relation == relation.name and f.channel.inner is None]
+
+    def judging_of(self, table: str) -> JudgeChoice:
+        """Return the place at which the lateness of a source is judged; UNREAD if the plans do not read it."""
+        return self.judging.get(table, UNREAD)
 
     def place_of(self, name: str) -> int:
         """Return the stage that has an operator's state in the checkpoint that the run goes on from; -1 if none has."""

@@ -58,7 +58,6 @@ class _Compiler:
         self.policies = {**policies, **{source.table: source.policy for source in unread}}
         self.unread = unread
         self.ports: list[Port] = []
-        self.strategy = self.program.strategy
         self.unsettled = unsettled_nodes(program.plan, program.options.egresses)
         self.result_paths: list[list[Path]] = []
         self.settled: dict[str, Path] = {}
@@ -256,7 +255,7 @@ class _Compiler:
         node = replace(source, policy=SourcePolicy())
         if node.ingress is not None:
             return self._host_ingress(path, node.ingress)
-        judging = self.strategy.judging_of(node.table)
+        judging = self.program.judging_of(node.table)
         placed = placed_spread(self.program, path)
         if judging.at is JudgePlace.FIRST_KERNEL and placed is None:
             return path
@@ -288,7 +287,7 @@ class _Compiler:
             *source.footprint.lines(ingress.kernel.progress_rule.cti.shown()),
             *(
                 (f"late rows are judged here: {reason}",)
-                if (reason := self.strategy.judging_of(source.table).reason)
+                if (reason := self.program.judging_of(source.table).reason)
                 else ()
             ),
         )

@@ -5,7 +5,7 @@ Kernels and batch forms are chosen by the operators themselves (``Evaluation.fac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -44,22 +44,14 @@ UNREAD = JudgeChoice(at=JudgePlace.STAGE, reason="no operator reads the source o
 """The choice for a source of the query that rules have taken out of the plan."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Strategy:
-    """The choices for a plan; ``judging``: the place at which lateness is judged, by a source's table."""
+def choose_judges(plan: Node, options: Options) -> dict[str, JudgeChoice]:
+    """Return the place at which lateness is judged for every source of a plan, by its table.
 
-    judging: Mapping[str, JudgeChoice]
-
-    def judging_of(self, table: str) -> JudgeChoice:
-        """Return the place at which the lateness of a source is judged; UNREAD if the plan does not read it."""
-        return self.judging.get(table, UNREAD)
-
-
-def choose(plan: Node, options: Options) -> Strategy:
-    """Return the choices for every source of a plan; of ``options`` only ``late_output`` counts."""
+    Of ``options`` only ``late_output`` counts.
+    """
     ways = consumers(plan)
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
-    return Strategy(judging={source.table: _judging(source, ways[source.digest], options) for source in sources})
+    return {source.table: _judging(source, ways[source.digest], options) for source in sources}
 
 
 def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> JudgeChoice:

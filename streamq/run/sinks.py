@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -36,15 +36,11 @@ SinkArgument = str | Mapping[str, Any] | Write | None
 class Sink(ABC):
     """The place where the rows of a result go; subclasses are frozen dataclasses with the user's options."""
 
-    @classmethod
-    @abstractmethod
-    def from_argument(cls, argument: object) -> Self | None:
-        """Return the sink that an argument chooses; None if it chooses another kind."""
+    is_lasting: ClassVar[bool] = False
+    """True if written rows outlast this process, so that the run needs a checkpoint."""
 
-    @property
-    def is_lasting(self) -> bool:
-        """True if written rows outlast this process, so that the run needs a checkpoint."""
-        return False
+    calls_python: ClassVar[bool] = False
+    """True if Spark calls a function of Python's with each micro-batch."""
 
     @property
     def folders(self) -> Sequence[str]:
@@ -55,11 +51,6 @@ class Sink(ABC):
     def takes_micro_batches(self) -> bool:
         """True if ``write`` can be called, so that rows of one micro-batch may go into several sinks."""
         return True
-
-    @property
-    def calls_python(self) -> bool:
-        """True if Spark calls a function of Python's with each micro-batch."""
-        return False
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise PlanError if a run with this name and this ``finish`` cannot write into the sink."""
@@ -202,22 +193,7 @@ class DataSourceSink(Sink):
     format: str
     options: Mapping[str, Any]
 
-    @classmethod
-    def from_argument(cls, argument: object) -> Self | None:
-        """Return the sink of a path, or of a mapping of a format and options; the format is Parquet if there is none.
-
-        None for another argument.
-        """
-        if isinstance(argument, str):
-            return cls("parquet", {"path": argument})
-        if isinstance(argument, Mapping):
-            options = {name: value for name, value in argument.items() if name != "format"}
-            return cls(argument.get("format", "parquet"), options)
-        return None
-
-    @property
-    def is_lasting(self) -> bool:
-        return True
+    is_lasting: ClassVar[bool] = True
 
     @property
     def folders(self) -> Sequence[str]:
@@ -247,14 +223,7 @@ class DividedFolder(Sink):
     """A folder of Parquet files for several results, divided by the column ``result``: one job writes all of a micro-batch."""
 
     path: str
-
-    @classmethod
-    def from_argument(cls, argument: object) -> Self | None:
-        return None
-
-    @property
-    def is_lasting(self) -> bool:
-        return True
+    is_lasting: ClassVar[bool] = True
 
     @property
     def folders(self) -> Sequence[str]:
@@ -273,10 +242,6 @@ class DividedFolder(Sink):
 class NoopSink(Sink):
     """The sink for the arguments None and "noop"."""
 
-    @classmethod
-    def from_argument(cls, argument: object) -> Self | None:
-        return cls() if argument is None or argument == "noop" else None
-
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
         return writer.format("noop")
 
@@ -288,10 +253,6 @@ class DisplaySink(Sink):
     """A Spark sink for looking at rows, chosen by the name of its ``format``; it takes whole streams only."""
 
     format: ClassVar[str]
-
-    @classmethod
-    def from_argument(cls, argument: object) -> Self | None:
-        return cls() if argument == cls.format else None
 
     @property
     def takes_micro_batches(self) -> bool:
@@ -344,14 +305,7 @@ class FunctionSink(Sink):
     """A sink given as a function of (DataFrame, number of the micro-batch)."""
 
     function: Write
-
-    @classmethod
-    def from_argument(cls, argument: object) -> Self | None:
-        return cls(argument) if callable(argument) else None
-
-    @property
-    def calls_python(self) -> bool:
-        return True
+    calls_python: ClassVar[bool] = True
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
         return writer.foreachBatch(computed_once(self.write))
@@ -362,15 +316,24 @@ class FunctionSink(Sink):
             self.function(rows, number)
 
 
-KINDS: tuple[type[Sink], ...] = (NoopSink, ConsoleSink, MemorySink, DataSourceSink, FunctionSink)
-"""All kinds, in the order in which they are tried for an argument; a string that is no other kind's name is a path."""
+def sink_of(argument: Any, verb: str) -> Sink:
+    """Return the sink that an argument asks for; raise PlanError, worded for ``verb``, if there is none.
 
-
-def sink_of(argument: SinkArgument, verb: str) -> Sink:
-    """Return the sink that an argument asks for; raise PlanError, worded for ``verb``, if there is none."""
-    for kind in KINDS:
-        sink = kind.from_argument(argument)
-        if sink is not None:
-            return sink
+    A string that is the name of no other kind is a path of Parquet files, and so is a mapping without a format.
+    """
+    match argument:
+        case None | "noop":
+            return NoopSink()
+        case "console":
+            return ConsoleSink()
+        case "memory":
+            return MemorySink()
+        case str():
+            return DataSourceSink("parquet", {"path": argument})
+        case Mapping():
+            options = {name: value for name, value in argument.items() if name != "format"}
+            return DataSourceSink(argument.get("format", "parquet"), options)
+        case _ if callable(argument):
+            return FunctionSink(argument)
     hint = "Give a path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
     raise PlanError(verb, "not a sink", f"found {argument!r}", hint)

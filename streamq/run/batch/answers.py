@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +17,12 @@ from pyspark.sql import DataFrame
 from streamq import html
 from streamq.compiler.batch import check_form, lower_in_batch, to_user, without_unread_columns
 from streamq.compiler.estimates import expected_rates
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results
 from streamq.compiler.rewriter import rewrite
+from streamq.compiler.rules import RULES
+from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, sentence, warn
 from streamq.html import shortened_value, with_escapes
 from streamq.operators import Source
@@ -226,7 +232,6 @@ def batch_frames(
     asks for. Raises PlanError, worded for ``verb``, if a source is a streaming DataFrame, or if nothing can take the form. For
     ``to_df`` it warns of instants that look like another unit of time.
     """
-    from functools import reduce
 
     if verb == "to_df":
         _warn_of_units(plan, tables)
@@ -348,12 +353,6 @@ def local_answer(
 
     ``rules`` rewrite the plan; None: all. ``until``, in ticks, bounds the windows of endless lifetimes.
     """
-    from streamq.compiler.local import LocalRun
-    from streamq.compiler.options import Options
-    from streamq.compiler.results import Results
-    from streamq.compiler.rules import RULES
-    from streamq.compiler.stages import compile_stages
-
     root, names = number_sources(Results((plan,)))
     tables = {names[name]: table for name, table in tables.items() if name in names}
     options = Options(buckets=1, streaming=False, late_output=bool(set_aside(expanded(root))))
