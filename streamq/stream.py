@@ -6,6 +6,9 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
 from streamq import html
 from streamq.errors import PlanError, UnknownVerb
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
@@ -31,8 +34,6 @@ from streamq.run.run_verbs import RunVerbs
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from streamq.compiler.plan_graph import Section
     from streamq.pictures.picture import Picture

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Anchor, LengthKind
@@ -27,8 +29,6 @@ from streamq.time import FIRST_INSTANT, INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch_events import SQL, TickSql, sql_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from streamq.operators.step import ArrowRows
 
 
@@ -169,8 +169,6 @@ class AlterLifetime(Step):
         filter would contain the expressions of these lifetimes, and in them those of the step below, and so on: ten times as
         much at each step.
         """
-        from pyspark.sql import functions as F
-
         start = self._start_on_spark()
         lasts = self._length_on_spark()
         end = F.when(lasts == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(start, lasts), F.lit(INFINITY)))
@@ -182,8 +180,6 @@ class AlterLifetime(Step):
 
         It raises an error, when it is read, if it is further back than ``within``.
         """
-        from pyspark.sql import functions as F
-
         source, start = self.input.schema, self.start
         le = F.col(LE)
         if start.expr is None:
@@ -199,8 +195,6 @@ class AlterLifetime(Step):
 
     def _length_on_spark(self) -> Column:
         """Return the new length in ticks; INFINITY for an endless lifetime, and where the expression of the length is NULL."""
-        from pyspark.sql import functions as F
-
         source, length = self.input.schema, self.length
         if length.kind == LengthKind.FIXED:
             return F.lit(length.by).cast("bigint")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -17,9 +20,6 @@ from streamq.plan.node import Node, Traits, Verbs, node, not_a_stream
 from streamq.plan.schema import INTERVAL, Schema, check_key, quote
 from streamq.runtime.evaluators.joins import ExceptEvaluator
 from streamq.runtime.event import LE, RE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @node
@@ -145,9 +145,6 @@ class Except(EvaluatedOperator):
 
         Copy number u lives from each instant at which the number reaches u until it falls below u.
         """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         names = [quote(n) for n in self.schema.names]
         changes = []
         for df, child, sign in zip(inputs, (self.left, self.right), (1, -1), strict=True):

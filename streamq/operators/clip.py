@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 from streamq.errors import column_names
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -23,9 +26,6 @@ from streamq.runtime.evaluators.spans import SignalEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.left_join import ClipKernel
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @node
@@ -88,9 +88,6 @@ class Clip(EvaluatedOperator):
 
         An event that ends before keeps its end. Rows of ``by`` with a NULL key cut nothing.
         """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         ours, theirs, keys = [], [], [f"__k{i}" for i in range(len(self.on))]
         kinds = key_types(self.input.schema, self.by.schema, self.on)
         for key, (a, b), common in zip(keys, self.on, kinds, strict=True):
@@ -199,9 +196,6 @@ class ToSignal(EvaluatedOperator):
 
         With ``order_by`` only the samples of a key and instant that are last by it stay.
         """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         keys = [quote(k) for k in self.keys]
         order = Window.partitionBy(*keys).orderBy(F.col(LE).desc())
         later = F.min(LE).over(order.rangeBetween(Window.unboundedPreceding, -1))

@@ -12,9 +12,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -38,10 +39,6 @@ from streamq.runtime.time.lateness import ASIDE, ASIDE_TYPE, PARTS, PORT, UNTIL,
 from streamq.runtime.time.progress_map import ExprProgressMap, ProgressMap, ProgressShift
 from streamq.time import FIRST_INSTANT, INFINITY
 from streamq.windows.batch_events import SQL, BatchEvents, TickSql
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 REACH = "__reach"
 
@@ -72,8 +69,6 @@ def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
 
     It is NULL if no source has a start or a CTI.
     """
-    from pyspark.sql import functions as F
-
     if isinstance(node, Source):
         return _source_reach(node, run)
     if isinstance(node, Step) and node.lifetime_change is not None:
@@ -85,8 +80,6 @@ def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
 
 def _mapped(progress_map: ProgressMap) -> Column:
     """Return the finite instant in column ``__le`` after a step's map, kept finite; NULL where an expression is."""
-    from pyspark.sql import functions as F
-
     match progress_map:
         case ProgressShift(by=by):
             progress = SQL.moved(TickSql(LE), by).column
@@ -102,8 +95,6 @@ def _mapped(progress_map: ProgressMap) -> Column:
 
 def _furthest(reaches: Sequence[DataFrame]) -> DataFrame:
     """Return one row with the greatest of several reaches."""
-    from pyspark.sql import functions as F
-
     if len(reaches) == 1:
         return reaches[0]
     return reduce(lambda a, b: a.unionAll(b), reaches).agg(F.max(REACH).alias(REACH))
@@ -111,8 +102,6 @@ def _furthest(reaches: Sequence[DataFrame]) -> DataFrame:
 
 def _source_reach(node: Source, run: BatchRun) -> DataFrame:
     """Return the reach of a source: the greatest start of its events and the CTIs that it, or the source it follows, makes."""
-    from pyspark.sql import functions as F
-
     other = node
     while (leader := other.policy.progress.leader) is not None:
         lead = run.sources[leader]
@@ -126,8 +115,6 @@ def _source_reach(node: Source, run: BatchRun) -> DataFrame:
 
 def _progress(node: Source, run: BatchRun) -> DataFrame:
     """Return one row: ``__start``, the greatest start, and ``__cti``, the greatest CTI, generated or from a row; or NULL."""
-    from pyspark.sql import functions as F
-
     df = node.good_items(run)
     le, items, progress = F.col(LE), node.items, node.policy.progress
     starts = le if items.starts is None else F.when(items.starts.on_spark(), le)
@@ -166,8 +153,6 @@ def add_bound(
     It is the bound of ``run``. Without one, :func:`limit` makes it by the rule ``bound`` from the greater of two: the last
     endpoint of all events in ``over`` (default: ``df``), and the reach of ``inputs``. INFINITY bounds nothing.
     """
-    from pyspark.sql import functions as F
-
     if run.until is not None:
         return df.withColumn(UNTIL, F.lit(run.until))
     events = over if over is not None else df

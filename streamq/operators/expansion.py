@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import JoinKind, check_word
@@ -172,8 +173,6 @@ class JoinTable(Step):
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         """Join by Spark's own join on equal ``on`` columns; a left join keeps rows without a match, with NULLs."""
-        from pyspark.sql import functions as F
-
         keys = [F.col(quote(theirs)).alias(f"__j{i}") for i, (_, theirs) in enumerate(self.on)]
         table = rows.tables[self.table].select(*keys, *(F.col(quote(n)).alias(to) for n, to in self.names))
         on = [(ours, f"__j{i}") for i, (ours, _) in enumerate(self.on)]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column
+
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluation import Columns, KernelFactory, KernelSite, RecomputeFactory
 from streamq.plan.aggregate import Aggregate
@@ -34,8 +36,6 @@ from streamq.time import Grid
 from streamq.windows import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from streamq.operators.evaluation import Evaluation, PortColumns
     from streamq.operators.operator import Operator
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
 
 from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, kind_of
 from streamq.plan.schema import MICRO_BATCH, Field
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
 _numbers = itertools.count(1)
 
@@ -31,8 +33,6 @@ def input_table(table: Any, verb: str) -> InputTable:
     Drops the column with the micro-batch's number, which a run with a late sink adds to its rows. Raises SourceError for a
     value that is neither or has columns that :func:`with_spark_types` refuses, and AmbiguousColumn for two columns of one name.
     """
-    import pyarrow as pa
-
     if isinstance(table, pa.Table):
         names = table.column_names
         _check_once(names, verb, "table")
@@ -79,8 +79,6 @@ def _check_once(names: Sequence[str], verb: str, where: str) -> None:
 
 def table_fields(table: pa.Table) -> tuple[Field, ...]:
     """Return the columns of an Arrow table with their Spark types; timestamps without a zone are ``timestamp_ntz``."""
-    from pyspark.sql.pandas.types import from_arrow_type
-
     return tuple(Field(f.name, from_arrow_type(f.type, prefer_timestamp_ntz=True)) for f in table.schema)
 
 
@@ -90,8 +88,6 @@ def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
     A table that has these types already is returned unchanged. Raises SourceError for a column without a type, of a type that
     Spark does not have, or with values that do not fit the new type, such as times that are finer than a microsecond.
     """
-    import pyarrow as pa
-
     for i, field in enumerate(table.schema):
         to = _spark_type(field, verb)
         if to != field.type:
@@ -111,10 +107,6 @@ def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
 
     Raises SourceError for a column without a type, or of a type that Spark does not have.
     """
-    import pyarrow as pa
-    from pyspark.errors import PySparkTypeError
-    from pyspark.sql.pandas.types import from_arrow_type
-
     from streamq.runtime.arrow.arrow_types import arrow_type
 
     if pa.types.is_null(field.type):
@@ -133,6 +125,4 @@ def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
 
 def as_dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Return an Arrow table as a DataFrame whose columns have the table's types, whatever the session prefers."""
-    from pyspark.sql.types import StructField, StructType
-
     return spark.createDataFrame(table, StructType([StructField(f.name, f.type) for f in table_fields(table)]))

@@ -9,8 +9,8 @@ removed. The lengths of lifetimes are measured from the data, in the same job.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -20,10 +20,6 @@ from streamq.plan.node import Node
 from streamq.plan.schema import key_types, quote
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 OTHER_LE, OTHER_RE = "__le2", "__re2"
 """The columns of the right side's lifetime in a joined row."""
@@ -209,8 +205,6 @@ def _celled(df: DataFrame, le: str, re: str, places: str, outer: bool) -> DataFr
 
 def covered_parts(pieces: DataFrame, owner: str, columns: list[str]) -> DataFrame:
     """Return, for each owner, the union of its pieces ``[__from, __to)`` as maximal intervals, with the owner's ``columns``."""
-    from pyspark.sql import Window
-
     order = Window.partitionBy(owner).orderBy("__from")
     before = F.max("__to").over(order.rowsBetween(Window.unboundedPreceding, -1))
     new = F.when(before.isNull() | (before < F.col("__from")), 1).otherwise(0)
@@ -226,8 +220,6 @@ def uncovered_parts(pieces: DataFrame, owner: str) -> DataFrame:
 
     The owner's lifetime is ``[__le, __re)``; its last piece also has the uncovered part after it, unless that is empty.
     """
-    from pyspark.sql import Window
-
     order = Window.partitionBy(owner).orderBy("__from")
     before = F.coalesce(F.max("__to").over(order.rowsBetween(Window.unboundedPreceding, -1)), F.col(LE))
     reached = F.max("__to").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -261,8 +253,6 @@ class Pairing(EvaluatedOperator):
 
         The right lifetime is in columns OTHER_LE and OTHER_RE.
         """
-        from pyspark.sql import functions as F
-
         ours = [F.col(quote(n)).alias(to) for n, to in self.left_names]
         theirs = [F.col(quote(n)).alias(to) for n, to in self.right_names]
         kinds = key_types(self.left.schema, self.right.schema, self.on)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from streamq.choices import JoinKind, choose_word
 from streamq.operators.evaluation import (
@@ -41,9 +44,6 @@ from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.left_join import LeftJoinKernel
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 @node
@@ -205,7 +205,6 @@ class Join(Pairing):
         """
         if self.batch_forms(run.rates) is not None:
             return super().in_batch(inputs, run)
-        from pyspark.sql import functions as F
 
         left, right = self.sides(inputs)
         names = [to for _, to in self.left_names], [to for _, to in self.right_names]

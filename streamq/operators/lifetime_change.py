@@ -138,8 +138,6 @@ def _check_order(expr: Expr, schema: Schema) -> None:
     It may be NULL before it has values, and not after one. Instants at which it fails are passed over. An expression that only
     Spark can evaluate is accepted.
     """
-    import pyarrow as pa
-
     from streamq.runtime.arrow.arrow_expr import attempt, check_in_process
 
     try:

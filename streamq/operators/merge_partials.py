@@ -6,8 +6,9 @@ The forms of a batch stand in docs/decisions/forms_of_windows_in_batch.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
@@ -37,9 +38,6 @@ from streamq.windows.batch_events import (
     starting_before,
     window_bounds,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 @node
@@ -202,8 +200,6 @@ class MergePartials(EvaluatedOperator):
         Points on a grid whose hop divides its size need only the range's last window. Ranges of points go beyond the bound
         ``until``: the merge leaves out the windows there.
         """
-        from pyspark.sql import functions as F
-
         shape, grid = self.input.schema.shape, self.window.basic_grid()
         events = grid_members(batch_events(self.input, df, run), grid, whole=shape == POINT)
         single = shape == POINT and grid.divides
@@ -213,6 +209,4 @@ class MergePartials(EvaluatedOperator):
 
     def _columns(self, partials: Sequence[SparkPartial]) -> list[Column]:
         """Return the number of events and the partial results as Spark aggregates."""
-        from pyspark.sql import functions as F
-
         return [F.count(F.lit(1)).alias(COUNT), *partial_columns(self.arguments, partials, self.input.schema)]

@@ -12,19 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType
+from pyspark.sql.types import DataType, DecimalType
 
 from streamq.operators.operator import BatchChoice, BatchForm, shown_costs
 from streamq.plan.partial import Algebra, SparkPartial, WindowFrame, are_exact
 from streamq.runtime.partials.merging_sql import CountAlgebra, SubtractableAlgebra
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
-
 
 NEXT = "__next"
 """The column with the first window after a stretch of windows with the same members."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from streamq.choices import Word
 from streamq.errors import PlanError
@@ -21,9 +24,6 @@ from streamq.plan.tree import show
 from streamq.runtime.time.lateness import ASIDE
 from streamq.user_code.udo import UserOperator
 from streamq.windows import Window
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,6 @@ class BatchRun:
 
         Where both will be read (``keeps``), the rows are persisted first.
         """
-        from pyspark.sql import functions as F
-
         if self.keeps:
             self.kept.append(rows.persist())
         is_aside = F.col(ASIDE).isNotNull()

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
+import pyarrow as pa
+from pyspark.sql import functions as F
+
 from streamq.choices import ClipInput
 from streamq.errors import warn
 from streamq.operators.join_arguments import Pairs
@@ -158,8 +161,6 @@ class WindowSpan(Step):
         return LifetimeChange(WindowSpans(self.window.grid))
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
-        from pyspark.sql import functions as F
-
         spans = WindowSpans(self.window.grid)
         re = TickSql(LE) + 1 if self.input.schema.shape == POINT else TickSql(RE)
         start, end = spans.start(TickSql(LE), SQL).column, spans.end(re, SQL).column
@@ -167,7 +168,6 @@ class WindowSpan(Step):
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
         import numpy as np
-        import pyarrow as pa
 
         spans = WindowSpans(self.window.grid)
         starts = spans.start(rows.starts.to_numpy(), ARRAYS)

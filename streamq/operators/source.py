@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
@@ -23,10 +24,6 @@ from streamq.runtime.hosts.packer import Items
 from streamq.runtime.kernel import MEND_THE_SOURCE, Kernel
 from streamq.runtime.time.consistency import AlignAt
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 AS_START, AS_END = "it is sq.start() now", "it is sq.end() now"
 AS_KIND = "it says what a row is, and is no part of an event"
@@ -90,8 +87,6 @@ class Source(Operator):
         no such column. The columns beside the events follow, and in a stream those that progress reads, with the time of the
         micro-batch if it bounds starts. ``streaming`` is False for a batch.
         """
-        from pyspark.sql import functions as F
-
         columns = self.item_columns(streaming)
         payload = [quote(field.name) for field in self.payload]
         carried = {**self.beside_columns, **(self.policy.progress_columns if streaming else {})}
@@ -260,8 +255,6 @@ def check_starts(
     bigint column that is returned instead of LE, to raise from it, because LE would be read after the rows are filtered by it.
     ``payload``: the payload's columns as SQL, unless they have their own names. ``streaming`` is False for a batch.
     """
-    from pyspark.sql import functions as F
-
     read = le if read is None else read
     if node.policy.invalid_in(streaming) != Invalid.FAIL:
         return read, reason
@@ -281,9 +274,6 @@ def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
 
     A source without ids keeps all rows.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     if not node.ids:
         return df
     whole = [F.col(RE), *(orderable(F.col(quote(f.name)), f.type) for f in node.payload if f.name not in node.ids)]
@@ -297,8 +287,6 @@ def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
 
 def without_refused(df: DataFrame, reason: Column, node: Source, re: Column | None = None) -> DataFrame:
     """Return the items of a batch that have no reason to be refused; under ``invalid="fail"`` reading LE raises the reason."""
-    from pyspark.sql import functions as F
-
     return without_bad(df, LE, *check_starts(F.col(LE), reason, node, False, re))
 
 
@@ -316,8 +304,6 @@ def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> Column:
 
     ``columns`` are the payload's as SQL; None: they have their own names. Spark reads the whole as one text, in one call.
     """
-    from pyspark.sql import functions as F
-
     parts = [text_literal("; first: {")]
     for number, field in enumerate(node.payload):
         value = f"cast({quote(field.name) if columns is None else columns[field.name]} as string)"
@@ -331,13 +317,9 @@ def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> Column:
 
 def _shown(ticks: Column, axis: str) -> Column:
     """Return an instant as text, "NULL" for NULL."""
-    from pyspark.sql import functions as F
-
     return F.coalesce(instant(ticks, axis).cast("string"), F.lit("NULL"))
 
 
 def keep_good(df: DataFrame) -> DataFrame:
     """Return the rows that are events: those without a reason in ``__bad``."""
-    from pyspark.sql import functions as F
-
     return df.where(F.col(BAD).isNull()).drop(BAD)

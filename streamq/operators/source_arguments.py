@@ -10,11 +10,13 @@ from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid, check_word, choose_word
@@ -32,10 +34,6 @@ from streamq.runtime.event import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EA
 from streamq.runtime.kernel import DROP, LATE_POLICIES, LatePolicy
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 
 C = TypeVar("C")
 I = TypeVar("I", bound="SourceItems[Any]")
@@ -130,8 +128,6 @@ class SparkItems(SourceItems["Column"]):
 
     def column(self, name: str) -> Column:
         """Return a column of the items or, if they have none of that name, of the table."""
-        from pyspark.sql import functions as F
-
         return self.columns[name] if name in self.columns else F.col(quote(name))
 
     def lifetime(self, part: str) -> Column:
@@ -143,15 +139,11 @@ class SparkItems(SourceItems["Column"]):
 
     def ticks(self, name: str, missing: int | None) -> Column:
         """Return a time column of the table in ticks, with ``missing`` (None: NULL) for NULL."""
-        from pyspark.sql import functions as F
-
         ticks = self.evaluated(instant_as_ticks(Col(name), self.schema.type_of(name)))
         return ticks if missing is None else F.coalesce(ticks, F.lit(missing))
 
     def refuse(self, is_wrong: Expr, why: Expr) -> None:
         """Extend the reason: it is ``why`` where ``is_wrong`` is true and no earlier rule has refused the row."""
-        from pyspark.sql import functions as F
-
         earlier = F if self.reason is None else self.reason
         self.reason = earlier.when(self.evaluated(is_wrong), self.evaluated(why))
 

@@ -6,7 +6,10 @@ Each is defined by an evaluator of the lifetimes of one input.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 from streamq.errors import PlanError, TimeError, column_names
 from streamq.operators.evaluated_operator import EvaluatedOperator, batch_events
@@ -23,9 +26,6 @@ from streamq.runtime.time.endpoints import Bound
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, Grid, show_duration, ticks
 from streamq.windows import Rows
 from streamq.windows.batch_events import INDEX, UNTIL, in_windows, window_lifetime, windows_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @node
@@ -78,8 +78,6 @@ class Chop(EvaluatedOperator):
         Pieces of any event that start at the bound or later are left out. There is a bound if ``run`` has one, or if a lifetime
         may be endless.
         """
-        from pyspark.sql import functions as F
-
         cells = Grid(self.period, self.period, self.offset)
         le, re = lifetime(self.input.schema)
         df = inputs[0].select(le, re, *(quote(n) for n in self.schema.names))
@@ -170,9 +168,6 @@ class DistinctIds(EvaluatedOperator):
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Keep the first event of each id and start, unless the id's last start before it is at most ``within`` back."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         names = [quote(n) for n in self.schema.names]
         ids = [quote(i) for i in self.ids]
         df = inputs[0].select(*lifetime(self.input.schema), *names)
@@ -271,9 +266,6 @@ class LastRows(EvaluatedOperator):
 
         A window's last row is the least start among rows from there on, which a running minimum from the last row on finds.
         """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         n, step, names = self.window.n, self.window.step, [quote(name) for name in self.schema.names]
         keys = Window.partitionBy(*(quote(k) for k in self.keys))
         order = keys.orderBy(LE, *payload_order(self.schema, self.window.order(self.schema.names)))

@@ -8,10 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark
@@ -30,10 +32,6 @@ from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE
 from streamq.runtime.hosts.hosted_kernel import TECHNICAL, RenamedColumns, TableStep
 from streamq.runtime.time.progress_map import ProgressMap
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 V = TypeVar("V")
 
@@ -193,15 +191,11 @@ class BatchRows(SparkRows):
         return BatchRows(frame, schema, self.tables)
 
     def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> BatchRows:
-        from pyspark.sql import functions as F
-
         is_equal = [F.col(quote(ours)) == F.col(quote(theirs)) for ours, theirs in on]
         joined = self.frame.join(table, is_equal, "inner" if inner else "left")
         return BatchRows(joined.select(LE, RE, *(quote(name) for name in schema.names)), schema, self.tables)
 
     def explode(self, column: str, flatten: bool, schema: Schema) -> BatchRows:
-        from pyspark.sql import functions as F
-
         others = [F.col(quote(name)) for name in self.frame.columns if name != column]
         elements = F.inline(F.col(quote(column))) if flatten else F.explode(F.col(quote(column))).alias(column)
         frame = self.frame.select(*others, elements)

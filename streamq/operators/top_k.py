@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, WindowSpec
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
@@ -35,9 +37,6 @@ from streamq.windows.batch_events import (
     starting_before,
     window_lifetime,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, WindowSpec
 
 RANK, ROW_NUMBER = "rank", "row_number"
 
@@ -223,8 +222,6 @@ class TopK(MemberOperator):
         With ``ties="keep"`` every member whose rank is at most ``k`` stays, else the first ``k`` in the order of value and
         payload. In the form EXPLODE only the best of those in the same windows are copied.
         """
-        from pyspark.sql import functions as F
-
         form = self.batch_forms(run.rates).choose(run.hint).form
         if form is BatchForm.EVALUATED:
             return super().in_batch(inputs, run)
@@ -253,8 +250,6 @@ class TopK(MemberOperator):
 
     def _best(self, members: DataFrame, by: Sequence[str]) -> DataFrame:
         """Return the best members of each group and value of ``by``, by the column BY, with their places, or ranks, in it."""
-        from pyspark.sql import functions as F
-
         windows = self._windows(by)
         if self.ties == "keep":
             place = F.rank().over(windows.orderBy(self._order))
@@ -264,12 +259,8 @@ class TopK(MemberOperator):
         return members.withColumn(PLACE, place).where(F.col(PLACE) <= self.k)
 
     def _windows(self, by: Sequence[str]) -> WindowSpec:
-        from pyspark.sql import Window as Over
-
         return Over.partitionBy(*(quote(k) for k in self.keys), *by)
 
     @property
     def _order(self) -> Column:
-        from pyspark.sql import functions as F
-
         return F.col(BY).desc() if self.desc else F.col(BY).asc()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
@@ -40,10 +42,6 @@ from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 from streamq.windows import Hopping, Rows, Window
 from streamq.windows.batch_events import ENDS, STARTS, stamped, window_bounds
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 MOST_STATES = 64
 """The number of windows of an event up to which each has a state of a user's module; of more, members are kept."""
@@ -421,8 +419,6 @@ def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: ClipInput = Clip
 
     The aggregate must have a form on Spark.
     """
-    from pyspark.sql import functions as F
-
     aggregate = filter_in_argument(aggregate)
 
     def cut_lifetime() -> tuple[Column, Column]:

@@ -7,8 +7,8 @@ others as running sums if these can be subtracted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streamq.operators.grid_factory import partial_fields
@@ -22,10 +22,6 @@ from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
 from streamq.windows import Window
 from streamq.windows.batch_events import COUNT, ENDS, HI, INDEX, LO, STARTS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 MANY_WINDOWS = 4
 """The number of windows of an event from which on a batch costs less without copies of it."""

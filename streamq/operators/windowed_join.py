@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from streamq.choices import JoinKind
 from streamq.errors import PlanError
@@ -36,9 +39,6 @@ from streamq.runtime.time.endpoints import Bound
 from streamq.time import INFINITY, Duration
 from streamq.windows import Hopping, Rows
 from streamq.windows.batch_events import INDEX, UNTIL, window_lifetime, windows_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @node
@@ -136,8 +136,6 @@ class WindowedJoin(Pairing):
 
         If a lifetime may be endless, or ``run`` has a bound, the windows of all events on both sides start before one bound.
         """
-        from pyspark.sql import functions as F
-
         left, right = self.sides(inputs)
         bound = self.left.traits.infinite or self.right.traits.infinite or run.until is not None
         right = right.withColumnsRenamed({OTHER_LE: LE, OTHER_RE: RE})

@@ -10,8 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from streamq.choices import Stamp
@@ -20,9 +22,6 @@ from streamq.plan.function import NamedObject, Text
 from streamq.plan.partial import Partial, ReducedColumn, Reduction
 from streamq.plan.tree import show
 from streamq.time import Grid
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 P = TypeVar("P", bound=Partial)
 
@@ -231,8 +230,6 @@ class AggregateFunction(NamedObject, ABC):
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         """Return Spark's own aggregate over the members of a window; None if Spark has none."""
-        from pyspark.sql import functions as F
-
         return getattr(F, self.spark_name)(*members.values) if self.spark_name else None
 
     def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:

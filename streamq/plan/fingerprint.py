@@ -18,6 +18,8 @@ from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from pyspark import cloudpickle
+
 from streamq.plan.function import NamedObject
 
 STREAMQ = __name__.partition(".")[0]
@@ -228,8 +230,6 @@ def _is_read(code: Any) -> bool:
 
     It is so if it is the user's own, is made inside a function, or is pickled by value and not streamq's.
     """
-    from pyspark import cloudpickle
-
     module = module_of_code(code)
     by_value = cloudpickle.list_registry_pickle_by_value()
     parts = module.split(".")
@@ -277,8 +277,6 @@ def _constant(value: Any) -> object:
 
 
 def _pickled(value: Any) -> str:
-    from pyspark import cloudpickle
-
     # the repr of an array may show its ends only, that of an object its address
     return f"{type(value).__qualname__}:{hashlib.sha256(cloudpickle.dumps(value)).hexdigest()}"
 

@@ -11,17 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql.types import DataType
 
 from streamq.errors import StreamqError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-
-if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     Mask = NDArray[np.bool_]

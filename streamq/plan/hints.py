@@ -6,6 +6,8 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 
+from pyspark.sql import functions
+
 from streamq.errors import nearest
 from streamq.plan.first_attempts import OF_EXPRESSIONS, OF_MODULE, OF_STREAMS, OF_WINDOWS, SAME_FUNCTION, Instead
 from streamq.plan.spark_types import AGGREGATES, ELSEWHERE, EXACTLY, OURS, WINDOWED, function_names
@@ -176,8 +178,6 @@ def for_name(name: str, public: Sequence[str]) -> str:
 
 def _takes_more(function: str) -> bool:
     """True if a function needs more than one argument."""
-    from pyspark.sql import functions
-
     parameters = inspect.signature(getattr(functions, function)).parameters.values()
     return sum(p.default is p.empty for p in parameters) > 1
 

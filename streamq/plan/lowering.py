@@ -9,18 +9,20 @@ import datetime as dt
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType, StructType
 
 from streamq.errors import PlanError
 from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque
 from streamq.plan.schema import POINT, Schema, quote
 from streamq.plan.tree import fold
 from streamq.time import INFINITY, TIMESTAMP
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
 
 
 class ColumnSource(Protocol):
@@ -36,7 +38,6 @@ def to_spark(root: Expr, columns: ColumnSource, is_there: Column | None = None) 
 
     Only the rows where ``is_there`` holds will be read (None: all).
     """
-    from pyspark.sql import functions as F
 
     def visit(node: Expr, parts: list[Any]) -> Any:
         """Return the Column of a node from those of its operands."""
@@ -70,8 +71,6 @@ def _literal(node: Lit) -> Column:
 
     A datetime without a time zone is in UTC.
     """
-    from pyspark.sql import functions as F
-
     value = node.value
     # F.lit goes through java.sql.Date and Timestamp: it refuses years below 1000 and shifts old dates by the Julian calendar.
     if isinstance(value, dt.datetime):
@@ -95,8 +94,6 @@ class DeltaColumns:
         self.schema = schema
 
     def column(self, name: str) -> Column:
-        from pyspark.sql import functions as F
-
         return F.col(quote(name))
 
     def lifetime(self, part: str) -> Column:
@@ -104,8 +101,6 @@ class DeltaColumns:
 
         A duration that bigint cannot hold is INFINITY.
         """
-        from pyspark.sql import functions as F
-
         assert self.schema is not None
         le, re = F.col("__le"), end_column(self.schema.shape != POINT)
         if part == "start":
@@ -135,8 +130,6 @@ def in_utc(spark: SparkSession) -> Iterator[None]:
 
 def instant(ticks: Column, axis: str) -> Column:
     """Return ticks as a user sees them: a timestamp or an integer, by the axis."""
-    from pyspark.sql import functions as F
-
     return F.timestamp_micros(ticks) if axis == TIMESTAMP else ticks
 
 
@@ -147,15 +140,11 @@ def instant_sql(ticks: str, axis: str) -> str:
 
 def lifetime(schema: Schema) -> tuple[Column, Column]:
     """Return the columns ``__le`` and ``__re`` of a stream's deltas; of declared points, which have no ``__re``, ``__le + 1``."""
-    from pyspark.sql import functions as F
-
     return F.col("__le"), end_column(schema.shape != POINT).alias("__re")
 
 
 def end_column(is_there: bool) -> Column:
     """The end of a lifetime, a tick after its start where there is no column ``__re``."""
-    from pyspark.sql import functions as F
-
     return F.col("__re") if is_there else F.col("__le") + 1
 
 
@@ -192,9 +181,6 @@ def as_key(column: Column, kind: DataType) -> Column:
 
     A column without floats is returned unchanged.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql import types as t
-
     match kind:
         case t.FloatType() | t.DoubleType():
             zero, nan = (F.lit(value).cast(kind) for value in (0.0, float("nan")))
@@ -209,8 +195,6 @@ def as_key(column: Column, kind: DataType) -> Column:
 
 def has_float(kind: DataType) -> bool:
     """True if a type is a float or contains one, in arrays and structs."""
-    from pyspark.sql import types as t
-
     match kind:
         case t.ArrayType(elementType=of):
             return has_float(of)
@@ -224,9 +208,6 @@ def orderable(column: Column, kind: DataType) -> Column:
 
     A column without maps is returned unchanged.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql import types as t
-
     match kind:
         case t.MapType(keyType=key, valueType=value):
             entry = F.transform(
@@ -244,15 +225,11 @@ def orderable(column: Column, kind: DataType) -> Column:
 
 def payload_order(schema: Schema, names: Iterable[str]) -> list[Column]:
     """Return payload columns by which Spark can order rows: maps go by their sorted entries."""
-    from pyspark.sql import functions as F
-
     return [orderable(F.col(quote(name)), schema.type_of(name)) for name in names]
 
 
 def _has_map(kind: DataType) -> bool:
     """True if a type is a map or contains one."""
-    from pyspark.sql import types as t
-
     match kind:
         case t.MapType():
             return True
@@ -265,8 +242,6 @@ def _has_map(kind: DataType) -> bool:
 
 def ship_runtime() -> None:
     """Make Spark send streamq's own code to executors by value: they need not have it installed."""
-    from pyspark import cloudpickle
-
     package = __name__.partition(".")[0]
     if package not in cloudpickle.list_registry_pickle_by_value():
         cloudpickle.register_pickle_by_value(sys.modules[package])

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column
 from pyspark.sql.types import DataType
 
 from streamq.choices import ClipInput
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from streamq.plan.function import VersionedCode
 
 

@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
@@ -234,13 +237,9 @@ class _FrameColumns:
         self.schema = schema
 
     def column(self, name: str) -> Any:
-        from pyspark.sql import functions as F
-
         return F.col(quote(name))
 
     def lifetime(self, part: str) -> Any:
-        from pyspark.sql import functions as F
-
         return F.lit(None).cast(t.LongType() if part == "duration" else self.schema.axis_type)
 
 
@@ -249,9 +248,6 @@ def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
 
     Raises NeedsSpark if no session is active.
     """
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import SparkSession
-
     spark = SparkSession.getActiveSession()
     if spark is None:
         raise _needs_spark(expr, schema, verb)

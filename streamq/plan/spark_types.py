@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
@@ -306,7 +307,5 @@ ELSEWHERE = {
 @cache
 def function_names() -> tuple[str, ...]:
     """Return the names of the functions of a row's values."""
-    from pyspark.sql import functions as F
-
     refused = AGGREGATES | WINDOWED | GENERATORS | ELSEWHERE.keys()
     return tuple(sorted(n for n in F.__all__ if inspect.isfunction(getattr(F, n)) and n not in refused))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streamq.choices import Stamp
@@ -20,10 +21,6 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.time.endpoints import Bound
 from streamq.runtime.time.tick_arithmetic import Arithmetic
 from streamq.time import FIRST_INSTANT, INFINITY, Grid
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 STARTS, ENDS = "__wle", "__wre"
 """The columns with a window's number in its group, its start and its end."""

@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from streamq.errors import TimeError, nearest
 from streamq.runtime.arrow.columnar import ints
@@ -24,8 +26,6 @@ from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from streamq.windows.batch_events import TickSql
 
 DAY = 86_400_000_000
@@ -96,8 +96,6 @@ class Calendar(Window):
 
         If there is a bound, windows start before it.
         """
-        from pyspark.sql import functions as F
-
         from streamq.windows.batch_events import TickSql
 
         df, last = events.with_lifetimes(), RE

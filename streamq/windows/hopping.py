@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from streamq.errors import TimeError
 from streamq.runtime.arrow.columnar import ints
@@ -19,9 +19,6 @@ from streamq.runtime.time.endpoints import Bound
 from streamq.time import Duration, Grid, show_duration, ticks
 from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from streamq.errors import PlanError, TimeError
 from streamq.plan.footprint import Footprint, Retention
@@ -26,8 +28,6 @@ from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from streamq.runtime.time.progress_rule import Cti
 
 
@@ -103,8 +103,6 @@ class Landmark(Window):
 
         The last hop of a window starts before the bound of the input.
         """
-        from pyspark.sql import functions as F
-
         from streamq.windows.batch_events import SQL, TickSql, grid_index_column, grid_instant, sql_of
 
         hop, at, period = self.hop, self.start, self.period

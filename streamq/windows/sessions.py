@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
 
 from streamq.errors import TimeError
 from streamq.plan.footprint import Footprint, Retention
@@ -24,8 +27,6 @@ from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from streamq.runtime.time.progress_rule import Cti
 
 
@@ -67,9 +68,6 @@ class Session(Window):
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return each event with the interval of its session, and the columns of the interval."""
-        from pyspark.sql import Window as Over
-        from pyspark.sql import functions as F
-
         keys = [quote(k) for k in events.keys]
         order = Over.partitionBy(*keys).orderBy(LE)
         before = F.max(RE).over(order.rangeBetween(Over.unboundedPreceding, -1))

@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+from pyspark.sql import DataFrame
+
 from streamq.choices import ClipInput, Stamp
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import Traits, named_after
@@ -20,8 +22,6 @@ from streamq.runtime.time.endpoints import Bound
 from streamq.time import Grid, WindowEnds
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from streamq.windows.batch_events import BatchEvents
 
 
