@@ -190,10 +190,12 @@ def _fields_of_its_own(function: FunctionType, code: Any) -> dict[str, Any]:
 def _is_for_readers(name: str, value: Any) -> bool:
     """Return True if a class works without a field: docstring, annotations, abstract method, a dataclass's own ``repr``.
 
-    So it does without the rule of progress, which the driver reads, and the methods by which a frozen dataclass refuses
-    assignments.
+    So it does without the rule of progress and the algebras of SQL, which the driver reads, and the methods by which a frozen
+    dataclass refuses assignments.
     """
-    if name in ("__doc__", "__annotations__", "progress_rule") or getattr(value, "__isabstractmethod__", False):
+    if name in ("__doc__", "__annotations__", "progress_rule", "algebras") or getattr(
+        value, "__isabstractmethod__", False
+    ):
         return True
     if name not in ("__repr__", "__setattr__", "__delattr__"):
         return False

@@ -6,7 +6,6 @@ Each kind is one class, with its Arrow form for windows over streams and its Spa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -27,7 +26,8 @@ from streamq.plan.partial import (
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import ints, narrow_sums, negate, with_column, with_columns
 from streamq.runtime.arrow.values import sortable, unsortable
-from streamq.runtime.partials.exact_sums import DoubleSums, SumColumns, SumWords
+from streamq.runtime.partials.exact_sums import DoubleSums, ExactSumPartial, SumColumns, SumsInWords
+from streamq.runtime.partials.merging_sql import CountAlgebra, ExtremeAlgebra, SumAlgebra
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -72,15 +72,13 @@ class PartialCount(SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.partials.merging_sql import CountAlgebra
-
         return ((CountAlgebra(), (self.name,)),)
 
     def of_event(self, values: Mapping[str, Column]) -> list[Column]:
         return [_one_if_there(values[self.arg]).alias(self.name)]
 
 
-class PartialSum(SparkPartial):
+class PartialSum(ExactSumPartial):
     """The sum of the values, with their number: the sum of no values is NULL.
 
     Of doubles it has the sum rounded, and the exact one as bytes where they differ (``exact_sums``).
@@ -159,8 +157,13 @@ class PartialSum(SparkPartial):
         """Return the table with sums of doubles as words; with sums of other types as they are."""
         if self.exact:
             return table, self
-        words, columns = SumWords.from_sums(self.name, self.sums.read(table))
-        return with_columns(table.drop_columns(self.sums.names), columns), _SumInWords(self.name, self, words)
+        return SumsInWords.from_sums(self, table, {"sum": self.sums.read(table)}, self.many)
+
+    def columns_of(self, table: pa.Table, sums: Mapping[str, DoubleSums]) -> Values:
+        return self.sums.of_sums(sums["sum"])
+
+    def with_results(self, table: pa.Table, sums: Mapping[str, DoubleSums]) -> pa.Table:
+        return self.finished(with_column(table, self.name, sums["sum"].rounded()[0]))
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return the table with NULL for no values, and sums as narrow as their type; raise StreamqError if one does not fit."""
@@ -178,43 +181,11 @@ class PartialSum(SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.partials.merging_sql import CountAlgebra, SumAlgebra
-
         return (SumAlgebra(isinstance(self.type, LongType)), (self.name,)), (CountAlgebra(), (self.many,))
 
     def of_event(self, values: Mapping[str, Column]) -> list[Column]:
         value = values[self.arg]
         return [value.cast(self.type).alias(self.name), _one_if_there(value).alias(self.many)]
-
-
-@dataclass(frozen=True)
-class _SumInWords(MergeableColumns):
-    """The sum of doubles of a ``partial`` result while one process merges it."""
-
-    partial: PartialSum
-    words: SumWords
-
-    @property
-    def fields(self) -> tuple[tuple[str, DataType], ...]:
-        return self.partial.fields
-
-    @property
-    def held_columns(self) -> list[str]:
-        return [*self.words.names, self.partial.many]
-
-    @property
-    def grouped(self) -> dict[str, str]:
-        return dict.fromkeys(self.held_columns, "sum")
-
-    def as_held(self, table: pa.Table) -> pa.Table:
-        """Return the table with sums rounded, and exact ones where they differ, instead of words."""
-        sums = self.words.sums(table)
-        return with_columns(table.drop_columns(self.words.names), self.partial.sums.of_sums(sums))
-
-    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        rounded, _ = self.words.sums(table).rounded()
-        table = with_column(table.drop_columns(self.words.names), self.partial.name, rounded)
-        return self.partial.finished(table, place)
 
 
 class _Extreme(SparkPartial):
@@ -260,8 +231,6 @@ class _Extreme(SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.partials.merging_sql import ExtremeAlgebra
-
         return ((ExtremeAlgebra(self.how), (self.name,)),)
 
 

@@ -19,10 +19,8 @@ from pyspark.sql.types import DataType, DoubleType, LongType
 from streamq.plan.partial import (
     COUNT,
     Algebra,
-    Ints,
     MergeableColumns,
     RowWindow,
-    SparkPartial,
     Values,
     alive_rows,
     no_row_window,
@@ -32,27 +30,19 @@ from streamq.runtime.partials.exact_sums import (
     Accumulator,
     DoubleSums,
     ExactNumbers,
+    ExactSumPartial,
     Floats,
     SumColumns,
-    SumWords,
-    WordColumns,
+    SumsInWords,
     product_of_deviations,
 )
+from streamq.runtime.partials.merging_sql import DeviationsAlgebra
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-@dataclass(frozen=True, eq=False)
-class _Totals:
-    """The number of values of each row, and by their parts the sums of values and of products."""
-
-    n: Ints
-    sums: Mapping[str, DoubleSums]
-    products: Mapping[str, ExactNumbers]
-
-
-class _Deviations(SparkPartial):
+class _Deviations(ExactSumPartial):
     """The number of values, their means, and sums of products of the deviations from these.
 
     Until it is finished it has exact sums of the values and of their products instead. Those of a single value are left out,
@@ -88,8 +78,6 @@ class _Deviations(SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.partials.merging_sql import DeviationsAlgebra
-
         pairs = tuple((self.means.index(a), self.means.index(b)) for a, b in self.products.values())
         return ((DeviationsAlgebra(len(self.means), pairs), tuple(self.columns)),)
 
@@ -166,32 +154,19 @@ class _Deviations(SparkPartial):
 
     def merging_form(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
         """Return the table with the sums of values and of products as words."""
-        totals = self._totals(table)
-        sums, products = {}, {}
-        columns: dict[str, Any] = {}
-        for of, of_values in totals.sums.items():
-            sums[of], words = SumWords.from_sums(self.part(of), of_values)
-            columns |= words
-        for of, of_products in totals.products.items():
-            products[of], words = WordColumns.from_numbers(self.part(of), of_products)
-            columns |= words
-        held = [name for name in self.held_columns if name != self.part("n")]
-        return with_columns(table.drop_columns(held), columns), _DeviationsInWords(self.name, self, sums, products)
+        return SumsInWords.from_sums(self, table, self._totals(table), self.part("n"))
 
-    def columns_of(self, totals: _Totals) -> Values:
-        parts: dict[str, Any] = {self.part("n"): totals.n}
-        for of, sums in totals.sums.items():
-            parts |= self._sums(of).of_sums(sums)
-        for of, products in totals.products.items():
-            parts[self._products(of)] = products.packed(totals.n > 1)
-        return parts
+    def columns_of(self, table: pa.Table, sums: Mapping[str, DoubleSums]) -> Values:
+        is_several = ints(table, self.part("n")) > 1
+        parts: dict[str, Any] = {}
+        for of in self.means:
+            parts |= self._sums(of).of_sums(sums[of])
+        return parts | {self._products(of): sums[of].numbers.packed(is_several) for of in self.products}
 
-    def _totals(self, table: pa.Table) -> _Totals:
-        return _Totals(
-            ints(table, self.part("n")),
-            {of: self._sums(of).read(table) for of in self.means},
-            {of: self._sums_of_products(of, table) for of in self.products},
-        )
+    def _totals(self, table: pa.Table) -> dict[str, DoubleSums]:
+        """Return the sums of values and of products of each row, by their parts."""
+        sums = {of: self._sums(of).read(table) for of in self.means}
+        return sums | {of: DoubleSums(self._sums_of_products(of, table), None) for of in self.products}
 
     def _sums_of_products(self, of: str, table: pa.Table) -> ExactNumbers:
         """Return the sums of a product in each row; of values beyond the finite ones they are any numbers."""
@@ -209,52 +184,12 @@ class _Deviations(SparkPartial):
         """
         return self.with_results(table, self._totals(table))
 
-    def with_results(self, table: pa.Table, totals: _Totals) -> pa.Table:
-        """Return the table with the results of each row's totals."""
-        parts: dict[str, Any] = {of: sums.rounded()[0] / np.maximum(totals.n, 1) for of, sums in totals.sums.items()}
+    def with_results(self, table: pa.Table, sums: Mapping[str, DoubleSums]) -> pa.Table:
+        n = ints(table, self.part("n"))
+        parts: dict[str, Any] = {of: sums[of].rounded()[0] / np.maximum(n, 1) for of in self.means}
         for of, (a, b) in self.products.items():
-            sums = totals.sums[a], totals.sums[b]
-            parts[of] = product_of_deviations(totals.n, sums, totals.products[of])
+            parts[of] = product_of_deviations(n, (sums[a], sums[b]), sums[of])
         return with_columns(table, {self.part(of): values for of, values in parts.items()})
-
-
-@dataclass(frozen=True)
-class _DeviationsInWords(MergeableColumns):
-    """Sums of values and of products, by their parts, while one process merges them."""
-
-    partial: _Deviations
-    sums: Mapping[str, SumWords]
-    products: Mapping[str, WordColumns]
-
-    @property
-    def fields(self) -> tuple[tuple[str, DataType], ...]:
-        return self.partial.fields
-
-    @property
-    def held_columns(self) -> list[str]:
-        of_sums = [name for columns in self.sums.values() for name in columns.names]
-        of_products = [name for columns in self.products.values() for name in columns.names]
-        return [self.partial.part("n"), *of_sums, *of_products]
-
-    @property
-    def grouped(self) -> dict[str, str]:
-        return dict.fromkeys(self.held_columns, "sum")
-
-    def as_held(self, table: pa.Table) -> pa.Table:
-        return with_columns(self._without_words(table), self.partial.columns_of(self._totals(table)))
-
-    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        return self.partial.with_results(self._without_words(table), self._totals(table))
-
-    def _totals(self, table: pa.Table) -> _Totals:
-        return _Totals(
-            ints(table, self.partial.part("n")),
-            {of: columns.sums(table) for of, columns in self.sums.items()},
-            {of: columns.numbers(table) for of, columns in self.products.items()},
-        )
-
-    def _without_words(self, table: pa.Table) -> pa.Table:
-        return table.drop_columns(self.held_columns[1:])
 
 
 def _where_all(columns: Sequence[Any]) -> tuple[Any, list[Any]]:

@@ -9,7 +9,8 @@ on all values for each word, of which values about as great as one another need 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,9 +18,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import DataType
 
-from streamq.plan.partial import Values
-from streamq.runtime.arrow.columnar import ints
+from streamq.plan.partial import MergeableColumns, RowWindow, SparkPartial, Values, no_row_window
+from streamq.runtime.arrow.columnar import ints, with_columns
 from streamq.runtime.arrow.values import Ints, Mask, distinct
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -307,62 +309,103 @@ class SumColumns:
 
 
 @dataclass(frozen=True)
-class WordColumns:
-    """The columns of exact numbers while one process merges them: ``count`` words each, integers that Arrow adds up."""
+class SumWords:
+    """The columns of sums while one process merges them: ``count`` words each, integers that Arrow adds up.
+
+    beyond: the column of NaN and infinities; None if all is finite.
+    """
 
     name: str
     least: int
     count: int
-
-    @classmethod
-    def from_numbers(cls, name: str, numbers: ExactNumbers) -> tuple[WordColumns, Values]:
-        """Return the columns, with the words of the numbers; words above or below all others, which are 0, are left out."""
-        used = np.flatnonzero(numbers.words.any(axis=1))
-        least, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
-        columns = cls(name, numbers.least + least, end - least)
-        return columns, dict(zip(columns.names, numbers.words[least:end], strict=True))
-
-    @property
-    def names(self) -> list[str]:
-        return [f"{self.name}__{i}" for i in range(self.count)]
-
-    def numbers(self, table: pa.Table) -> ExactNumbers:
-        """Return the numbers, once words have been added up or not."""
-        return ExactNumbers.of_sums([ints(table, name) for name in self.names], self.least)
-
-
-@dataclass(frozen=True)
-class SumWords:
-    """The columns of sums of doubles while one process merges them: words, and ``beyond`` if anything is not finite."""
-
-    words: WordColumns
     beyond: str | None
 
     @classmethod
     def from_sums(cls, name: str, sums: DoubleSums) -> tuple[SumWords, Values]:
-        """Return the columns, with the sums."""
-        words, columns = WordColumns.from_numbers(name, sums.numbers)
-        if sums.beyond is None:
-            return cls(words, None), columns
-        return cls(words, f"{name}__beyond"), {**columns, f"{name}__beyond": sums.beyond}
+        """Return the columns, with the words of the sums; words above or below all others, which are 0, are left out."""
+        used = np.flatnonzero(sums.numbers.words.any(axis=1))
+        least, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
+        beyond = None if sums.beyond is None else f"{name}__beyond"
+        columns = cls(name, sums.numbers.least + least, end - least, beyond)
+        return columns, dict(zip(columns.names, [*sums.numbers.words[least:end], sums.beyond], strict=False))
 
     @property
     def names(self) -> list[str]:
-        return self.words.names if self.beyond is None else [*self.words.names, self.beyond]
+        words = [f"{self.name}__{i}" for i in range(self.count)]
+        return words if self.beyond is None else [*words, self.beyond]
 
     def sums(self, table: pa.Table) -> DoubleSums:
+        """Return the sums, once words have been added up or not."""
+        words = [ints(table, name) for name in self.names[: self.count]]
         beyond = None if self.beyond is None else table.column(self.beyond).to_numpy()
-        return DoubleSums(self.words.numbers(table), beyond)
+        return DoubleSums(ExactNumbers.of_sums(words, self.least), beyond)
 
 
-def product_of_deviations(n: Ints, sums: tuple[DoubleSums, DoubleSums], products: ExactNumbers) -> Floats:
+class ExactSumPartial(SparkPartial):
+    """A partial result of exact sums, by the names of their parts."""
+
+    @abstractmethod
+    def columns_of(self, table: pa.Table, sums: Mapping[str, DoubleSums]) -> Values:
+        """Return the held columns of the sums of each row."""
+
+    @abstractmethod
+    def with_results(self, table: pa.Table, sums: Mapping[str, DoubleSums]) -> pa.Table:
+        """Return the table with the final values of the sums of each row."""
+
+
+@dataclass(frozen=True)
+class SumsInWords(MergeableColumns):
+    """The exact sums of a ``partial`` result as ``words``, while one process merges them; ``many``: the number of values."""
+
+    partial: ExactSumPartial
+    words: Mapping[str, SumWords]
+    many: str
+
+    @classmethod
+    def from_sums(
+        cls, partial: ExactSumPartial, table: pa.Table, sums: Mapping[str, DoubleSums], many: str
+    ) -> tuple[pa.Table, SumsInWords]:
+        """Return the table with words instead of the columns that hold the sums, and the form that has these."""
+        words: dict[str, SumWords] = {}
+        table = table.drop_columns([name for name in partial.held_columns if name != many])
+        for part, of_part in sums.items():
+            words[part], columns = SumWords.from_sums(f"{partial.name}__{part}", of_part)
+            table = with_columns(table, columns)
+        return table, cls(partial.name, partial, words, many)
+
+    @property
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        return self.partial.fields
+
+    @property
+    def held_columns(self) -> list[str]:
+        return [self.many, *(name for columns in self.words.values() for name in columns.names)]
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        return dict.fromkeys(self.held_columns, "sum")
+
+    def as_held(self, table: pa.Table) -> pa.Table:
+        return with_columns(self._without_words(table), self.partial.columns_of(table, self._sums(table)))
+
+    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
+        return self.partial.with_results(self._without_words(table), self._sums(table))
+
+    def _sums(self, table: pa.Table) -> dict[str, DoubleSums]:
+        return {part: columns.sums(table) for part, columns in self.words.items()}
+
+    def _without_words(self, table: pa.Table) -> pa.Table:
+        return table.drop_columns(self.held_columns[1:])
+
+
+def product_of_deviations(n: Ints, sums: tuple[DoubleSums, DoubleSums], products: DoubleSums) -> Floats:
     """Return ``sum(x * y) - sum(x) * sum(y) / n``, rounded once; 0 over nothing, NaN where a value is not finite."""
     x, y = sums[0].numbers, sums[1].numbers
     least = min(x.least, y.least)
-    unit = min(2 * least, products.least, 0)
+    unit = min(2 * least, products.numbers.least, 0)
     many = n.astype(object)
     of_sums = x.integers(least) * y.integers(least) << WORD * (2 * least - unit)
-    dividend = many * products.integers(unit) - of_sums
+    dividend = many * products.numbers.integers(unit) - of_sums
     divisor = np.maximum(many, 1) << -WORD * unit
     quotient = np.asarray(np.frompyfunc(_quotient, 2, 1)(dividend, divisor), np.float64)
     return np.where(sums[0].is_beyond | sums[1].is_beyond, np.nan, quotient)

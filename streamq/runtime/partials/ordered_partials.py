@@ -28,6 +28,7 @@ from streamq.plan.partial import (
 )
 from streamq.runtime.arrow.columnar import with_column, with_columns
 from streamq.runtime.arrow.values import ORDER, number_values
+from streamq.runtime.partials.merging_sql import OrderedAlgebra
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -125,8 +126,6 @@ class _OnSpark(PartialFirst, SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.partials.merging_sql import OrderedAlgebra
-
         return ((OrderedAlgebra(self.how), self.value_columns),)
 
 
