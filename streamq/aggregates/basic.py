@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -45,9 +47,6 @@ from streamq.runtime.arrow.arrow_types import RowError
 from streamq.runtime.partials.built_in_partials import PartialCount, PartialMax, PartialMin, PartialSum
 from streamq.runtime.partials.ordered_partials import PartialFirst, PartialLast, SparkFirst, SparkLast
 from streamq.runtime.partials.range_partials import INDEX, merge_by_window
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def apply_aggregate(function: AggregateFunction, *columns: Any, where: Any = None, options: Options = ()) -> Aggregate:
@@ -113,8 +112,6 @@ class CountAggregate(AggregateFunction):
         return Col(partials.lent_count(arg) or partials.partial(PartialCount, arg, LongType()).name)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
-
         return F.count(members.values[0] if members.values else F.lit(1))
 
 
@@ -356,8 +353,6 @@ class FirstOrLast(AggregateFunction):
         return Col(partials.partial(kind, counted, of.types[0], partials.column(at), columns, order).name)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
-
         at = members.order() if members.passes is None else F.when(members.passes, members.order())
         return getattr(F, f"{self.partial.how}_by")(members.values[0], at)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType
 
 from streamq.aggregates.basic import apply_aggregate, as_doubles, check_numbers
@@ -38,10 +40,6 @@ from streamq.plan.schema import check_key
 from streamq.plan.tree import show
 from streamq.runtime.arrow.columnar import codes
 from streamq.runtime.arrow.overlap import union_of_pieces
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 
 HALF = (0.5,)
 
@@ -122,8 +120,6 @@ class Percentile(AggregateFunction):
         return PercentileReduction(column)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
-
         return F.percentile(members.values[0].cast("double"), F.lit(float(members.options[0])))
 
     def builder(self, options: Options) -> tuple[str, Options]:
@@ -255,8 +251,6 @@ class Collect(AggregateFunction):
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         """Return the values that are not NULL, sorted in Spark by the order of the members; the filter is in the argument."""
-        from pyspark.sql import functions as F
-
         (value,) = members.values
         entry = F.struct(members.order().alias("at"), value.alias("value"))
 

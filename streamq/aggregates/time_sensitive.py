@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType
 
 from streamq.aggregates.basic import apply_aggregate, as_doubles, check_numbers
@@ -23,9 +25,6 @@ from streamq.plan.partial import (
     floats,
 )
 from streamq.runtime.partials.exact_sums import DoubleSums
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,6 @@ class TimeWeightedAvg(AggregateFunction):
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         """Return the same quotient in Spark's functions, for the members of a window in a batch."""
-        from pyspark.sql import functions as F
-
         (le, re), (start, end) = members.lifetime(), members.window()
         lasts = F.greatest(re.cast("double") - le.cast("double"), F.lit(0.0))
         length = F.max(end).cast("double") - F.max(start).cast("double")
@@ -132,8 +129,6 @@ class WindowEdge(AggregateFunction):
         return BoundReduction(column, self.is_start)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
-        from pyspark.sql import functions as F
-
         return members.instant(F.max(members.window()[0 if self.is_start else 1]))
 
 

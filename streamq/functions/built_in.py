@@ -12,6 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import Column, functions
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
@@ -34,8 +35,6 @@ from streamq.runtime.arrow.arrow_casts import can_cast, cast
 from streamq.runtime.arrow.arrow_types import BITS, OVERFLOW, Outcome, RowError, arrow_type, is_null, is_valid, rowwise
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from streamq.plan.function import Mask
 
 
@@ -77,8 +76,6 @@ class BuiltIn(Function):
     def on_spark(self, *arguments: Any) -> Column:
         if self.spark is not None:
             return self.spark(*arguments)
-        from pyspark.sql import functions
-
         return getattr(functions, self.name)(*arguments)
 
     def result_type(self, operands: Sequence[Operand]) -> DataType | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError
@@ -58,8 +59,6 @@ def builder(name: str) -> Builder:
     Raises UnknownFunction if ``name`` is not a function of one row's values: an aggregate, for example. The function returned
     raises PlanError for arguments that do not fit the signature.
     """
-    from pyspark.sql import functions as F
-
     verb = f"functions.{name}"
     _check(name, verb)
     function, signature = function_of(name), inspect.signature(getattr(F, name))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
@@ -42,8 +43,6 @@ from streamq.plan.spark_types import FLOATING, wider
 from streamq.runtime.arrow.arrow_types import arrow_type, is_null, is_true, is_valid, to_numpy
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from streamq.plan.function import Mask
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
@@ -54,8 +55,6 @@ from streamq.runtime.arrow.arrow_types import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from streamq.plan.function import Mask
 
 

@@ -10,10 +10,12 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
@@ -35,9 +37,6 @@ from streamq.plan.spark_types import FLOATING
 from streamq.runtime.arrow.arrow_casts import can_cast, cast
 from streamq.runtime.arrow.arrow_types import Outcome, RowError, rowwise
 from streamq.runtime.arrow.values import list_members
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def _by_row(function: Callable[..., Any]) -> Compute:
@@ -322,8 +321,6 @@ class IdText(Function):
 
 def _part_on_spark(value: Column, kind: DataType) -> Column:
     """Return values as a Spark Column of texts with their lengths: `` 3:abc``, `` -`` for NULL."""
-    from pyspark.sql import functions as F
-
     text = _text_on_spark(value, kind)
     behind_length = F.concat(F.lit(" "), F.length(text).cast("string"), F.lit(":"), text)
     return F.when(value.isNull(), F.lit(MISSING)).otherwise(behind_length)
@@ -334,8 +331,6 @@ def _text_on_spark(value: Column, kind: DataType) -> Column:
 
     Parts of lists and structs have lengths.
     """
-    from pyspark.sql import functions as F
-
     match kind:
         case t.DoubleType() | t.FloatType():
             # 0.0 + -0.0 is 0.0

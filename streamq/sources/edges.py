@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid, check_word
@@ -57,10 +59,6 @@ from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.time.consistency import AlignAt
 from streamq.stream import Stream
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 
 class EdgeSource(Source):
@@ -136,9 +134,6 @@ class EdgeSource(Source):
         Equal edges count once. An end without an open start before it is refused, and so are edges of one key, instant, place in
         the order and kind that differ. If the payload is from the end, an event that no end closes keeps its own.
         """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         df = self.good_items(run)
         rest = [f.name for f in self.payload if f.name not in self.key]
         compared = [orderable(F.col(quote(f.name)), f.type) for f in self.payload if f.name in rest]
@@ -370,8 +365,6 @@ class Changes(EdgeSource):
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
         """Return each change but preimages as an item."""
-        from pyspark.sql import functions as F
-
         is_preimage = F.lower(F.col(quote(self.op))).isin(*PREIMAGES)
         return super().on_spark(table.where(~F.coalesce(is_preimage, F.lit(False))), streaming)
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 
 from streamq.errors import PlanError
 from streamq.keywords import check_keywords
@@ -32,10 +34,6 @@ from streamq.progress.promises import ProgressArgument
 from streamq.runtime.event import LAST_POINT, LE, RE
 from streamq.stream import Stream
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
 
 
 @node

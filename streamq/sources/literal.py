@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from streamq.errors import SourceError
 from streamq.keywords import check_keywords
@@ -19,9 +21,6 @@ from streamq.sources.insert_only import Intervals
 from streamq.sources.physical import Physical
 from streamq.stream import Stream
 from streamq.time import INFINITY, MINUS_INFINITY, check_microseconds, plain_integer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Time = int | dt.datetime | None
 
@@ -102,8 +101,6 @@ def _literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
     ``schema`` maps payload columns to Spark's names of types, or is None; the type of any other column follows from its values. A
     value that an item lacks is NULL. Raises SourceError for rows, values or a schema of another form.
     """
-    import pyarrow as pa
-
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):
         hint = "Write sq.events([(start, end, {...}), ...])."
         raise SourceError("events", "not a list of events", f"found {rows!r}", hint)
@@ -164,8 +161,6 @@ def _time_type(items: Sequence[Item]) -> pa.DataType:
 
     Raises SourceError unless all are integers of 64 bits or all are datetimes.
     """
-    import pyarrow as pa
-
     times = [time for i in items for time in (i.start, i.end, i.new_end) if time is not None]
     are_datetimes = any(isinstance(time, dt.datetime) for time in times)
     for time in times:
@@ -179,8 +174,6 @@ def _time_type(items: Sequence[Item]) -> pa.DataType:
 
 def _time_column(times: list[Time], axis: pa.DataType) -> pa.Array:
     """Return starts or ends as a column; a datetime without a zone is in UTC."""
-    import pyarrow as pa
-
     zoned = [t.replace(tzinfo=dt.UTC) if isinstance(t, dt.datetime) and t.tzinfo is None else t for t in times]
     return pa.array(zoned, axis)
 
@@ -202,8 +195,6 @@ def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.
     Raises SourceError if the values do not fit the type or have several types, if a text has half a surrogate pair, or if all are
     NULL and there is no type; and TypeMismatch if there is no type of that name.
     """
-    import pyarrow as pa
-
     from streamq.runtime.arrow.arrow_types import arrow_type
 
     for value in values:

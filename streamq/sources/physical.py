@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, GroupedData, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, TimestampType
 
 from streamq.choices import Invalid
 from streamq.errors import PlanError, TypeMismatch
@@ -48,11 +53,6 @@ from streamq.runtime.hosts.result_rows import STAMP
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.stream import Stream
 from streamq.time import INFINITY, TIMESTAMP, instant_ticks, show_ticks
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, GroupedData
-
 
 AS_SENT = "it says when a row was sent, and is no part of an event"
 """The role of the column that stamps rows."""
@@ -101,8 +101,6 @@ class Physical(Source):
 
     def _schema(self) -> Schema:
         """Return the payload's schema; raise TypeMismatch if ``kind`` is no string column, and for an id that cannot match."""
-        from pyspark.sql.types import StringType, TimestampType
-
         kind = Schema(self.columns, "integer").require(self.kind, "physical")
         if not isinstance(kind, StringType):
             raise TypeMismatch(
@@ -155,8 +153,6 @@ class Physical(Source):
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
         """Return the items of the rows that were sent up to ``as_of``, and of those without that instant, to be refused."""
-        from pyspark.sql import functions as F
-
         if self.as_of is not None:
             assert self.sent is not None
             sent = F.col(quote(self.sent))
@@ -165,9 +161,6 @@ class Physical(Source):
 
     def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
         """Return the same items of a table."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if self.as_of is not None:
             assert self.sent is not None
             sent = table.column(self.sent).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
@@ -191,8 +184,6 @@ class Physical(Source):
 
         Under ``invalid="drop"`` retractions that match nothing are left out, else they raise. CTIs are no events.
         """
-        from pyspark.sql import functions as F
-
         df = self.good_items(run).where(F.col(KIND) != CTI)
         if self.id is not None:
             return _by_id(self, df)
@@ -283,9 +274,6 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     be left more often than it was reached, each distinct retraction counts once. Of different inserts of an id the least by
     (start, end, payload) stays; the others, and retractions that match nothing, are refused.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     assert node.id is not None
     id = quote(node.id)
     rest = [f for f in node.payload if f.name != node.id]
@@ -335,8 +323,6 @@ def _delta(end: str, weight: int, once: Column | None = None, inserts: int = 0, 
     ``end``: the column of the end; ``weight``: the change; ``once``: the change if repeated rows count once, default ``weight``;
     ``inserts``: the number of events inserted with it; ``to``: the new end of an event that the row takes from it.
     """
-    from pyspark.sql import functions as F
-
     once = F.lit(weight) if once is None else once
     to = F.lit(None).cast("bigint") if to is None else to
     fields = {RE: F.col(end), "__w": F.lit(weight), "__once": once, "__inserts": F.lit(inserts), "__to": to}
@@ -350,8 +336,6 @@ def _without_unmatched(events: GroupedData, *carried: str) -> DataFrame:
     If an end is left more often than it is reached, some retraction matches nothing. Then the retractions are applied one by one,
     from the inserts on. A bag has no order: of several retractions that leave one end, those with the least new end match.
     """
-    from pyspark.sql import functions as F
-
     ends = F.collect_list(F.struct(RE, "__w", "__inserts", "__to"))
     df = events.agg(ends.alias("__ends"), F.min("__w").alias("__least"), *(F.first(n).alias(n) for n in carried))
     totals = F.transform("__ends", lambda e: F.struct(e[RE].alias(RE), e["__w"].alias("__w")))
@@ -365,7 +349,6 @@ def _applied_counts(ends: Column) -> Column:
     ``ends`` is an array of structs: the end, the number of inserts with it, and the new ends of retractions that leave it. The
     result is an array of structs ``RE`` and ``__w``.
     """
-    from pyspark.sql import functions as F
 
     def leaving(end: Column) -> Column:
         return F.transform(end["__to"], lambda to: F.struct(end[RE].alias("re"), to.alias("to")))

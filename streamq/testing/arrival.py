@@ -62,8 +62,6 @@ def table_rows(table: pa.Table, convert: Callable[[Any], Any] | None = None) -> 
 
     A table without columns has no rows.
     """
-    import pyarrow as pa
-
     columns = []
     for column in table.columns:
         values = plain_values(column)
@@ -86,8 +84,6 @@ def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 def _python_value(scalar: Any) -> Any:
     """Return a scalar, or the parts of a nested one, as Python values; values beyond Python's range as numbers."""
-    import pyarrow as pa
-
     kind = scalar.type
     if not scalar.is_valid or not _has_instants(kind):
         return scalar.as_py()
@@ -105,8 +101,6 @@ def _python_value(scalar: Any) -> Any:
 
 def _has_instants(kind: pa.DataType) -> bool:
     """True for a type of instants or dates, and for a nested type with one in it."""
-    import pyarrow as pa
-
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return True
     return pa.types.is_nested(kind) and any(_has_instants(kind.field(i).type) for i in range(kind.num_fields))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from streamq import html
 from streamq.html import shortened_value, with_escapes
 from streamq.keywords import check_keywords
@@ -17,8 +19,6 @@ from streamq.testing.history import Axis, answer_table, history
 from streamq.time import INTEGER
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from streamq.testing.history import History
 
 SHOWN = 20
@@ -111,8 +111,6 @@ def _kind(kind: pa.DataType) -> str:
 
     Kinds of lists and structs do not tell their parts' types, those of timestamps neither unit nor zone.
     """
-    import pyarrow as pa
-
     if pa.types.is_decimal(kind):
         return f"decimal of scale {kind.scale}"
     for name in ("integer", "floating", "timestamp", "list", "struct", "boolean", "date", "null"):

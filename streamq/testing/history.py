@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,11 +23,8 @@ from streamq.testing.recorded import KINDS
 from streamq.time import INFINITY, INTEGER, show_ticks
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     History: TypeAlias = pa.Table | pd.DataFrame
     """``start`` and ``end`` (int64 ticks; infinity is the largest int64) and the payload columns; a bag of rows."""
-    import datetime as dt
 
     from streamq.pictures.picture import Picture
 
@@ -35,8 +34,6 @@ def answer_table(rows: Any, verb: str) -> pa.Table:
 
     Raises SourceError, worded for ``verb``, for any other object; for a query the error tells how to get its answer.
     """
-    import pandas as pd
-
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pd.DataFrame):

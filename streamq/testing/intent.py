@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from hypothesis import strategies as st
 
 from streamq.errors import PlanError, nearest
 from streamq.runtime.kernel import LATE_POLICIES
 from streamq.time import Duration
 
 if TYPE_CHECKING:
-    import random
-
-    from hypothesis import strategies as st
-
     Pattern = Callable[[random.Random, int], Sequence[tuple[int, int | None]]]
     """A user's own temporal pattern: ``(random, number of events) -> [(start, end or None), ...]`` in ticks."""
 

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
@@ -33,8 +36,6 @@ from streamq.testing.oracle.definitions import JUDGES
 from streamq.time import INFINITY, instant_ticks
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from streamq.run.running import Run
 
 CLOCK, CLOCK_ROWS = "clock of the test", pa.schema([("now", pa.int64())])
@@ -47,8 +48,6 @@ def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
     ``first`` is the number of the first file, one for each table, with or without rows. A file appears in the folder only when it
     is complete. The folder is created if need be.
     """
-    import pyarrow.parquet as pq
-
     folder.mkdir(parents=True, exist_ok=True)
     for i, table in enumerate(tables, start=first):
         path = folder / f"{i:06d}.parquet"
@@ -60,16 +59,12 @@ def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
 
 def stream(spark: SparkSession, folder: Path, schema: pa.Schema) -> DataFrame:
     """Return a streaming DataFrame over the files of a folder, one file for each micro-batch; create the folder if needed."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     folder.mkdir(parents=True, exist_ok=True)
     return spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
 def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Return a table as a DataFrame; NaN stays NaN and does not become NULL."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     return spark.createDataFrame(table, from_arrow_schema(table.schema))
 
 
@@ -189,8 +184,6 @@ class _Result:
 
 def _late_rows(spark: SparkSession, folder: Path) -> list[pa.Table]:
     """Return the rows of the late sink in a run's folder, as one table; none if nothing was written."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     if not (folder / "late").exists():
         return []
     rows = spark.read.schema(from_arrow_schema(LATE_SCHEMA)).parquet(str(folder / "late")).drop(MICRO_BATCH)
@@ -258,8 +251,6 @@ def _write(
 
 def session_of(tables: Mapping[str, Any]) -> SparkSession:
     """Return the session of the first table that has one, else the active session, else one that streamq starts."""
-    from pyspark.sql import SparkSession
-
     for table in tables.values():
         if hasattr(table, "sparkSession"):
             return table.sparkSession

@@ -8,7 +8,9 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError
@@ -42,10 +44,6 @@ from streamq.testing.progress_policies import room_of as room_of_progress
 from streamq.testing.sources.room import room_of as room_of_source
 from streamq.user_code.repository import called_modules
 from streamq.user_code.udso import StatefulCall
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 TESTING = "from streamq import testing as t"
 """The import that a program's tables need."""
@@ -466,8 +464,6 @@ def _values(field: Field, table: pa.Table) -> list[Any]:
     Instants are all returned as ticks if each is within a second of the epoch, as generated ones are, or if one is beyond the
     range of Python's datetime.
     """
-    import pyarrow as pa
-
     column = table.column(field.name).cast(arrow_type(field.type))
     if not pa.types.is_timestamp(column.type):
         return plain_values(column)

@@ -7,9 +7,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
 
 from streamq.errors import SourceError
 from streamq.plan.schema import MICRO_BATCH
@@ -17,9 +20,6 @@ from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.sources.literal import Item
 from streamq.testing.arrival import comparable, plain_values
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 KINDS = (INSERT, RETRACT, CTI)
 """The kinds of rows of a physical stream."""
@@ -163,9 +163,6 @@ def _columns(rows: Any, names: Names, verb: str) -> tuple[dict[str, Column], Nam
 
     Raises SourceError for an object that is not a stream, for a streaming DataFrame, and for a column of mixed types.
     """
-    import pandas as pd
-    import pyarrow as pa
-
     if isinstance(rows, str | Path):
         table, batch = read_folder(Path(rows), names.batch is None, verb)
         return _named(table), replace(names, batch=names.batch or batch), False
@@ -243,8 +240,6 @@ def _ticks(column: Column, name: str, verb: str) -> tuple[list[Any], str | None]
 
     Raises SourceError for a column that does not hold times, and for one with timestamps and integers.
     """
-    import pyarrow as pa
-
     if not isinstance(column, list) and (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
         zone = column.type.tz if pa.types.is_timestamp(column.type) else None
         values = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).to_pylist()
@@ -278,8 +273,6 @@ def _is_whole(value: Any) -> bool:
 
 def _comparable(columns: Sequence[Column], count: int) -> Iterable[Any]:
     """Return the values of each row in some columns, equal if they are equal as keys; without columns all are equal."""
-    import pyarrow as pa
-
     parts = []
     for column in columns:
         values = column if isinstance(column, list) else plain_values(column)
@@ -310,9 +303,6 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
     files that it does not list are ignored; one without files gives a table without columns. Raises SourceError if the folder
     does not exist or is not that of one sink.
     """
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
     if not path.exists():
         raise SourceError(verb, f"no folder {str(path)!r}")
     written = _committed(path)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.conjecture.choice import choice_constraints_key, choice_permitted
+from pyspark.sql import SparkSession
 
 from streamq.errors import QueryFailed
 from streamq.testing.case import VerificationFailed
 from streamq.testing.oracle import JUDGES, TooMuch
 from streamq.testing.profiles import FAILS, HUGE, Profile, Verification
 from streamq.testing.trial import Answers, Trial, check_answers, check_failure
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 BACKEND = "streamq"
 """The provider's name in ``hypothesis.settings``."""

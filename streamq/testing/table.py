@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.errors import SourceError
@@ -15,9 +16,6 @@ from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_fields
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.time import plain_integer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TICK = dt.timedelta(microseconds=1)
@@ -57,8 +55,6 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
        a   3.0      1    2
     NULL   8.5      4    5
     """
-    import pyarrow as pa
-
     fields = fields_of(columns)
     tuples = [tuple(row) if isinstance(row, list | tuple) else row for row in rows]
     for i, row in enumerate(tuples):
@@ -87,8 +83,6 @@ def fields_of(columns: str) -> tuple[Field, ...]:
 
 def _column(field: Field, values: Sequence[Any]) -> pa.Array:
     """Return values as a column; raise SourceError for a value that it does not accept."""
-    import pyarrow as pa
-
     refused = (TypeError, ValueError, OverflowError, pa.ArrowException)
     kind = _written(field.type)
     is_plain = set(map(type, values)) <= _AS_THEY_ARE.get(type(field.type), set())
@@ -107,8 +101,6 @@ def _column(field: Field, values: Sequence[Any]) -> pa.Array:
 
 def _written(kind: t.DataType) -> pa.DataType:
     """Return the Arrow type of the values that ``_arrow_value`` returns; instants are ticks."""
-    import pyarrow as pa
-
     return pa.int64() if isinstance(kind, t.TimestampType | t.TimestampNTZType) else arrow_type(kind)
 
 

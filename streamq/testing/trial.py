@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from streamq.choices import OutputForm
 from streamq.errors import InvalidEvent, LateEvent, ModuleFailed, NeedsSpark, QueryFailed, StreamqError
@@ -30,9 +30,6 @@ from streamq.testing.profiles import FAILS, QUARANTINED, REFUSED
 from streamq.testing.query_scale import scale
 from streamq.testing.sources.room import is_plain
 from streamq.user_code.repository import called_modules
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Answers:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
 from streamq.compiler.egress import Egress
@@ -34,10 +35,6 @@ from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import MINUS_INFINITY
 from streamq.tracing.recorded_run import Recording, net_rows, row_identities
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 EVENT_START, EVENT_END = "__event_start", "__event_end"
 """The columns of the table that hold the lifetimes, in ticks."""

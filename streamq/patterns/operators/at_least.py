@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import perm
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamq.choices import JoinKind
 from streamq.functions.logic import COALESCE
@@ -20,7 +20,8 @@ from streamq.keywords import check_keywords
 from streamq.operators.join import Join
 from streamq.operators.scan import PatternScan
 from streamq.operators.select import Select
-from streamq.patterns.definition_lowering import are_connected
+from streamq.patterns.contributor import Contributor
+from streamq.patterns.definition_lowering import DefinitionLowering, are_connected
 from streamq.patterns.matches import (
     Matches,
     conjunction_or_none,
@@ -42,13 +43,8 @@ from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import accepts_placeholders
 from streamq.plan.passes import rewrite_expression
 from streamq.runtime.whole_matches import CrowdStep, WholeMatchStep
+from streamq.stream import Stream
 from streamq.time import Duration as Length
-
-if TYPE_CHECKING:
-    from streamq.patterns.contributor import Contributor
-    from streamq.patterns.definition_lowering import DefinitionLowering
-    from streamq.stream import Stream
-
 
 MANY_ORDERS = 24
 """The number of matches of the same events, one for each order, from which on there is a warning; four events have as many."""

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from streamq import time
 from streamq.choices import LengthKind
 from streamq.operators.lifetime_change import Length, Start
+from streamq.patterns.contributor import Contributor
+from streamq.patterns.definition_lowering import DefinitionLowering
 from streamq.patterns.matches import POINT, Matches, tick_count, with_lifetimes
 from streamq.patterns.pattern_operator import NegatingVerbs, PatternOperator, PictureWords, count_of, parse_scope
 from streamq.patterns.pattern_tree import NEGATED, PATTERN, SCOPE, Argument, ArgumentKind, Extent, Extents, Type
 from streamq.patterns.syntax import Part, Refusal, Scope
-
-if TYPE_CHECKING:
-    from streamq import time
-    from streamq.patterns.contributor import Contributor
-    from streamq.patterns.definition_lowering import DefinitionLowering
-    from streamq.stream import Stream
+from streamq.stream import Stream
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,8 @@ from streamq.keywords import check_keywords
 from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.scan import MatchOperator, Scan
 from streamq.operators.select import Select
-from streamq.patterns.definition_lowering import match_id
+from streamq.patterns.contributor import Contributor
+from streamq.patterns.definition_lowering import DefinitionLowering, match_id
 from streamq.patterns.matches import (
     Matches,
     VariableColumns,
@@ -45,13 +46,9 @@ from streamq.plan.tree import lazy, show
 from streamq.runtime.arrow.columnar import expand_ranges
 from streamq.runtime.arrow.values import Ints
 from streamq.runtime.candidates import EventRows, GroupRows, MatchStep, MatchWalk, ReadOrder
+from streamq.stream import Stream
 from streamq.time import INFINITY, TIMESTAMP
 from streamq.time import Duration as Length
-
-if TYPE_CHECKING:
-    from streamq.patterns.contributor import Contributor
-    from streamq.patterns.definition_lowering import DefinitionLowering
-    from streamq.stream import Stream
 
 MATCH, NUMBER = "@match", "@n"
 """Columns of an occurrence in a run: the number of the run among those that end at its instant, and its own number, from 0."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamq.keywords import check_keywords
 from streamq.operators.scan import PatternScan
-from streamq.patterns.definition_lowering import are_connected
+from streamq.patterns.contributor import Contributor
+from streamq.patterns.definition_lowering import DefinitionLowering, are_connected
 from streamq.patterns.matches import Matches, elapsed_ticks, least_instant, open_matches, rest_of_scope, tick_count
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, parse_scope
@@ -17,12 +18,8 @@ from streamq.patterns.syntax import Part, Refusal, Scope
 from streamq.plan.expr import Expr
 from streamq.plan.node import accepts_placeholders
 from streamq.runtime.whole_matches import WholeMatchStep
+from streamq.stream import Stream
 from streamq.time import Duration as Length
-
-if TYPE_CHECKING:
-    from streamq.patterns.contributor import Contributor
-    from streamq.patterns.definition_lowering import DefinitionLowering
-    from streamq.stream import Stream
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import pyarrow as pa
 from pyspark.sql import types as t
 
@@ -33,9 +33,6 @@ from streamq.testing.oracle.reach import reach
 from streamq.testing.oracle.run import Run, TooMuch, database
 from streamq.testing.oracle.values import from_duckdb, listed, literal, own_keys, payload, sql_type
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def oracle(

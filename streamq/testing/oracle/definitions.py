@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
@@ -13,8 +15,6 @@ from streamq.plan.schema import Schema
 from streamq.runtime.state.baskets import TimeBinSizes
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from streamq.compiler.local import LocalRun
     from streamq.testing.oracle.python_functions import PythonFunctions
     from streamq.testing.oracle.run import Run

@@ -13,11 +13,13 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, QueryFailed
@@ -28,11 +30,6 @@ from streamq.plan.schema import Schema, quote
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate
 from streamq.testing.oracle.values import from_duckdb, lifetime, listed, literal, sql_type, to_duckdb
-
-if TYPE_CHECKING:
-    import duckdb
-    from pyspark.sql import Column
-
 
 Compute = Callable[[list[pa.Array]], Any]
 """A function from the columns of the operands to the column of results."""
@@ -169,8 +166,6 @@ class _ByName:
     """Maps operands to columns of a DataFrame, for :func:`streamq.plan.lowering.to_spark`."""
 
     def column(self, name: str) -> Column:
-        from pyspark.sql import functions as F
-
         return F.col(quote(name))
 
     def lifetime(self, part: str) -> Column:

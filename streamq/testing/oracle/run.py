@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import duckdb
+import pandas as pd
 import pyarrow as pa
 
 from streamq.choices import Invalid
@@ -25,11 +27,6 @@ from streamq.testing.oracle.values import keys, listed, own_keys, payload, ticks
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.user_code.udf import UserFunction
 
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-
-
 MEMORY = "2GB"
 """The memory limit of an evaluation; nothing is spilled to disk."""
 
@@ -46,8 +43,6 @@ class TooMuch(PlanError):
 @cache
 def database() -> duckdb.DuckDBPyConnection:
     """Return the database of this process. It is shared, as opening one costs more than most queries; cursors have own tables."""
-    import duckdb
-
     connection = duckdb.connect(config={"threads": 1, "memory_limit": MEMORY, "temp_directory": ""})
     names = [name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
     unused = ",".join(name for name in names if name not in KEPT_OPTIMIZERS)
@@ -133,8 +128,6 @@ class Run:
         Raises QueryFailed if the query fails by Spark's rules, or a user's module in it, and TooMuch if memory does not suffice.
         An error of a Python function that is not streamq's, the oracle's own fault, is raised as it is; so are DuckDB's others.
         """
-        import duckdb
-
         name = self._name()
         try:
             self.connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
