@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark.cloudpickle import CloudPickler
-from pyspark.sql import types as t
 
 from streamq.choices import Stamp
-from streamq.errors import PlanError
+from streamq.errors import PlanError, counted
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col
 from streamq.plan.partial import ReducedColumn
@@ -61,6 +60,7 @@ class CheckedModule(States):
     - ``by_event``: the result is a list with a value for each event
     - ``sent``: the part of a result that a query sends
     - ``fresh``: makes the same form of a copy of the code that has not been called, if it is user code
+    - ``kinds``: the types of an event's values; ``begins``: the names of what stands before these
     """
 
     fields: tuple[str, ...]
@@ -72,6 +72,8 @@ class CheckedModule(States):
     by_event: bool = False
     sent: Callable[[Any], Any] = lambda result: result
     fresh: Callable[[], CheckedModule] | None = None
+    kinds: Sequence[DataType] = ()
+    begins: tuple[str, ...] = ()
 
     def has(self, need: str) -> bool:
         """True if the module has the property that a law needs, or if the law needs none."""
@@ -124,66 +126,87 @@ _OF_A_CLASS = 6
 """The number of parts of cloudpickle's reduction of a class by value; the last but one of its arguments identifies the class."""
 
 
-# code that is not decorated
+@dataclass(frozen=True)
+class Check:
+    """What ``check_module`` is called with besides the module.
 
-
-def checked_module(
-    code: Any, kinds: Sequence[DataType], order_insensitive: bool, reference: Callable[..., Any] | None
-) -> CheckedModule:
-    """Return the form of an undecorated user module with arguments of these types, whose events have no lifetimes.
-
-    ``reference`` is a function of Series.
-
-    ``order_insensitive``: the law of order applies to a function, which has no declaration of its own.
-    Raises PlanError for an object that is not a module, or not a legal one.
+    kinds: the types of an event's values; axis: the type of instants; reference: a function that computes the expected result;
+    order_insensitive: the law of order applies even if the module does not promise it.
     """
+
+    kinds: Sequence[DataType]
+    axis: DataType
+    reference: Callable[..., Any] | None
+    order_insensitive: bool
+
+
+def checked_form(subject: Any, check: Check) -> CheckedModule:
+    """Return a module, decorated or not, applied to columns or not, in the form whose laws are checked.
+
+    The filter of a call does not count. Raises PlanError for an object that is no module, or not a legal one, for a wrong
+    number of types, and for a ``reference`` or ``order_insensitive`` that does not apply.
+    """
+    match subject:
+        case UserFunction():
+            return _function_form(subject, subject(*(f"x{i}" for i in range(len(check.kinds)))), check)
+        case Call(function=UserFunction() as function):
+            return _function_form(function, subject, check)
+        case StatefulCall():
+            kinds = check.kinds if subject.args else ()
+            if len(subject.args) != len(kinds):
+                found = f"found {len(kinds)} types, {counted(len(subject.args), 'column')}"
+                raise PlanError("check_module", f"{subject.operator.name} is applied to other columns", found)
+            return _stateful_form(subject.operator, replace(check, kinds=kinds))
+        case StatefulOperator():
+            return _stateful_form(subject, check)
+        case WindowModule():
+            return _window_form(subject, subject.columns, check)
+        case Aggregate(function=WindowModule() as module, args=args):
+            kinds, count = check.kinds, len(args)
+            if len(kinds) not in (1, count) and count:
+                raise PlanError("check_module", f"{len(kinds)} types for {count} arguments", f"found {show(subject)}")
+            # one type is that of all arguments
+            kinds = kinds if len(kinds) == count else [*kinds[:1]] * count
+            names = tuple(map(str, subject.options[len(module.leading_options) :]))
+            return _window_form(module, names, replace(check, kinds=kinds))
+    return _plain_form(subject, check)
+
+
+def _plain_form(code: Any, check: Check) -> CheckedModule:
+    """Return the form of code that is not decorated, whose events have no lifetimes; the reference is a function of Series."""
+    kinds, reference = check.kinds, check.reference
     if not is_window_code(code):
         methods = "initial(), add(state, values), result(state)"
         hint = f"Give a function of Series, or what has {methods}, or zero, reduce, merge and finish."
         raise PlanError("check_module", "not a module", f"found {code!r}", hint)
+    if not kinds:
+        raise PlanError("check_module", "no types", "it is called with a Series for each argument", 'Give "double".')
     name = name_of(code, None)
     window_form("check_module", name, code).check()
 
     def form_of(code: Any) -> CheckedModule:
-        module = window_form("check_module", name, code).states({}, order_insensitive=order_insensitive)
+        module = window_form("check_module", name, code).states({}, order_insensitive=check.order_insensitive)
         return CheckedModule(
             **{f.name: getattr(module, f.name) for f in fields(States)},
             fields=tuple(f"x{i}" if i else "x" for i in range(len(kinds))),
             events=lambda rows: module.events({f"x{i}": column for i, column in enumerate(arrays_of(rows, kinds))}),
             reference=None if reference is None else lambda rows: reference(*map(series, arrays_of(rows, kinds))),
+            kinds=kinds,
         )
 
     return with_copies(code, name, form_of)
 
 
-# functions of events
+def _function_form(function: UserFunction, call: Call, check: Check) -> CheckedModule:
+    """Return a function of one event's values, over events with a column of each type; so is the reference.
 
-
-def event_function(subject: Any) -> UserFunction | Call | None:
-    """Return a function made by ``sq.udf``, as declared or as applied to columns; None for any other object."""
-    is_applied = isinstance(subject, Call) and isinstance(subject.function, UserFunction)
-    return subject if isinstance(subject, UserFunction) or is_applied else None
-
-
-def checked_function(
-    subject: UserFunction | Call,
-    kinds: Sequence[DataType],
-    reference: Callable[..., Any] | None,
-    *,
-    order_insensitive: bool,
-) -> CheckedModule:
-    """Return the function in the form whose laws are checked, over events with a column of each type.
-
-    The columns of an applied function are taken in the order in which it names them. ``reference`` is a function of one event's
-    values. An event is a row of values without a lifetime; a column that is named twice counts once. Raises PlanError if the
-    number of types is not the number of columns, and if ``order_insensitive``.
+    The columns of an applied function are taken in the order in which it names them. An event is a row of values without a
+    lifetime; a column that is named twice counts once.
     """
-    function = subject if isinstance(subject, UserFunction) else subject.function
-    assert isinstance(function, UserFunction)
-    call = subject if isinstance(subject, Call) else subject(*(f"x{i}" for i in range(len(kinds))))
+    kinds, reference = check.kinds, check.reference
     names = tuple(dict.fromkeys(part.name for part in expression_nodes(call) if isinstance(part, Col)))
-    if order_insensitive:
-        wrong = f"order_insensitive applies to aggregates only; {call.function.name} is called for one event"
+    if check.order_insensitive:
+        wrong = f"order_insensitive applies to aggregates only; {function.name} is called for one event"
         raise PlanError("check_module", wrong)
     if len(names) != len(kinds):
         shown = f"{show(call)} reads {', '.join(names) or 'none'}"
@@ -201,7 +224,7 @@ def checked_function(
             return list(evaluate(applied, schema, arrays, arrays.__getitem__, table.num_rows).to_pylist())
 
         return CheckedModule(
-            name=call.function.name,
+            name=function.name,
             initial=lambda: events(()),
             add=lambda _, table: table,
             result=result,
@@ -211,6 +234,7 @@ def checked_function(
             fields=names,
             events=events,
             reference=None if reference is None else lambda rows: [reference(*row) for row in rows],
+            kinds=kinds,
         )
 
     return with_copies(function.code, function.name, form_of)
@@ -253,37 +277,13 @@ class Body:
         return short_text(self.value)
 
 
-def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:
-    """Return a stateful operator and the number of its arguments (None: not applied, so unknown); None for other objects."""
-    if isinstance(subject, StatefulCall):
-        return subject.operator, len(subject.args)
-    return (subject, None) if isinstance(subject, StatefulOperator) else None
-
-
-def checked_stateful(
-    operator: StatefulOperator, count: int | None, kinds: Sequence[DataType], axis: DataType, *, aggregates: bool
-) -> CheckedModule:
-    """Return the operator in the form whose laws are checked, over events of these types; its rows must have its columns' types.
-
-    ``count`` is the number of columns that it is applied to, None if it is not applied, so that any number of types is right.
-    ``aggregates``: the caller passed an argument for aggregates, for which PlanError is raised, as for a wrong number of types.
-    """
-    if aggregates:
+def _stateful_form(operator: StatefulOperator, check: Check) -> CheckedModule:
+    """Return an operator from event to event; its rows must have its columns' types."""
+    if check.reference is not None or check.order_insensitive:
         what = f"{operator.name} is called from event to event"
         raise PlanError("check_module", "reference and order_insensitive apply to aggregates only", what)
-    if count is not None and count != len(kinds):
-        found = f"found {len(kinds)} types, {count} columns"
-        raise PlanError("check_module", f"{operator.name} is applied to other columns", found)
-
-    def form_of(code: Any) -> CheckedModule:
-        return _stateful_form(replace(operator, code=code), kinds, arrow_type(axis))
-
-    return with_copies(operator.code, operator.name, form_of)
-
-
-def _stateful_form(operator: StatefulOperator, kinds: Sequence[DataType], instants: pa.DataType) -> CheckedModule:
-    """Return an operator in the form whose laws are checked, over events of these types; ``instants`` is the type of starts."""
-    calling, is_timed = operator.calling(len(kinds)), operator.time_sensitive
+    kinds, is_timed, instants = check.kinds, operator.time_sensitive, arrow_type(check.axis)
+    begins = (LATER,) if is_timed else ()
 
     def events(rows: Rows) -> list[tuple[Any, ...]]:
         """Return rows with their values as the operator reads them, after the distance of the start if it reads starts."""
@@ -291,28 +291,35 @@ def _stateful_form(operator: StatefulOperator, kinds: Sequence[DataType], instan
         values = [array.to_pylist() for array in arrays_of(rows, kinds, int(is_timed))]
         return list(zip(*later, *values, strict=True)) if later or values else [()] * len(rows)
 
-    def add(walk: Walk, arrived: Sequence[tuple[Any, ...]]) -> Walk:
-        """Return the walk after some more events."""
-        state, at, rows = walk.state, walk.at, list(walk.rows)
-        for event in arrived:
-            if is_timed:
-                at += event[0]
-                event = (instant_of(at, instants), *event[1:])
-            state, own = calling.next_state(state, event)
-            rows += own
-        return Walk(state, at, tuple(rows))
+    def form_of(code: Any) -> CheckedModule:
+        calling = replace(operator, code=code).calling(len(kinds))
 
-    return CheckedModule(
-        name=operator.name,
-        initial=lambda: Walk(calling.initial(), 0, ()),
-        add=add,
-        # the state is part of the result, because later rows depend on it
-        result=lambda walk: {"rows": list(walk.rows), "state": Body(walk.state)},
-        sent=lambda result: result["rows"],
-        any_order=False,
-        fields=(*([LATER] if is_timed else []), *calling.names),
-        events=events,
-    )
+        def add(walk: Walk, arrived: Sequence[tuple[Any, ...]]) -> Walk:
+            """Return the walk after some more events."""
+            state, at, rows = walk.state, walk.at, list(walk.rows)
+            for event in arrived:
+                if is_timed:
+                    at += event[0]
+                    event = (instant_of(at, instants), *event[1:])
+                state, own = calling.next_state(state, event)
+                rows += own
+            return Walk(state, at, tuple(rows))
+
+        return CheckedModule(
+            name=operator.name,
+            initial=lambda: Walk(calling.initial(), 0, ()),
+            add=add,
+            # the state is part of the result, because later rows depend on it
+            result=lambda walk: {"rows": list(walk.rows), "state": Body(walk.state)},
+            sent=lambda result: result["rows"],
+            any_order=False,
+            fields=(*begins, *calling.names),
+            events=events,
+            kinds=kinds,
+            begins=begins,
+        )
+
+    return with_copies(operator.code, operator.name, form_of)
 
 
 # aggregates and operators over windows
@@ -322,50 +329,14 @@ WINDOW = (-3, 7)
 """The window in which modules are checked; the lifetimes that time-sensitive modules read lie within it."""
 
 
-def decorated(subject: Any) -> tuple[WindowModule, tuple[str, ...]] | None:
-    """Return a decorated module and the names of its arguments, empty if it does not declare them; None for any other object.
+def _window_form(module: WindowModule, names: tuple[str, ...], check: Check) -> CheckedModule:
+    """Return an aggregate or an operator over events in ``WINDOW``; its values must be of its declared type.
 
-    A module may be applied to columns, which then give the names; the filter of its call does not count.
+    ``names`` are those of its arguments, empty if it does not declare them. The reference is called like the module's own
+    function: with Series, or with events and window. Raises PlanError if the names of a time-sensitive module are unknown or do
+    not match the types, if ``filters_on`` names no argument, and without types, unless the module reads lifetimes alone.
     """
-    if isinstance(subject, WindowModule):
-        return subject, subject.columns
-    if isinstance(subject, Aggregate) and isinstance(subject.function, WindowModule):
-        return subject.function, tuple(map(str, subject.options[len(subject.function.leading_options) :]))
-    return None
-
-
-@dataclass(frozen=True)
-class DecoratedModule:
-    """A decorated module whose laws are to be checked, over events of some types in ``WINDOW``.
-
-    ``names`` and ``kinds`` are the names and types of the columns that it reads, ``axis`` is the type of instants. ``reference``
-    is called like the module's own function: with Series, or with events and window. ``order_insensitive``: the law of order
-    applies even if the module does not promise it.
-    """
-
-    module: WindowModule
-    names: tuple[str, ...]
-    kinds: Sequence[DataType]
-    axis: t.DataType
-    reference: Callable[..., Any] | None
-    order_insensitive: bool
-
-
-def checked_decorated(decorated: DecoratedModule) -> CheckedModule:
-    """Return a module in the form whose laws are checked; its values must be of its declared type.
-
-    Raises PlanError if the argument names of a time-sensitive module are unknown or do not match the types, if ``filters_on``
-    names no argument, and without types, unless the module reads lifetimes alone.
-    """
-    module = decorated.module
-    return with_copies(
-        module.code, module.name, lambda code: _form(replace(decorated, module=replace(module, code=code)))
-    )
-
-
-def _form(decorated: DecoratedModule) -> CheckedModule:
-    """Return a module in the form whose laws are checked, without copies of its code."""
-    module, names, kinds, reference = decorated.module, decorated.names, decorated.kinds, decorated.reference
+    kinds, reference = check.kinds, check.reference
     if not kinds:
         # raises the error of a call without a column, unless the module reads lifetimes alone
         module()
@@ -374,48 +345,48 @@ def _form(decorated: DecoratedModule) -> CheckedModule:
         hint = f"Declare it with columns=[...], or check {module.name}('v'), applied to the columns it reads."
         hint += f" If it reads lifetimes alone, check {module.name}()." if not names else ""
         raise PlanError("check_module", f"the argument names of {module.name} are not known", found, hint)
-    called, instants = module.module, arrow_type(decorated.axis)
+    # an operator is called with its stamp, too
+    stamps = (str(module.default_stamp or Stamp.ALIGN),) if isinstance(module, UserOperator) else ()
+    instants, begins = arrow_type(check.axis), ("start", "end") if module.time_sensitive else ()
     column = ReducedColumn("", tuple(f"x{i}" for i in range(len(kinds))), arrow_type(module.returns), axis=instants)
-    calling = module.calling(column, _calling_names(module, names))
-    names = calling.names
+    names = module.calling(column, (*stamps, *names)).names
     if unnamed := [name for name in module.filter_columns if name not in names]:
         what = f"filters_on({unnamed[0]}) has no effect: {module.name} has no argument of that name"
         hint = f"Name {unnamed[0]!r} in columns= of its decorator."
         raise PlanError("check_module", what, f"there are: {', '.join(names)}", hint)
-    asked = (calling.interval(WINDOW),) if module.time_sensitive else ()
 
-    def events(rows: Rows) -> Any:
-        """Return rows, each of values (after start and end if the module is time-sensitive), as the module reads them."""
-        arrays = dict(zip(names, arrays_of(rows, kinds, 2 * module.time_sensitive), strict=True))
-        if module.time_sensitive:
-            for place, name in enumerate(("start", "end")):
+    def form_of(code: Any) -> CheckedModule:
+        calling = replace(module, code=code).calling(column, (*stamps, *names))
+        called = calling.module
+
+        def events(rows: Rows) -> Any:
+            """Return rows, each of values (after start and end if the module is time-sensitive), as the module reads them."""
+            arrays = dict(zip(names, arrays_of(rows, kinds, len(begins)), strict=True))
+            for place, name in enumerate(begins):
                 arrays[name] = instants_of(np.array([row[place] for row in rows], np.int64), instants)
-        return called.events(arrays)
+            return called.events(arrays)
 
-    def result(state: Any) -> Any:
-        value = calling.value(called.result(state, *asked), WINDOW)
-        # an operator's rows have no order, so compare them sorted
-        return sorted(value, key=repr) if isinstance(module, UserOperator) else value
+        def result(state: Any) -> Any:
+            value = calling.answer(state, WINDOW)
+            # an operator's rows have no order, so compare them sorted
+            return sorted(value, key=repr) if isinstance(module, UserOperator) else value
 
-    def referred(rows: Rows) -> Any:
-        assert reference is not None
-        read = events(rows)
-        return reference(read, *asked) if module.time_sensitive else reference(*read)
+        def referred(rows: Rows) -> Any:
+            assert reference is not None
+            read = events(rows)
+            return reference(read, calling.interval(WINDOW)) if module.time_sensitive else reference(*read)
 
-    states = {f.name: getattr(called, f.name) for f in fields(States)}
-    states |= {"result": result, "any_order": called.any_order or decorated.order_insensitive}
-    return CheckedModule(
-        **states,
-        fields=(*(("start", "end") if module.time_sensitive else ()), *map(shown_name, names)),
-        events=events,
-        reference=None if reference is None else referred,
-        time_bound=time_bound in module.properties,
-        filters_on=module.filter_columns,
-    )
+        states = {f.name: getattr(called, f.name) for f in fields(States)}
+        states |= {"result": result, "any_order": called.any_order or check.order_insensitive}
+        return CheckedModule(
+            **states,
+            fields=(*begins, *map(shown_name, names)),
+            events=events,
+            reference=None if reference is None else referred,
+            time_bound=time_bound in module.properties,
+            filters_on=module.filter_columns,
+            kinds=kinds,
+            begins=begins,
+        )
 
-
-def _calling_names(module: WindowModule, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the options with which a module is called: the names of its arguments, for an operator after its stamp."""
-    if not isinstance(module, UserOperator):
-        return names
-    return (str(module.default_stamp or Stamp.ALIGN), *names)
+    return with_copies(module.code, module.name, form_of)

@@ -7,7 +7,6 @@ after a restart.
 from __future__ import annotations
 
 import datetime as dt
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,23 +35,9 @@ from pyspark.sql.types import (
 from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch
 from streamq.keywords import check_keywords
-from streamq.plan.aggregate import Aggregate
 from streamq.plan.spark_types import parse_type
-from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import BITS
-from streamq.testing.module_forms import (
-    WINDOW,
-    CheckedModule,
-    DecoratedModule,
-    Rows,
-    checked_decorated,
-    checked_function,
-    checked_module,
-    checked_stateful,
-    decorated,
-    event_function,
-    stateful,
-)
+from streamq.testing.module_forms import WINDOW, Check, CheckedModule, Rows, checked_form
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
 from streamq.time import INTEGER, TIMESTAMP
 
@@ -142,29 +127,9 @@ def check_module(
         suppress_health_check=list(HealthCheck),
     )
     check_word(axis, (INTEGER, TIMESTAMP), "axis", VERB)
-    window_module, walked, function = decorated(module), stateful(module), event_function(module)
     instants = TimestampType() if axis == TIMESTAMP else LongType()
-
-    if function is not None:
-        form, bag = (
-            checked_function(function, kinds, reference, order_insensitive=order_insensitive),
-            _bag(kinds, values),
-        )
-    elif walked is not None:
-        asks = reference is not None or order_insensitive
-        kinds = [] if walked[1] == 0 else kinds
-        form = checked_stateful(*walked, kinds, instants, aggregates=asks)
-        bag = _bag(kinds, values, follows=walked[0].time_sensitive)
-    elif window_module is not None:
-        kinds = _of_arguments(module, kinds)
-        form = checked_decorated(DecoratedModule(*window_module, kinds, instants, reference, order_insensitive))
-        bag = _bag(kinds, values, timed=window_module[0].time_sensitive)
-    else:
-        _check_constructor(module)
-        if not kinds:
-            raise PlanError(VERB, "no types", "it is called with a Series for each argument", 'Give "double".')
-        form, bag = checked_module(module, kinds, order_insensitive, reference), _bag(kinds, values)
-    broken = LawSearch(bag, tried, seed, tolerance).broken(form)
+    form = checked_form(module, Check(kinds, instants, reference, order_insensitive))
+    broken = LawSearch(_bag(form, values), tried, seed, tolerance).broken(form)
     if broken is not None:
         # drop Hypothesis' notes on its own calls
         broken.__notes__ = []
@@ -189,19 +154,6 @@ def _kinds(types: Any) -> list[DataType]:
     return kinds
 
 
-def _of_arguments(module: Any, kinds: list[DataType]) -> list[DataType]:
-    """Return the types of the arguments of a module over windows: as many as it is applied to, if it is applied.
-
-    One type is that of all arguments. Raises PlanError for another number of types.
-    """
-    if not isinstance(module, Aggregate):
-        return kinds
-    many = len(module.args)
-    if len(kinds) not in (1, many) and many:
-        raise PlanError(VERB, f"{len(kinds)} types for {many} arguments", f"found {show(module)}")
-    return kinds if len(kinds) == many else kinds[:1] * many
-
-
 def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
     """Return the strategy for the values of events, None if the user gives none; raise PlanError for illegal values."""
     if values is None or isinstance(values, st.SearchStrategy):
@@ -210,20 +162,6 @@ def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
         hint = "Write a list, [1.0, 2.0], or a Hypothesis strategy, st.floats(0.5, 100)."
         raise PlanError(VERB, "no values", f"found values={values!r}", hint)
     return st.sampled_from(values)
-
-
-def _check_constructor(module: Any) -> None:
-    """Raise PlanError for a class whose constructor needs arguments; other objects, and classes without a signature, pass."""
-    if not inspect.isclass(module):
-        return
-    try:
-        inspect.signature(module).bind()
-    except TypeError as error:
-        hint = f"Give an object: {module.__name__}(...)."
-        raise PlanError(VERB, f"{module.__name__} takes arguments", str(error), hint) from None
-    except ValueError:
-        # a class that is not written in Python may have no signature
-        return
 
 
 @dataclass(frozen=True)
@@ -286,24 +224,21 @@ Bag = Callable[[bool], st.SearchStrategy[Rows]]
 """Returns the strategy for a bag of events, not empty; True: with floats beside which sums lose small values."""
 
 
-def _bag(
-    kinds: Sequence[DataType], values: st.SearchStrategy[Any] | None, *, timed: bool = False, follows: bool = False
-) -> Bag:
-    """Return the strategies for bags of events with values of these types, or ``values`` in their place.
+def _bag(module: CheckedModule, values: st.SearchStrategy[Any] | None) -> Bag:
+    """Return the strategies for bags of a module's events, with ``values`` in place of those of their types.
 
-    ``timed``: an event begins with a lifetime within the window in which decorated modules are checked. ``follows``: it begins
-    with the distance of its start from that of the event before.
+    Lifetimes lie within the window in which modules are checked.
     """
+    start, end = WINDOW
+    before: dict[int, st.SearchStrategy[tuple[int, ...]]] = {
+        0: st.just(()),
+        1: st.integers(0, 3).map(lambda later: (later,)),
+        2: st.integers(start, end - 1).flatmap(lambda a: st.tuples(st.just(a), st.integers(a + 1, end))),
+    }
 
     def bag(huge: bool) -> st.SearchStrategy[Rows]:
-        one = event_values(kinds, values, huge)
-        if timed:
-            start, end = WINDOW
-            lifetimes = st.integers(start, end - 1).flatmap(lambda a: st.tuples(st.just(a), st.integers(a + 1, end)))
-            return with_copies_of(st.tuples(lifetimes, one).map(lambda drawn: (*drawn[0], *drawn[1])))
-        if follows:
-            return with_copies_of(st.tuples(st.integers(0, 3), one).map(lambda drawn: (drawn[0], *drawn[1])))
-        return with_copies_of(one)
+        own = st.tuples(before[len(module.begins)], event_values(module.kinds, values, huge))
+        return with_copies_of(own.map(lambda drawn: (*drawn[0], *drawn[1])))
 
     return bag
 

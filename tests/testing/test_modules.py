@@ -662,7 +662,7 @@ REFUSED: list[tuple[Any, str, dict[str, Any], str]] = [
     (sq.uda("int", name="own")(len)("v"), "int, int", {}, "check_module: 2 types for 1 arguments; found own"),
     (latest, "int, text", {}, "^check_module: no such type; found 'text' in 'int, text'. Write 'string'"),
     (latest, "int", {"examples": 0}, "check_module: examples is not a whole number of at least 1; found 0"),
-    (Scaled, "int", {}, r"Scaled takes arguments; .*'by'. Give an object: Scaled\(...\)"),
+    (Scaled, "int", {}, r"Scaled: it cannot be made; .*'by'. It is Scaled\(by\)"),
     *(
         (REFUSES, "double", {"values": none}, r"check_module: no values; found values=.* Write a list, \[1.0, 2.0\]")
         for none in ([], 1.0, {1.0})
@@ -675,7 +675,7 @@ REFUSED: list[tuple[Any, str, dict[str, Any], str]] = [
     ),
     (latest, "double", {"axis": "days"}, "check_module: axis is 'integer' or 'timestamp'; found 'days'"),
     (numbered, "int", {"order_insensitive": True}, "reference and order_insensitive apply to aggregates only"),
-    (numbered("v"), "int, int", {}, "own is applied to other columns; found 2 types, 1 columns"),
+    (numbered("v"), "int, int", {}, "own is applied to other columns; found 2 types, 1 column"),
     (numbered, "int, int", {}, "own: it is called with 2 columns; it takes 1"),
     (sq.uda("bigint", name="own")(len), "", {}, "own: it is called without a column"),
     (sq.udo("n bigint", name="own")(lambda v: [len(v)]), "", {}, "own: it is called without a column"),
