@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql.types import StringType
 
 from streamq.compiler.results import Result
 from streamq.compiler.rules.rule import can_fail
@@ -18,10 +19,14 @@ from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, Staged
 from streamq.compiler.state_names import StateName, path_key
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError
+from streamq.functions.logic import EQUAL, conjuncts
 from streamq.operators.evaluation import all_columns, copied_before
+from streamq.operators.select import Where
 from streamq.operators.step import columns_step
+from streamq.plan.expr import Call, Col, Lit
 from streamq.plan.node import Node, expressions
 from streamq.plan.schema import Schema, shown_name
+from streamq.plan.spark_types import INTEGRAL
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -257,7 +262,23 @@ def path_in_arrow(path: Path, port: PortInput, relation: Relation, *, ansi: bool
         return Sharing(reason="Spark computes the arguments without ANSI rules")
     payload = pa.schema([(field.name, arrow_type(field.type)) for field in relation.schema.fields])
     names = tuple(name for name, _ in port.columns.columns)
-    return Sharing(InnerPath(payload, (*steps, columns), (*names, *port.lifetimes), port.columns.hashed))
+    only = next(only_values(path), None)
+    return Sharing(InnerPath(payload, (*steps, columns), (*names, *port.lifetimes), port.columns.hashed, only))
+
+
+def only_values(path: Path) -> Iterator[tuple[str, str | int]]:
+    """Yield the columns, where a path begins, of which one text or integer alone passes the path's filters, with that value."""
+    for place, step in enumerate(path.steps):
+        for part in conjuncts(step.predicate) if isinstance(step, Where) else ():
+            match part:
+                case Call(function=function, args=(Col() as column, Lit(value=str() | int() as value))) if (
+                    function == EQUAL and not isinstance(value, bool)
+                ):
+                    kind = step.input.schema.type_of(column.name)
+                    is_alike = kind == StringType() if isinstance(value, str) else isinstance(kind, INTEGRAL)
+                    name = copied_before(path.steps[:place], column)
+                    if is_alike and name is not None:
+                        yield name, value
 
 
 def _hashed_text(port: PortInput) -> str:

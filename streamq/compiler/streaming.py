@@ -40,10 +40,11 @@ from streamq.plan.schema import quote
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.event import BAD, KEEP, LE, NOW, RE, WEIGHT
 from streamq.runtime.hosts.envelope import BESIDE_RESULTS
-from streamq.runtime.hosts.hosted_kernel import InnerPath
+from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.processor import (
     ENVELOPE_DDL,
+    WideRowLayout,
     clock_packer,
     control_packer,
     make_processor,
@@ -123,10 +124,14 @@ def build_frame(
         relations = program.made_at(stage.number + 1)
         # a stage that a changed query has emptied only passes envelopes on
         if stage.number + 1 < len(program.stages) and relations:
-            df = _opened(relations, df)
-            _tell_results(lowering, relations, df, plain=len(relations) == 1)
-            df, layout = apply_paths(lowering, relations, df)
-            df = map_in_arrow(df, stage_packer(program.packer(relations), layout), ENVELOPE_DDL)
+            paths = {raw_channel(r): one for r in relations if (one := _output_paths(lowering, r)) is not None}
+            opened = [relation for relation in relations if raw_channel(relation) not in paths]
+            layout = WideRowLayout({})
+            if opened:
+                df = _opened(opened, df)
+                _tell_results(lowering, opened, df, plain=len(opened) == 1)
+                df, layout = apply_paths(lowering, opened, df)
+            df = map_in_arrow(df, stage_packer(program.packer(relations), layout, paths), ENVELOPE_DDL)
     return _result(lowering, df)
 
 
@@ -257,9 +262,20 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     return rows.mapInArrow(result_packer(structs, narrow), _spark_schema(narrow))
 
 
+def _output_paths(lowering: StreamLowering, relation: Relation) -> OutputPaths | None:
+    """Return the paths of a kernel's output to the next stage, for workers; None if only Spark computes a step of one.
+
+    An observer sees the rows of each node as Spark has them, so with one all paths are Spark's.
+    """
+    feeds = lowering.program.feeds_of(relation) if lowering.observer is NOBODY else []
+    paths = [(feed.channel.number, _in_arrow(lowering.program, feed, relation)) for feed in feeds]
+    inner = [(number, path) for number, path in paths if path is not None]
+    return OutputPaths(inner) if inner and len(inner) == len(paths) else None
+
+
 def _in_arrow(program: StagedPlan, feed: Feed, relation: Relation) -> InnerPath | None:
-    """Return the path of a kernel's rows to a result, for workers; None if only Spark computes a step of it."""
-    port = PortInput([feed.path], PortColumns(feed.columns), feed.lifetimes)
+    """Return the path of a kernel's rows to a channel, for workers; None if only Spark computes a step of it."""
+    port = PortInput([feed.path], PortColumns(feed.columns, feed.hashed), feed.lifetimes)
     return path_in_arrow(feed.path, port, relation, ansi=program.options.ansi).inner
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.arrow.columnar import with_column
+from streamq.runtime.arrow.columnar import split_by, with_column
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
@@ -43,13 +44,15 @@ class RenamedColumns:
 class InnerPath:
     """A path inside a stage. ``payload``: the columns at which it begins; ``steps``: the path's, then that of the port's columns.
 
-    ``columns`` are those that the port takes, and ``hashed`` those of them that choose a row's bucket.
+    ``columns`` are those that the port takes, and ``hashed`` those of them that choose a row's bucket. ``only``: a column at the
+    beginning, of texts or integers, and the value without which no row comes to the end; None if no filter says so.
     """
 
     payload: pa.Schema
     steps: tuple[TableStep, ...]
     columns: tuple[str, ...]
     hashed: tuple[str, ...]
+    only: tuple[str, str | int] | None = None
 
     def tables(self, deltas: pa.Table) -> list[pa.Table]:
         """Return a kernel's deltas at the beginning of the path and after each step; the last ones are the port's."""
@@ -60,6 +63,39 @@ class InnerPath:
             tables.append(step.applied_to(tables[-1]))
         tables[-1] = normalize_keys(tables[-1].select(self.columns), self.hashed)
         return tables
+
+
+class OutputPaths:
+    """The paths of a kernel's output to the channels of the next stage, by channel number.
+
+    Of paths that only a value of a column passes, those of the values that occur are looked up; so many filters of one column
+    against constants cost a search, and not a pass each.
+    """
+
+    def __init__(self, paths: Sequence[tuple[int, InnerPath]]):
+        self._of_all = [(number, path) for number, path in paths if path.only is None]
+        self._by_value: dict[str, dict[str | int, list[tuple[int, InnerPath]]]] = {}
+        for number, path in paths:
+            if path.only is not None:
+                column, value = path.only
+                self._by_value.setdefault(column, {}).setdefault(value, []).append((number, path))
+
+    def tables(self, deltas: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the rows of a kernel's deltas that come to a channel, in the columns of its port, with the channel's number."""
+        chosen = [(deltas, self._of_all)]
+        for column, by_value in self._by_value.items():
+            values = deltas.column(column).combine_chunks()
+            values = values.cast(pa.int64()) if pa.types.is_integer(values.type) else values
+            places = pc.index_in(values, value_set=pa.array([*by_value], values.type))
+            found = deltas.filter(pc.is_valid(places))
+            paths = [*by_value.values()]
+            chosen += [
+                (rows, paths[at]) for at, rows in split_by(found, places.drop_null().to_numpy().astype(np.int64))
+            ]
+        for rows, paths_of_rows in chosen:
+            for number, path in paths_of_rows:
+                if (table := path.tables(rows)[-1]).num_rows:
+                    yield number, table
 
 
 def normalize_keys(rows: pa.Table, hashed: Sequence[str]) -> pa.Table:

@@ -26,7 +26,7 @@ from streamq.runtime.hosts.envelope import (
     Envelope,
     relation_of,
 )
-from streamq.runtime.hosts.hosted_kernel import InnerPath
+from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
 from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer, passed_rows
 from streamq.runtime.hosts.result_rows import RESULT, packed_rows
@@ -290,15 +290,15 @@ def opener(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that opens a stage's raw outputs into columns; other envelopes pass.
 
-    ``relations``: by kernel number, the struct (None if the stage has only one relation) and the columns of its output; outputs
-    of other kernels are dropped. ``schema`` is the wide row: an envelope's columns, then the relations'.
+    ``relations``: by kernel number, the struct (None if there is only one relation) and the columns of its output. ``schema`` is
+    the wide row: an envelope's columns, then the relations'.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield other envelopes as wide rows with NULLs in the relations' columns, and outputs as rows of their relations."""
         for batch in batches:
             numbers = batch.column("__channel").to_pylist()
-            passed = [i for i, n in enumerate(numbers) if relation_of(n) is None]
+            passed = [i for i, n in enumerate(numbers) if relation_of(n) not in relations]
             if passed:
                 rows = batch.take(pa.array(passed))
                 nothing = [pa.nulls(len(passed), f.type) for f in schema][3:]
@@ -333,12 +333,15 @@ def _wide(
 
 
 def stage_packer(
-    packer: Packer, layout: WideRowLayout
+    packer: Packer, layout: WideRowLayout, paths: Mapping[int, OutputPaths]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the map side between two stages: it packs rows of opened outputs, and passes other envelopes.
+    """Return the map side between two stages: it packs rows of outputs, and passes other envelopes.
 
-    The progress of kernels goes to every bucket. ``layout`` finds the columns of each channel in a row.
+    The progress of kernels goes to every bucket. ``paths``: by channel, those of outputs that have stayed in their envelopes;
+    ``layout`` finds the columns of each channel in a row of the others, which are opened.
     """
+
+    in_envelopes = pa.array([*paths], pa.int32())
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield other envelopes batch by batch; at the end those of all rows, and of the kernels' progress."""
@@ -346,12 +349,16 @@ def stage_packer(
         stage_messages: list[Message] = []
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            opened = pc.less_equal(table.column("__channel"), OUTPUTS)
+            is_output = pc.less_equal(table.column("__channel"), OUTPUTS)
+            opened = pc.and_(is_output, pc.invert(pc.is_in(table.column("__channel"), in_envelopes)))
             rest = table.select(["__to", "__channel", "__body"]).filter(pc.invert(opened))
             passed: list[Envelope] = []
             for row in rest.to_pylist():
                 if row["__channel"] == SPOKEN:
                     stage_messages += decode_messages(row["__body"])
+                elif row["__channel"] in paths:
+                    for number, rows in paths[row["__channel"]].tables(decode(row["__body"])):
+                        tables.setdefault(number, []).append(rows)
                 else:
                     passed.append((row["__to"], row["__channel"], row["__body"]))
             yield from envelope_batches(passed)

@@ -1,0 +1,83 @@
+"""The paths of a kernel's output to the channels of the next stage bring each channel the rows that its own path does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamq as sq
+from streamq.compiler.egress import Egress
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results
+from streamq.compiler.stages import compile_stages
+from streamq.compiler.streaming import _in_arrow
+from streamq.plan.expr import Expr
+from streamq.plan.node import number_sources
+from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
+
+K, N, X = sq.col("k"), sq.col("n"), sq.col("x")
+FILTERS: dict[str, tuple[Expr, tuple[str, str | int] | None]] = {
+    "a text": (K == "a", ("k", "a")),
+    "the same text": ((K == "a") & (N > 1), ("k", "a")),
+    "an integer": (N == 2, ("n", 2)),
+    "an integer that its column cannot hold": (sq.col("b") == 300, ("b", 300)),
+    "a text or another": ((K == "a") | (K == "b"), None),
+    "a float": (X == 1, None),
+    "more than a constant": (N > 2, None),
+}
+EVENTS = pa.table(
+    {
+        "at": pa.array([], pa.int64()),
+        "k": pa.array([], pa.string()),
+        "n": pa.array([], pa.int64()),
+        "b": pa.array([], pa.int8()),
+        "x": pa.array([], pa.float64()),
+    }
+)
+
+
+def paths_of(filters: Sequence[Expr]) -> list[tuple[int, InnerPath]]:
+    """The paths of judged events to windows over each of the filters."""
+    events = sq.points(EVENTS, "at", name="s")
+    windows = [
+        events.where(one).group_by("k").tumbling_window(3 + i).select(m=sq.sum("n")) for i, one in enumerate(filters)
+    ]
+    written = number_sources(Results(tuple(window.plan for window in windows)))[0]
+    program = compile_stages(written, Options(egresses=(Egress(),) * len(windows)))
+    (relation,) = program.made_at(1)
+    return [
+        (feed.channel.number, path)
+        for feed in program.feeds_of(relation)
+        if (path := _in_arrow(program, feed, relation))
+    ]
+
+
+PATHS = paths_of([condition for condition, _ in FILTERS.values()])
+
+
+def test_a_path_says_which_value_alone_passes_its_filters() -> None:
+    assert [path.only for _, path in PATHS] == [only for _, only in FILTERS.values()]
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", None]), st.integers(0, 3), st.integers(0, 3), st.sampled_from([0.0, 1.0, None])
+    )
+)
+
+
+@given(rows=ROWS)
+def test_each_channel_gets_the_rows_of_its_path(rows: list[tuple[str | None, int, int, float | None]]) -> None:
+    at = pa.array(range(len(rows)), pa.int64())
+    columns = zip(
+        ("k", "n", "b", "x"), (list(column) for column in zip(*rows, strict=True)) if rows else [[]] * 4, strict=True
+    )
+    payload = {name: pa.array(values, EVENTS.schema.field(name).type) for name, values in columns}
+    deltas = pa.table({"__le": at, **payload})
+    alone = {number: path.tables(deltas)[-1] for number, path in PATHS}
+    assert dict(OutputPaths(PATHS).tables(deltas)) == {
+        number: table for number, table in alone.items() if table.num_rows
+    }
