@@ -35,7 +35,7 @@ from streamq.plan.footprint import Expected, ExpectedRates
 from streamq.plan.node import Node, nodes
 from streamq.policies import Level
 from streamq.runtime.grid_ranges import WindowSpans
-from streamq.runtime.time.progress_map import ProgressShift
+from streamq.runtime.time.progress import ProgressShift
 from streamq.time import show_duration
 
 STAGES_GUIDE = (

@@ -29,7 +29,7 @@ from streamq.runtime.hosts.identity import OperatorState
 from streamq.runtime.hosts.packer import Packer, SourceInfo
 from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.time.progress_map import ProgressMap
+from streamq.runtime.time.progress import ProgressMap
 from streamq.runtime.time.progress_policy import ProgressPolicy
 
 if TYPE_CHECKING:

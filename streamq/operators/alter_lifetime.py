@@ -24,7 +24,7 @@ from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.plan.tree import show
 from streamq.runtime.event import LE, RE
 from streamq.runtime.hosts.hosted_kernel import TableStep
-from streamq.runtime.time.progress_map import ExprProgressMap, ProgressMap, ProgressShift
+from streamq.runtime.time.progress import ExprProgressMap, ProgressMap, ProgressShift
 from streamq.time import FIRST_INSTANT, INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch_events import SQL, TickSql, sql_of
 

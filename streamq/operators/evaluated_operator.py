@@ -36,7 +36,7 @@ from streamq.runtime.groups import HASH
 from streamq.runtime.hosts.result_rows import folding
 from streamq.runtime.time.endpoints import Bound, endpoint, limit
 from streamq.runtime.time.lateness import ASIDE, ASIDE_TYPE, PARTS, PORT, UNTIL, BatchEvaluation, port_column
-from streamq.runtime.time.progress_map import ExprProgressMap, ProgressMap, ProgressShift
+from streamq.runtime.time.progress import ExprProgressMap, ProgressMap, ProgressShift
 from streamq.time import FIRST_INSTANT, INFINITY
 from streamq.windows.batch_events import SQL, BatchEvents, TickSql
 

@@ -31,7 +31,7 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE
 from streamq.runtime.hosts.hosted_kernel import TECHNICAL, RenamedColumns, TableStep
-from streamq.runtime.time.progress_map import ProgressMap
+from streamq.runtime.time.progress import ProgressMap
 
 V = TypeVar("V")
 

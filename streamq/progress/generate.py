@@ -9,8 +9,7 @@ from streamq.errors import PlanError, column_names
 from streamq.keywords import check_keywords
 from streamq.plan.node import ADDED
 from streamq.progress.promises import ProgressArgument
-from streamq.runtime.time.partition_starts import PartitionStarts
-from streamq.runtime.time.progress_policy import CtiSteps, ProgressPolicy
+from streamq.runtime.time.progress_policy import CtiSteps, PartitionStarts, ProgressPolicy
 from streamq.time import TIMESTAMP, Duration, length, show_duration, ticks
 
 

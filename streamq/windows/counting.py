@@ -16,9 +16,10 @@ from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import ADDED
 from streamq.runtime.arrow.columnar import codes, first_places, ints
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.evaluators.assigner import Assigner, Ranges
-from streamq.runtime.evaluators.numbering import (
+from streamq.runtime.evaluators.assigner import (
+    Assigner,
     OrderedRows,
+    Ranges,
     distinct_pairs,
     event_order,
     find_places,

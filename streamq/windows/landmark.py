@@ -16,8 +16,7 @@ from streamq.errors import PlanError, TimeError
 from streamq.plan.footprint import Footprint, Retention
 from streamq.runtime.arrow.columnar import codes, expand_ranges, ints
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
-from streamq.runtime.evaluators.numbering import distance_behind
+from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges, distance_behind
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_index
 from streamq.runtime.groups import ToCome

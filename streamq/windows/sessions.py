@@ -17,8 +17,7 @@ from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
 from streamq.runtime.arrow.columnar import codes, ints
 from streamq.runtime.arrow.values import Ints, Mask, distinct
-from streamq.runtime.evaluators.assigner import Assigner, Ranges
-from streamq.runtime.evaluators.numbering import distinct_pairs, find_places, running_max
+from streamq.runtime.evaluators.assigner import Assigner, Ranges, distinct_pairs, find_places, running_max
 from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group
 from streamq.runtime.time.tick_arithmetic import saturating

@@ -13,7 +13,7 @@ import pytest
 from streamq.errors import StreamqError
 from streamq.runtime.arrow.columnar import codes, concat, group, narrow_sums, negate, net_deltas
 from streamq.runtime.deltas import as_points, cancelling_deltas, unit_weights, weighted, with_ends, with_weights
-from streamq.runtime.evaluators.numbering import event_order
+from streamq.runtime.evaluators.assigner import event_order
 from streamq.runtime.event import LE, RE, WEIGHT
 
 

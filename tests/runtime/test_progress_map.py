@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamq as sq
 from streamq.plan.schema import Schema
-from streamq.runtime.time.progress_map import ExprProgressMap, ProgressShift, map_progress
+from streamq.runtime.time.progress import ExprProgressMap, ProgressShift, map_progress
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
 
 AXIS = Schema((), INTEGER)

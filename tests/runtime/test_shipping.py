@@ -40,7 +40,7 @@ from streamq.runtime.hosts.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.hosts.shipping import KEPT, WORKER_MEMORY, dumps, packed
 from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.kernels import condensing, inner_join, recompute, settle, window_aggregate
-from streamq.runtime.time.progress_map import ExprProgressMap, ProgressShift
+from streamq.runtime.time.progress import ExprProgressMap, ProgressShift
 from streamq.time import Grid
 from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 from tests.runtime.test_identity import MINE

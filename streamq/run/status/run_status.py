@@ -25,8 +25,7 @@ from streamq.run.status.history import (
 )
 from streamq.runtime.hosts.hosted_kernel import HostedKernel
 from streamq.runtime.hosts.stage import Stage
-from streamq.runtime.time.progress import LevelProgress
-from streamq.runtime.time.progress_map import map_progress
+from streamq.runtime.time.progress import LevelProgress, map_progress
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
 VERSION = 1

@@ -16,7 +16,7 @@ from streamq.run.status.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.time.consistency import AlignAt
-from streamq.runtime.time.progress_map import ProgressShift, map_progress
+from streamq.runtime.time.progress import ProgressShift, map_progress
 from streamq.runtime.time.progress_rule import Cti
 from streamq.time import INFINITY, MINUS_INFINITY
 

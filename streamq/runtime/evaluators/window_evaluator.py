@@ -26,9 +26,8 @@ from streamq.plan.partial import (
 )
 from streamq.runtime.arrow.columnar import codes, expand_ranges, ints, with_column, with_columns
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.evaluators.assigner import Ranges
+from streamq.runtime.evaluators.assigner import Ranges, event_order, find_places
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.evaluators.numbering import event_order, find_places
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import LAST_END, grid_lifetimes
 from streamq.runtime.groups import GROUP_NUMBER, HASH

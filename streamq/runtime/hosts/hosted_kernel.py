@@ -15,7 +15,7 @@ from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.time.consistency import AlignAt
-from streamq.runtime.time.progress_map import ProgressMap, map_progress
+from streamq.runtime.time.progress import ProgressMap, map_progress
 
 TECHNICAL = (LE, RE, WEIGHT)
 """The columns of deltas beside their payload."""

@@ -45,9 +45,9 @@ from streamq.runtime.time.progress import (
     decode_messages,
     encode_messages,
     forget_pace,
+    map_progress,
     merge_summaries,
 )
-from streamq.runtime.time.progress_map import map_progress
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.time import INFINITY
 

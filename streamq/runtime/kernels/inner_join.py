@@ -153,7 +153,7 @@ class InnerJoinKernel(UncombinedKernel):
             events.hold(fresh)
         events.forget(clock.c)
         table = net_deltas(concat(out)) if out else None
-        return Output(table if table is not None and table.num_rows else None, clock.c, totals)
+        return Output(table, clock.c, totals)
 
 
 def new_side(arrivals: Sequence[Arrival], port: int, columns: Sequence[str], totals: Totals) -> pa.Table | None:
@@ -228,7 +228,7 @@ class WindowedJoinKernel(UncombinedKernel):
                 state.drop_basket(basket)
         table = net_retractions(concat([rows.select([*self.result, LE, RE, WEIGHT]) for rows in out])) if out else None
         cti = self.evaluator.cti(clock.by_port or (clock.c,), INFINITY)
-        return Output(table if table is not None and table.num_rows else None, cti, totals, due)
+        return Output(table, cti, totals, due)
 
     def _last_due(self, state: KernelBaskets, clock: Clock) -> int:
         """Return the number of the last window to be sent, also of endless lifetimes; INFINITY: all are.

@@ -161,9 +161,7 @@ class LeftRowsKernel(UncombinedKernel, Generic[E]):
         progress = clock.by_port or (clock.c, clock.c)
         cti = self.evaluator.cti(progress, held) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = state.values["cti"] = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
-        return Output(
-            table if table is not None and table.num_rows else None, cti, totals, waiting.due, evaluated=evaluated
-        )
+        return Output(table, cti, totals, waiting.due, evaluated=evaluated)
 
     def _rows_held(self, bins: GroupBins, clock: Clock) -> pa.Table | None:
         """Return the rows of the events in state that were not settled before; None if there are none. All bins are open."""

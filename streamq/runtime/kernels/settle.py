@@ -59,8 +59,7 @@ class SettleKernel(UncombinedKernel):
             m = clock.m if clock.c != INFINITY else MINUS_INFINITY
             return Output(deltas, min(clock.c, rows.least_value), m=m)
         settled = rows.advance(fresh, clock.c)
-        out = None if settled is None else net_deltas(settled)
-        return Output(out if out is not None and out.num_rows else None, min(clock.c, rows.least_value), due=rows.due)
+        return Output(None if settled is None else net_deltas(settled), min(clock.c, rows.least_value), due=rows.due)
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class AttemptKernel(UncombinedKernel):
             copies = np.repeat(np.arange(failed.num_rows), np.maximum(ints(failed, WEIGHT), 0))
             set_events_aside(aside, weighted(failed.take(pa.array(copies)), 1))
             aside.count(totals)
-        return Output(rows if rows is not None and rows.num_rows else None, clock.c, totals)
+        return Output(rows, clock.c, totals)
 
 
 RESULT, OPEN = 0, 1

@@ -35,7 +35,7 @@ from streamq.runtime.arrow.columnar import (
 )
 from streamq.runtime.arrow.values import Ints
 from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
-from streamq.runtime.evaluators.numbering import event_order
+from streamq.runtime.evaluators.assigner import event_order
 from streamq.runtime.evaluators.top_k_evaluator import Ranking
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT

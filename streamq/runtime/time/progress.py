@@ -1,24 +1,25 @@
 """Progress as data: the messages in which sources and stages report c and W, and the clocks that a stage keeps of them.
 
-A summary of the starts of a source's rows tells a start far ahead of all others.
+A summary of the starts of a source's rows tells a start far ahead of all others. Progress maps are how the steps of a path change
+the CTI and the watermark.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 
+from streamq.plan.expr import Expr
+from streamq.plan.schema import Schema
+from streamq.runtime.arrow.arrow_expr import attempt
 from streamq.runtime.time.endpoints import Endpoint
 from streamq.runtime.time.progress_policy import ProgressPolicy
-from streamq.time import INFINITY, MINUS_INFINITY
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, saturating_add
 
 SAMPLE = 256
 """The number of rows of a table, evenly spread, from which the middle start is taken."""
@@ -247,3 +248,44 @@ class RelationClock:
             parts.keep(state, self._parts, self._idle_before)
             self.held["c"] = max(self.held["c"], parts.cti(state))
             self.held["promise"] = max(self.promise, parts.greatest_cti(state))
+
+
+class ProgressMap(Protocol):
+    """A step that moves lifetimes."""
+
+    def apply(self, t: int) -> int:
+        """Return the instant that the step gives for an instant between the ends of the axis."""
+
+
+@dataclass(frozen=True)
+class ProgressShift:
+    """A shift by ``by`` ticks, kept on the axis."""
+
+    by: int = 0
+
+    def apply(self, t: int) -> int:
+        return min(INFINITY - 1, saturating_add(t, self.by))
+
+
+def map_progress(t: int, steps: Sequence[ProgressMap]) -> int:
+    """Return an instant of progress after the steps of a path; both ends of the axis stay as they are."""
+    for step in steps:
+        if t in (INFINITY, MINUS_INFINITY):
+            return t
+        t = step.apply(t)
+    return t
+
+
+@dataclass(frozen=True)
+class ExprProgressMap:
+    """A map from an instant to the value of ``expr``, an expression over a start alone."""
+
+    expr: Expr
+    schema: Schema
+
+    def apply(self, t: int) -> int:
+        """Return the expression's value in ticks, kept finite; MINUS_INFINITY, no progress, if it has none or would overflow."""
+        axis = pa.timestamp("us", tz="UTC") if self.schema.axis == "timestamp" else pa.int64()
+        value = attempt(self.expr, self.schema, {}, lambda part: pa.array([t]).cast(axis), 1)
+        at = None if value.faults else value.array.cast(pa.int64())[0].as_py()
+        return MINUS_INFINITY if at is None else max(FIRST_INSTANT, min(INFINITY - 1, int(at)))
