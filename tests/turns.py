@@ -73,7 +73,6 @@ EVERY: Mapping[str, int] = {
     "spark/test_coming_from.py": 2,
     "spark/test_egress.py": 3,
     "spark/test_elsewhere.py": 3,
-    "spark/test_expressions.py": 2,
     "spark/test_finish.py": 2,
     "spark/test_hosts.py": 3,
     "spark/test_late_rows.py": 3,

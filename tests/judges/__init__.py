@@ -1,22 +1,21 @@
 """The judge of streamq itself: it is there in every verification of these tests, and in none of a user's.
 
 A verification takes a plan and its expressions as they were built, and lets streamq evaluate the expressions. So a mistake in
-these would make both sides of the comparison wrong. The judge defines expressions, their types, claims and notations once more,
-compares parts of a plan by what they hold, and the words of a pattern's text with those of its normal form, watches kernels, and
-judges runs on the way: CTIs that come twice, the rows so far, upserts, counts and late outputs.
+these would make both sides of the comparison wrong. Spark judges functions, operators and casts, in ``tests/spark``. This judge
+calls users' functions as they are documented, tries whether expressions never fail that claim so, defines notations
+once more, compares parts of a plan by what they hold, and the words of a pattern's text with those of its normal form, watches
+kernels, and judges runs on the way: CTIs that come twice, the rows so far, upserts, counts and late outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.staged_plan import StagedPlan
-from streamq.errors import PlanError
 from streamq.patterns.definitions import Detect
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, nodes
@@ -28,9 +27,8 @@ from streamq.testing.expectation import Expectation
 from streamq.testing.oracle.definitions import JUDGES, Judge
 from streamq.testing.oracle.python_functions import PythonFunctions
 from streamq.time import INFINITY
-from tests.judges.by_value import ByValue
+from tests.judges.by_value import called_by_value
 from tests.judges.claims import Claims
-from tests.judges.expressions import sql
 from tests.judges.identities import one_digest_for_two
 from tests.judges.kernels import SMALL_BINS, watch_kernels
 from tests.judges.late_output import check_set_aside
@@ -60,10 +58,7 @@ class OwnJudge(Judge):
         return wrong
 
     def sql(self, expr: Expr, schema: Schema, functions: PythonFunctions) -> str | None:
-        try:
-            return sql(expr, schema, ByValue(functions).sql)
-        except PlanError:
-            return None
+        return called_by_value(expr, schema, functions)
 
     def watch(self, programs: list[StagedPlan], how: Execution) -> tuple[list[StagedPlan], TimeBinSizes]:
         """Watch changelogs of one bucket, as only one kernel is watched; with CTIs from outside others are crowded alone."""
@@ -103,17 +98,6 @@ def _misread(plan: Node) -> str | None:
         if source is not None and (wrong := misread(source, node.definitions.text)) is not None:
             return f"a pattern's text in normal form differs from the user's: {wrong}"
     return None
-
-
-@contextmanager
-def no_judge() -> Iterator[None]:
-    """Verify as users do, without the judge."""
-    before = list(JUDGES)
-    JUDGES.clear()
-    try:
-        yield
-    finally:
-        JUDGES[:] = before
 
 
 JUDGES.append(OwnJudge())

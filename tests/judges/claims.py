@@ -1,8 +1,7 @@
-"""Check the claims of expressions: their types, and those of functions and casts that they never fail.
+"""Check the claims of functions and casts that they never fail, over odd values of their operands' types.
 
-The latter are called over odd values of their operands' types. Rules evaluate an expression on more rows where it claims that, so
-a false claim fails a query, and only over rows that few cases have. Types are compared with the oracle's own; a wrong one shows
-in a column's type, which histories do not have.
+Rules evaluate an expression on more rows where it claims that, so a false claim fails a query, and only over rows that few cases
+have.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from pyspark.sql.types import DataType
 
 from streamq.compiler.rules.rule import can_fail
 from streamq.errors import StreamqError
-from streamq.operators import WindowAggregate
-from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.passes import columns, expression_nodes, is_opaque, types
@@ -31,8 +28,6 @@ from streamq.testing.intent import ANYTHING
 from streamq.testing.payload_values import odd, pool
 from streamq.testing.query_scale import expressions
 from streamq.time import INTEGER
-from streamq.user_code.window_module import WindowModule
-from tests.judges.types import OF_AGGREGATES, type_of
 
 SMALL = (t.NumericType, t.BooleanType, t.DateType, t.TimestampType, t.TimestampNTZType, t.DayTimeIntervalType)
 """The types whose values are all small."""
@@ -46,18 +41,12 @@ class Claims:
 
     def __init__(self) -> None:
         self.failures: dict[tuple[str, tuple[DataType, ...]], str | None] = {}
-        self.typed: dict[str, str | None] = {}
         self.held: set[str] = set()
 
     def false_one(self, plan: Node) -> str | None:
-        """Return an expression of a plan that has a wrong type, or that claims never to fail and does; None if there is none."""
+        """Return an expression of a plan that claims never to fail and does, with its failure; None if there is none."""
         if plan.digest in self.held:
             return None
-        for node in nodes(expanded(plan)):
-            if node.digest not in self.typed:
-                self.typed[node.digest] = _mistyped(node)
-            if self.typed[node.digest] is not None:
-                return self.typed[node.digest]
         parts = (part for node in nodes(expanded(plan)) for expr in expressions(node) for part in _parts(expr, node))
         for part, kinds in parts:
             key = part.digest, kinds
@@ -67,43 +56,6 @@ class Claims:
                 return self.failures[key]
         self.held.add(plan.digest)
         return None
-
-
-def _mistyped(node: Node) -> str | None:
-    """Return an expression of a node with the wrong type that it has, or an aggregate; None if all types are as they must be."""
-    for expr in expressions(node):
-        schema = _schema_of(expr, node)
-        if isinstance(expr, Aggregate) or schema is None:
-            continue
-        try:
-            kinds = types(expr, schema, "oracle")
-        except StreamqError:
-            continue
-        for part in expression_nodes(expr):
-            wrong = _difference(kinds[part.digest], type_of(part, schema))
-            if wrong:
-                return f"{show(part)} {wrong}"
-    return _mistyped_aggregate(node) if isinstance(node, WindowAggregate) else None
-
-
-def _mistyped_aggregate(node: WindowAggregate) -> str | None:
-    """Return an aggregate with the wrong type that its column has; None if all types are as they must be."""
-    for name, aggregate in node.aggregates:
-        rule = OF_AGGREGATES.get(aggregate.function.name)
-        if rule is None or isinstance(aggregate.function, WindowModule):
-            continue
-        first = type_of(aggregate.args[0], node.input.schema) if aggregate.args else t.LongType()
-        wrong = _difference(node.schema.type_of(name), None if first is None else rule(first))
-        if wrong:
-            return f"{show(aggregate)} {wrong}"
-    return None
-
-
-def _difference(kind: DataType | None, own: DataType | None) -> str:
-    """Return how a type differs from the oracle's own, if both are there; empty if they do not."""
-    if kind is None or own is None or kind.simpleString() == own.simpleString():
-        return ""
-    return f"has the type {kind.simpleString()}, and must have {own.simpleString()}"
 
 
 def _schema_of(expr: Expr, node: Node) -> Schema | None:

@@ -93,3 +93,10 @@ def lifetimes(case: Case) -> list[int]:
     edges = sorted((repr(item.payload["k"]), item.start) for _, item in case.arrival if item.kind in ("open", "close"))
     spans += [b - a for (k, a), (other, b) in itertools.pairwise(edges) if k == other and b > a]
     return [lasts for lasts in spans if lasts > 0]
+
+
+def test_durations_in_words() -> None:
+    hours = [
+        ticks(text, "timestamp") / 3_600_000_000 for text in ("1.5 hours", "-1.5 hours", "90 minutes", "-0.5 hours")
+    ]
+    assert hours == [1.5, -1.5, 1.5, -0.5]

@@ -213,7 +213,6 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "change in a window": lambda: S.group_by("k").tumbling_window(5).select(change=change("v")),
     "percentile": lambda: S.group_by("k").tumbling_window(6).select(p=sq.percentile("v", 0.9)),
     "median": lambda: S.group_by("k").hopping_window(6, 2).select(m=sq.median("v")),
-    "classes": lambda: S.select("k", level=sq.when(col("v") > 3, "high").when(col("v") > 1, "middle").otherwise("low")),
     "rises in sessions": lambda: S.session_window(4).select(rises("k", "v")).where(col("k") == "a"),
     "rises of one key": lambda: (
         S.tumbling_window(5).select(rises("k", "v")).where((col("k") == "a") & (col("rise") > 1))
@@ -309,16 +308,10 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "best of five rows": lambda: S.rows_window(5, 3, order_by="k").top_k(1, by="v"),
     "medians of five rows": lambda: INTEGERS.rows_window(5, 3, order_by="k").select(m=sq.median("v"), n=sq.count()),
     "greatest of five hops": lambda: S.hopping_window(10, 2).top_k(1, by="v"),
-    "growth": lambda: S.select("k", growth=sq.functions.exp("v")),
-    "an hour and a half earlier": lambda: t.stream(columns="k string, v double", axis="timestamp").shift("-1.5 hours"),
     "long events of a changelog": lambda: totals(
         readings(shape="physical").where(sq.duration() > 3).group_by("k").tumbling_window(5)
     ),
     "totals of all": lambda: totals(S.tumbling_window(5)),
-    "times as text": lambda: t.stream(columns="k string, at timestamp", axis="integer").select(
-        "k", at=col("at").cast("string")
-    ),
-    "at least as high": lambda: WIDE.where(col("v") >= col("w")),
     "join of changelogs": lambda: readings(shape="physical").join(
         readings(shape="physical"), on="k", suffixes=("", "_other")
     ),

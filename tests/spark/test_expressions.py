@@ -7,6 +7,7 @@ is then put to Spark to see it raise.
 
 from __future__ import annotations
 
+import itertools
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from streamq.runtime.arrow.arrow_expr import arrow_type, attempt
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 from tests.spark.expression_calls import c, calls, casts, distinct, identifying, lazy, operators
-from tests.spark.nasty_values import ROWS, SCHEMA, nasty
+from tests.spark.nasty_values import POOLS, ROWS, SCHEMA, nasty
 
 
 class _Frame:
@@ -151,13 +152,46 @@ def test_fields_are_called_after_the_columns_given(spark: SparkSession) -> None:
 def test_means_of_decimals_are_sparks(spark: SparkSession) -> None:
     """In-process and in batch, with the digits that Spark's own has, whatever the digits of the quotient of sum and count."""
     numbers = [Decimal(v) for v in ("0.01", "0.02", "-0.07", "0.00005", "0.03", "0.09999")]
-    for kind in ("decimal(5,5)", "decimal(11,5)", "decimal(12,6)", "decimal(20,5)", "decimal(38,18)", "decimal(38,38)"):
-        rows = [(i, i + 1, {"v": v}) for i, v in enumerate((*numbers, None))]
-        query = sq.events(rows, schema={"v": kind}).tumbling_window(100).select(x=sq.avg("v"))
-        plain = spark.createDataFrame([(v,) for v in numbers], f"v {kind}").agg(F.avg("v").alias("x")).toArrow()
-        for table in (query.to_arrow(), query.to_df().toArrow()):
-            assert table.select(["x"]).cast(plain.schema) == plain, kind
-            assert table.schema.field("x").type == plain.schema.field("x").type, kind
+    kinds = ("decimal(5,5)", "decimal(11,5)", "decimal(12,6)", "decimal(20,5)", "decimal(38,18)", "decimal(38,38)")
+    schema = {f"v{i}": kind for i, kind in enumerate(kinds)}
+    rows = [(i, i + 1, dict.fromkeys(schema, v)) for i, v in enumerate((*numbers, None))]
+    query = sq.events(rows, schema=schema).tumbling_window(100).select(**{name: sq.avg(name) for name in schema})
+    columns = ", ".join(f"{name} {kind}" for name, kind in schema.items())
+    frame = spark.createDataFrame([(v,) * len(kinds) for v in numbers], columns)
+    plain = frame.agg(*(F.avg(name).alias(name) for name in schema)).toArrow()
+    for table in (query.to_arrow(), query.to_df().toArrow()):
+        assert table.select([*schema]).cast(plain.schema) == plain
+        assert [table.schema.field(name).type for name in schema] == plain.schema.types
+
+
+def test_types_of_aggregates_are_sparks(spark: SparkSession) -> None:
+    """In the schema of a plan, of a sum of every number and of an extreme of every type."""
+    columns = ", ".join(f"{name} {kind.simpleString()}" for name, (kind, _) in POOLS.items())
+    frame = spark.createDataFrame([], f"at bigint, {columns}")
+    numbers = [name for name, (kind, _) in POOLS.items() if isinstance(kind, t.NumericType)]
+    ours: dict[str, Any] = {"count": sq.count(), "distinct": sq.count_distinct(numbers[0])}
+    theirs = {"count": F.count("*"), "distinct": F.count_distinct(numbers[0])}
+    for names, some in ((numbers, "sum avg var var_pop stddev stddev_pop"), (POOLS, "min max first last")):
+        for name, function in itertools.product(names, some.split()):
+            in_spark = {"var": "var_samp"}.get(function, function)
+            ours[f"{function} {name}"], theirs[f"{function} {name}"] = (
+                getattr(sq, function)(name),
+                getattr(F, in_spark)(name),
+            )
+    for name in numbers:
+        ours[f"collect {name}"], theirs[f"collect {name}"] = sq.collect(name), F.collect_list(name)
+        ours[f"median {name}"], theirs[f"median {name}"] = sq.median(name), F.percentile(name, 0.5)
+        for function, in_spark in (("corr", F.corr), ("covar", F.covar_samp), ("covar_pop", F.covar_pop)):
+            ours[f"{function} {name}"], theirs[f"{function} {name}"] = (
+                getattr(sq, function)(name, name),
+                in_spark(name, name),
+            )
+    plan = sq.points(frame, "at").tumbling_window(5).select(**ours).plan
+    of_spark = frame.agg(*(column.alias(name) for name, column in theirs.items())).schema
+    wrong = [
+        (f.name, plan.schema.type_of(f.name), f.dataType) for f in of_spark if plan.schema.type_of(f.name) != f.dataType
+    ]
+    assert [one for one in wrong if one[1].simpleString() != one[2].simpleString()] == []
 
 
 def test_pyspark_columns_that_are_no_value_of_one_event(spark: SparkSession) -> None:

@@ -8,28 +8,24 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.aggregates import built_in
 from streamq.aggregates.basic import COUNT
-from streamq.errors import PlanError, QueryFailed
-from streamq.expressions import col, duration, end, lit, start, when
-from streamq.functions.catalogue import function_of
+from streamq.errors import QueryFailed
+from streamq.expressions import col, duration, end, start
 from streamq.operators import Select, Source, Union, Where, WindowAggregate, written_operators
 from streamq.patterns.definitions import Detect
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Call, Col, Expr, as_expr
+from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
-from streamq.plan.schema import Schema
 from streamq.testing.oracle import ORACLE, SumOverflow, TooMuch, oracle
-from streamq.time import INFINITY, INTEGER
+from streamq.time import INFINITY
 from streamq.windows import Hopping
 from tests.drawn.operators import OVER_ONE, OVER_TWO
-from tests.judges.expressions import sql
-from tests.testing.by_oracle import DOUBLE, INF, INT, LONG, NAN, STRING, answer, fields, intervals
+from tests.testing.by_oracle import DOUBLE, INF, LONG, NAN, STRING, answer, intervals
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -226,81 +222,6 @@ def test_a_sum_fails_if_the_total_does_not_fit(kind: t.DataType) -> None:
         assert answer(plan, overflowing, overflow=SumOverflow.NONE) == [(0, 9, None)]
     with pytest.raises(QueryFailed, match="Spark's rules"):
         answer(plan, rows, overflow=SumOverflow.ON_THE_WAY)
-
-
-# expressions
-
-
-@pytest.mark.parametrize(
-    ("expr", "expected"),
-    [
-        (col("i") % 3, -1),
-        (col("i") / 2, -3.5),
-        (lit(7) % col("i"), 0),
-        (col("i") + lit(None).cast("int"), None),
-        (col("d").cast("int"), -2),
-        (lit(" 12 ").cast("bigint"), 12),
-        (when(col("i") > 0, 1).otherwise(2.5), 2.5),
-        (Call(function_of("coalesce"), (lit(None).cast("int"), col("i"))), -7),
-        (Call(function_of("greatest"), (col("d"), lit(NAN))), NAN),
-        (Call(function_of("concat"), (lit("a"), lit(None).cast("string"))), None),
-        (Call(function_of("sqrt"), (lit(-1.0),)), NAN),
-        (Call(function_of("ln"), (lit(0.0),)), None),
-        (col("s").like("a\\_c%"), False),
-        (col("s").startswith("ab") & ~col("s").contains("x"), True),
-        (col("s").isin("q", None), None),
-        (lit(None).cast("int").eq_null_safe(None), True),
-        (lit(NAN) == lit(NAN), True),
-        (lit(-0.0) == lit(0.0), True),
-        (col("m") + lit(Decimal("0.5")), Decimal("1.75")),
-        (col("m") * 2, Decimal("2.50")),
-    ],
-)  # fmt: skip
-def test_values_are_sparks(expr: Expr, expected: Any) -> None:
-    value = evaluated(expr)
-    assert type(value) is type(expected)
-    assert value == pytest.approx(expected, nan_ok=True) if isinstance(expected, float) else value == expected
-
-
-ROW = "SELECT -7 AS c0, -2.5::DOUBLE AS c1, 'abc' AS c2, 1.25::DECIMAL(5, 2) AS c3, 3 AS le, 7 AS re"
-
-
-def evaluated(expr: Expr) -> Any:
-    schema = Schema(fields(i=INT, d=DOUBLE, s=STRING, m=t.DecimalType(5, 2)), INTEGER)
-    row = duckdb.execute(f"SELECT {sql(expr, schema)} FROM ({ROW})").fetchone()
-    assert row is not None
-    return row[0]
-
-
-@pytest.mark.parametrize(
-    "expr",
-    [
-        col("v") / 0,
-        col("v") % 0,
-        col("v") + (2**31 - 1),
-        (col("v") * 2.5e9).cast("int"),
-        lit("1.5").cast("int"),
-        lit("x").cast("double"),
-    ],
-)
-def test_what_fails_in_spark_fails_here(expr: Expr) -> None:
-    with pytest.raises(QueryFailed, match="Spark's rules"):
-        answer(Select(intervals(v=INT), (("x", expr),)), [(1, 2, 3)])
-
-
-@pytest.mark.parametrize(
-    ("expr", "named"),
-    [
-        (Call(function_of("soundex"), (col("s"),)), "'soundex'"),
-        (Call(function_of("like"), (col("s"), lit("a"), lit("b"))), "'like' of 3 arguments"),
-        (col("d").cast("string"), "double to string"),
-        (col("m") / 2, "'/'"),
-        (as_expr(b"a").cast("int"), "binary to int"),
-    ],
-)
-def test_what_is_not_translated_is_named(expr: Expr, named: str) -> None:
-    with pytest.raises(PlanError, match=named):
-        evaluated(expr)
 
 
 @pytest.mark.slow
