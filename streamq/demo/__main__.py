@@ -61,7 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the command line; exit with a message if it is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m streamq.demo",
         description="Reads a Spark event log as a stream of task starts and ends; asks it in batch and streaming.",

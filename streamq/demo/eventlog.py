@@ -197,7 +197,6 @@ def _first_line(path: Path) -> bytes:
 
 
 def _is_spark(line: bytes) -> bool:
-    """True if a line is an event of a Spark listener."""
     event = _parse(line)
     return event is not None and "SparkListener" in event["Event"]
 

@@ -194,7 +194,6 @@ def _check_types(definition: Definition, types: Mapping[str, EventType]) -> None
 
 
 def _check_scopes(whole: Part, axis: str) -> None:
-    """Raise Refusal for a scope that is no duration of the axis."""
     for part in parts_of(whole):
         pattern = part.pattern
         if pattern.duration is not None:

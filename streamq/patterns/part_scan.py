@@ -205,7 +205,6 @@ class PartScan:
         return there._derive(Select(there.plan, tuple((n, own[n] if n in own else absent[n]) for n in columns)))
 
     def _own(self, one: _Input) -> tuple[str, ...]:
-        """Return the columns of an input's events."""
         return (*(name for names in one.columns.values() for name in names), *one.fits.values())
 
     def _scanned(self) -> Iterator[ScannedPart]:
@@ -241,7 +240,6 @@ class PartScan:
 
 
 def _variable(part: Part) -> str:
-    """Return the variable of a part that is a type."""
     assert isinstance(part.pattern, Type)
     return part.variable or part.pattern.name
 

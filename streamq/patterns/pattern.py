@@ -112,7 +112,6 @@ class PatternProgram:
         )
 
     def _conditions(self, names: Sequence[str], inputs: Sequence[Node]) -> tuple[Expr, ...]:
-        """Return the conditions that its functions compute."""
         if not self.functions:
             return ()
         types = {name: event_type(plan, has_ids=False) for name, plan in zip(names, inputs, strict=True)}
@@ -161,7 +160,6 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         return [picture_section(self.written.program, self.text)]
 
     def _repr_html_(self) -> str:
-        """The picture of the pattern, as a notebook shows it."""
         return sections_html(self._explained_first())
 
     @property
@@ -351,7 +349,6 @@ def _check_named(function: Function, definition: Definition, verb: str) -> None:
 
 
 def _called(function: Function, variables: Variables) -> Expr:
-    """Return the expression that a function of variables computes."""
     return as_expr(function(*(_Variable(name, variables) for name in inspect.signature(function).parameters)))
 
 

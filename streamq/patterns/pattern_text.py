@@ -194,7 +194,6 @@ def _is_positive_number(node: Expression) -> bool:
 
 
 def _literal(node: Literal) -> str:
-    """Return the text of a constant."""
     match node.value:
         case None:
             return "NULL"
@@ -276,7 +275,6 @@ def _lines(box: Box, first: str, rest: str) -> Iterator[str]:
 
 
 def _boxes(box: Box) -> str:
-    """Return the HTML of a box, with those of its parts inside."""
     kind = "negated" if box.negated else "pattern" if box.parts else "event"
     no = '<span class="no">no </span>' if box.negated else ""
     arrangement = "parts" if box.is_ordered else "parts alternatives"

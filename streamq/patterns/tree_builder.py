@@ -264,7 +264,6 @@ def _steps(way: Way) -> Iterator[tuple[Argument, Way]]:
 
 
 def _fits(argument: Part | Amount, form: ArgumentKind) -> bool:
-    """Return True if an argument has a form."""
     if isinstance(argument, Part):
         return form not in AMOUNTS
     return form == ArgumentKind.SCOPE or (form == ArgumentKind.COUNT and argument.is_number)

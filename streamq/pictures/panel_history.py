@@ -246,7 +246,6 @@ class _Follower:
                 self.successors[event] = self._successor(event, inserted)
 
     def _insert(self, row: int) -> int:
-        """Return the number of a new event."""
         event = len(self.events)
         self._alive[self._identity(row)].append(event)
         self.events.append(row)

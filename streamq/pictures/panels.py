@@ -350,7 +350,6 @@ class Panel:
         return {"x": self.axis.instant_of(pixel), "y": y, "text": text, "colour": colour}
 
     def _texts(self, rows: Sequence[Mapping[str, Any]], **mark: Any) -> dict[str, Any]:
-        """Return a layer of texts."""
         look = {"type": "text", "align": "left", "baseline": "alphabetic", "fontSize": LABEL_SIZE, **mark}
         return self._layer(look, rows, text="text", color="colour")
 
@@ -360,7 +359,6 @@ class Panel:
         return self._texts(texts, align="right", baseline="middle", dx=-8, fontSize=12)
 
     def _bands(self, bands: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:
-        """Yield the layer of windows behind the events."""
         shown = [(self.axis.clamp(start), self.axis.clamp(end)) for start, end in bands]
         ends = [{"x": self.axis.number(start), "x2": self.axis.number(end)} for start, end in shown if start < end]
         rows = [{**row, "y": 0, "y2": self.height, "shown": "window"} for row in ends]
@@ -404,23 +402,19 @@ class Panel:
         yield self._texts([label for label in self._labels(bars, tops) if label["text"]])
 
     def _tops(self, bars: Sequence[Bar]) -> dict[int, float]:
-        """Return the upper edge of the bar of each event."""
         place = {key: number for number, key in enumerate(sorted({bar.key for bar in bars}))}
         return {bar.event: bar.lane * LANE_HEIGHT + place[bar.key] * KEY_GAP for bar in bars}
 
     def _colours(self, key: int, colours: Colours) -> tuple[str, str]:
-        """Return the surface and the border of a key's bars."""
         return (LIGHT.band, LIGHT.faint) if self.history.is_windows else LIGHT.key(colours[self.keys[key]])
 
     def _bar(self, bar: Bar, top: float, colours: Colours) -> dict[str, Any]:
-        """Return the row of an event's bar."""
         surface, border = self._colours(bar.key, colours)
         ends = {"x": self.axis.instant_of(bar.left), "x2": self.axis.instant_of(bar.right)}
         look = {"fill": border if self.history.has_points else surface, "stroke": border}
         return {**ends, "y": top, "y2": top + BAR_HEIGHT, **look, "shown": self._tooltip(bar)}
 
     def _is_gone(self, event: int) -> bool:
-        """Return True if an event was taken back."""
         return bool(self.history.successors[event] != STANDS)
 
     def _tooltip(self, bar: Bar) -> str:
@@ -439,7 +433,6 @@ class Panel:
         return int(self.history.ends[bar.event]) > self.axis.high
 
     def _arrows(self, bars: Sequence[Bar], tops: Mapping[int, float], colours: Colours) -> Iterator[dict[str, Any]]:
-        """Yield the layers of arrows where bars go on beyond the axis."""
         beyond = {
             "triangle-right": [bar for bar in bars if self._goes_on(bar)],
             "triangle-left": [bar for bar in bars if int(self.history.starts[bar.event]) < self.axis.low],
@@ -533,7 +526,6 @@ class Panel:
                 yield low, high, alive
 
     def _bin_table(self) -> tuple[list[str], list[list[str]]]:
-        """Return the header and the rows of a table of the bins that have events."""
         rows = [
             [row.title or "all", self.history.instant(low), self.history.instant(high), f"{alive:,}"]
             for row in self._bins

@@ -230,7 +230,6 @@ class _QueryDrawing:
         return [self._windows_of(node) for node in distinct.values()]
 
     def _windows_of(self, node: MemberOperator) -> PanelHistory:
-        """Return the windows of an operator, with their numbers of members."""
         keys = _window_keys(node)
         members = (("number of members", Aggregate(COUNT, ())),)
         window = node.window.with_members((), node.window.where) or node.window
@@ -240,7 +239,6 @@ class _QueryDrawing:
         return answer_history(answer, title, node.schema.axis, keys, has_points=False, is_windows=True)
 
     def _answer(self, plan: Node, title: str) -> PanelHistory:
-        """Return the history of a plan's answer."""
         answer = compute_answer(plan, self.tables, self.until, "plot")
         keys = self.keys.for_schema(plan.schema)
         return answer_history(answer, title, plan.schema.axis, keys, has_points=_has_points(plan))
@@ -253,7 +251,6 @@ def _recorded(plan: Node, tables: Mapping[str, pa.Table], until: int | None) -> 
 
 
 def _changed(recording: Recording, one: TracedOperator, title: str, keys: _KeyChoice, note: str = "") -> PanelHistory:
-    """Return the history of an operator's changes."""
     schema, steps = one.node.schema, [batch.deltas[one.number] for batch in recording.batches]
     return history_of_changes(
         steps,

@@ -54,7 +54,6 @@ class Difference:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The rows of both parts with their lifetimes, as a notebook shows them."""
         if self.columns:
             return html.fragment(html.lines(str(self)))
         axis = Axis([], self.axis)

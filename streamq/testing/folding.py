@@ -159,7 +159,6 @@ class _Tokens:
 
 
 def _remains(row: RecordedRow) -> bool:
-    """True if a retraction leaves a part of its event."""
     return row.start is not None and row.new_end > row.start
 
 

@@ -265,7 +265,6 @@ def from_changelog(rows: pa.Table) -> pa.Table:
 
 
 def _weighed(rows: pa.Table, weight: int) -> pa.Table:
-    """Return events as deltas of one weight, with lifetimes in ticks."""
     ticked = history(rows)
     names = [{"start": LE, "end": RE}.get(name, name) for name in ticked.column_names]
     return ticked.rename_columns(names).append_column(WEIGHT, pa.array([weight] * ticked.num_rows, pa.int64()))

@@ -277,7 +277,6 @@ def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
 
 
 def _options(module: UserModule) -> list[str]:
-    """Return the options that a module is called with as keyword arguments."""
     return [f"{name}={value(option)}" for name, option in module.options.items()]
 
 

@@ -110,8 +110,6 @@ def leader_of(source: Source) -> str | None:
 
 
 class ClockRoom(ProgressRoom[ClockCtis]):
-    """The room of :class:`ClockCtis`."""
-
     policy = ClockCtis
     weight = 2
 
@@ -133,8 +131,6 @@ class ClockRoom(ProgressRoom[ClockCtis]):
 
 
 class ExplicitRoom(ProgressRoom[ExplicitCtis]):
-    """The room of :class:`ExplicitCtis`."""
-
     policy = ExplicitCtis
 
     def cti(self, policy: ExplicitCtis, start: int | None, cti: int | None) -> int | None:
@@ -161,8 +157,6 @@ CLOCK = ClockRoom()
 
 
 class GenerateRoom(ProgressRoom[GeneratedCtis]):
-    """The room of :class:`GeneratedCtis`."""
-
     policy = GeneratedCtis
     weight = 4
 

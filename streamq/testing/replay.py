@@ -6,10 +6,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
-from operator import getitem
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import dacite
 import pyarrow as pa
@@ -21,10 +19,10 @@ from streamq.compiler.results import Results
 from streamq.compiler.rules import RULES
 from streamq.errors import PlanError, SourceError, StreamqError, nearest
 from streamq.keywords import check_keywords
-from streamq.operators import JoinTable, Source
+from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.testing.arrival import Item, plain_values, table_of
-from streamq.testing.case import Arrival, Case
+from streamq.testing.case import Case
 from streamq.testing.execution import Execution
 from streamq.testing.sources.room import row
 from streamq.testing.table import table
@@ -78,15 +76,23 @@ def case_to_json(case: Case, how: Execution, says: str = "") -> str:
 def case_from_json(text: str, file: str = "") -> tuple[Case, Execution]:
     """Read the text that :func:`case_to_json` wrote: the case and its execution.
 
-    Every part is checked. Raises PlanError for illegal text, which names the part, the fault, and the ``file``.
+    Raises PlanError for any other text, with the ``file`` and the fault.
     """
     try:
-        document = _document(text)
-        plan = _plan("plan", document.plan)
-        arrival, static = _arrival(document, plan), _static(document, plan)
-    except _Wrong as error:
+        parts = json.loads(text)
+        if parts.get("format", FORMAT) != FORMAT:
+            raise ValueError(f"format {parts['format']!r}, this streamq reads {FORMAT}")
+        document = dacite.from_dict(_Document, parts, _TYPES)
+        gone = set(document.how.rules or ()) - {rule.name for rule in RULES}
+        if gone:
+            raise ValueError(f"rules that do not exist: {', '.join(sorted(gone))}")
+        plan = _plan(document.plan)
+        sources = {node.table: node for node in nodes(plan) if isinstance(node, Source)}
+        arrival = tuple(_item(entry, sources) for entry in document.arrival)
+        static = {name: table(one.columns, map(_decoded, one.rows)) for name, one in document.static.items()}
+    except (StreamqError, dacite.DaciteError, pa.ArrowException, *_ERRORS) as error:
         where = f"not a case in {file!r}" if file else "not a case"
-        raise PlanError("replay", where, str(error), AGAIN) from error.__cause__
+        raise PlanError("replay", where, str(error).splitlines()[0].rstrip("."), AGAIN) from error
     cut, until, clock = document.cut, document.until, document.clock
     calls = "\n".join(document.calls)
     return Case(plan, arrival, cut, until, static, clock, calls, document.may_fail), document.how
@@ -165,104 +171,32 @@ class _Document:
     may_fail: bool = True
 
 
-class _Wrong(Exception):
-    """The part of a file that is wrong, and what is wrong with it."""
-
-
-def _wrong(part: str, what: str, cause: Exception | None = None) -> NoReturn:
-    raise _Wrong(f"{part}: {what}") from cause
-
-
-def _brief(error: Exception) -> str:
-    """Return the first sentence of what an error says, and of an error of streamq without its verb."""
-    first = str(error).splitlines()[0].partition(". ")[0].rstrip(".")
-    return first.partition(": ")[2] if isinstance(error, StreamqError) else first
-
-
-def _document(text: str) -> _Document:
-    """Return the parts of a file, each of its type; raise _Wrong for illegal ones. What they say of the plan is unchecked."""
-    try:
-        parts = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        _wrong("text", f"not JSON ({error})", error)
-    if not isinstance(parts, dict):
-        _wrong("text", f"found {type(parts).__name__}, not an object of parts")
-    if parts.get("format", FORMAT) != FORMAT:
-        _wrong("format", f"found {parts['format']!r}, this streamq reads {FORMAT}")
-    try:
-        document = dacite.from_dict(_Document, parts, _TYPES)
-    except dacite.WrongTypeError as error:
-        path = str(error.field_path)
-        _wrong(path, f"found {reduce(getitem, path.split('.'), parts)!r}", error)
-    except dacite.MissingValueError as error:
-        _wrong(str(error.field_path), "is not there", error)
-    except dacite.UnexpectedDataError as error:
-        _wrong(min(error.keys), "no such part", error)
-    gone = set(document.how.rules or ()) - {rule.name for rule in RULES}
-    if gone:
-        _wrong("how.rules", f"rules that do not exist: {', '.join(sorted(gone))}")
-    if document.how.buckets < 1:
-        _wrong("how.buckets", f"found {document.how.buckets}, not a number from 1")
-    if sum(document.cut) != len(document.arrival) or min(document.cut, default=0) < 0:
-        _wrong("cut", f"found {list(document.cut)}, the arrival has {len(document.arrival)}")
-    if not document.clock:
-        _wrong("clock", "found [], not a time of day for each micro-batch")
-    return document
-
-
 def _tuple(value: Any) -> Any:
     """Return a tuple in the place of the list that JSON has for it."""
     return tuple(value) if isinstance(value, list) else value
 
 
 _ITEM = ("kind", "start", "end", "new_end", "payload")
-_NO_VALUE = (PlanError, ValueError, TypeError, RecursionError)
+_ERRORS = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 _TUPLES = (tuple[int, ...], tuple[int | None, ...], tuple[str, ...])
 _TYPES = dacite.Config(type_hooks={**plain_hooks(), **dict.fromkeys(_TUPLES, _tuple)}, strict=True)
 
 
-def _plan(name: str, part: Any) -> Node:
-    """Return the plan in the part ``name`` of a file, of a list the root over its plans; raise _Wrong if it is not one."""
-    if isinstance(part, list) and len(part) > 1:
-        return Results(tuple(_plan(name, one) for one in part))
-    try:
-        return plan_from_json(part)
-    except StreamqError as error:
-        _wrong(name, _brief(error), error)
+def _plan(part: Any) -> Node:
+    """Return the plan that a part of a file is, of a list the root over its plans."""
+    return Results(tuple(map(_plan, part))) if isinstance(part, list) else plan_from_json(part)
 
 
-def _arrival(document: _Document, plan: Node) -> Arrival:
-    sources = {node.table: node for node in nodes(plan) if isinstance(node, Source)}
-    return tuple(_item(f"arrival, item {i}", entry, sources) for i, entry in enumerate(document.arrival, start=1))
-
-
-def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
-    """Return the name of an item's source and the item; raise _Wrong, by ``part``, for what is no item of the source."""
-    try:
-        name, *parts = entry
-        source = sources[name]
-        parts[-1] = _decoded(parts[-1])
-        item = dacite.from_dict(Item, dict(zip(_ITEM, parts, strict=True)), _TYPES)
-        table_of(source, [row(source, item)])
-    except (dacite.DaciteError, LookupError, OverflowError, pa.ArrowException, *_NO_VALUE) as error:
-        _wrong(part, f"found {entry!r}", error)
+def _item(entry: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
+    """Return the name of an item's source and the item; raise an error for what is no item of the source."""
+    name, *parts = entry
+    source = sources[name]
+    parts[-1] = _decoded(parts[-1])
+    item = dacite.from_dict(Item, dict(zip(_ITEM, parts, strict=True)), _TYPES)
+    table_of(source, [row(source, item)])
     beside = {name: value for name, value in item.payload.items() if name in source.beside}
     payload = {name: value for name, value in item.payload.items() if name not in beside}
     return name, replace(item, payload=payload, beside=beside)
-
-
-def _static(document: _Document, plan: Node) -> dict[str, pa.Table]:
-    """Return the static tables by name; raise _Wrong for an illegal one, and for one that the plan misses."""
-    tables = {}
-    for name, written in document.static.items():
-        try:
-            tables[name] = table(written.columns, [_decoded(row) for row in written.rows])
-        except (StreamqError, *_NO_VALUE) as error:
-            _wrong("static", f"table {name!r}: {_brief(error)}", error)
-    for node in nodes(plan):
-        if isinstance(node, JoinTable) and node.table not in tables:
-            _wrong("static", f"no table {node.table!r}, which the plan looks up")
-    return tables
 
 
 # values
@@ -279,7 +213,7 @@ def _encoded(value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    """Return the value that :func:`_encoded` wrote; raise an error of _NO_VALUE for others."""
+    """Return the value that :func:`_encoded` wrote; raise an error of _ERRORS for others."""
     match value:
         case {"struct": list(parts)}:
             return {name: _decoded(v) for name, v in parts}

@@ -36,7 +36,6 @@ class Answers:
     """The oracle's answers to a case; executions that admit the same items share one."""
 
     def __init__(self, case: Case):
-        """Begin without answers."""
         self.case = case
         self.tables: dict[str, pa.Table] = {}
         self.failed_calls: dict[str, Counter[str]] = {}

@@ -281,7 +281,6 @@ class _Judge:
 
 
 def _start(row: RecordedRow) -> int:
-    """Return the start of a row that is an item."""
     assert row.start is not None
     return row.start
 
@@ -463,7 +462,6 @@ def find_breaches(
 
 
 def _report(stream: RecordedStream, findings: Sequence[Finding], most: int, no_kind: str | None) -> StreamCheck:
-    """Count the breaches of each rule, and describe the first ``most`` of each."""
     by_rule: dict[str, list[Finding]] = {rule: [] for rule in RULES}
     for finding in findings:
         by_rule[finding.rule].append(finding)

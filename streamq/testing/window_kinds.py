@@ -241,7 +241,6 @@ def _date(ticks: int) -> dt.date:
 
 
 def _begin(window: Calendar, day: dt.date) -> dt.date:
-    """Return the first day of the window that contains a day."""
     match window.unit:
         case "day":
             return day - dt.timedelta(days=(day - EPOCH.date()).days % window.n)
@@ -253,7 +252,6 @@ def _begin(window: Calendar, day: dt.date) -> dt.date:
 
 
 def _after(window: Calendar, first: dt.date) -> dt.date:
-    """Return the first day of the next window."""
     if window.unit in ("day", "week"):
         return first + dt.timedelta(days=window.n * (7 if window.unit == "week" else 1))
     months = window.n * {"month": 1, "quarter": 3, "year": 12}[window.unit]
@@ -271,8 +269,6 @@ def _instant(day: dt.date, zone: str) -> int:
 
 
 class HoppingRoom(WindowRoom[Hopping]):
-    """The room of :class:`Hopping`."""
-
     kind = Hopping
 
     def members(self, window: Hopping, source: Members, run: Run) -> str:
@@ -303,8 +299,6 @@ def first_landmarks(axis: str) -> st.SearchStrategy[Any]:
 
 
 class LandmarkRoom(WindowRoom[Landmark]):
-    """The room of :class:`Landmark`."""
-
     kind = Landmark
     arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
 
@@ -370,8 +364,6 @@ class LandmarkRoom(WindowRoom[Landmark]):
 
 
 class CountRoom(WindowRoom[Count]):
-    """The room of :class:`Count`."""
-
     kind = Count
     arguments = {("count_window", "by"): one_of("start", "end")}
 
@@ -394,8 +386,6 @@ class CountRoom(WindowRoom[Count]):
 
 
 class RowsRoom(WindowRoom[Rows]):
-    """The room of :class:`Rows`."""
-
     kind = Rows
 
     def members(self, window: Rows, source: Members, run: Run) -> str:
@@ -419,8 +409,6 @@ class RowsRoom(WindowRoom[Rows]):
 
 
 class SessionRoom(WindowRoom[Session]):
-    """The room of :class:`Session`."""
-
     kind = Session
     arguments = {("session_window", "gap"): lengths_of_time(2, 6)}
 
@@ -446,8 +434,6 @@ class SessionRoom(WindowRoom[Session]):
 
 
 class SnapshotRoom(WindowRoom[Snapshot]):
-    """The room of :class:`Snapshot`."""
-
     kind = Snapshot
     arguments = {("sliding_window", "duration"): lengths_of_time(1, 6)}
 

@@ -309,7 +309,6 @@ class Trace:
 
     @cached_property
     def _shown_events(self) -> list[ShownRow]:
-        """The events of the sources, in the order of their numbers, as text."""
         rows: list[ShownRow] = []
         for one in self.recording.sources:
             shown = shown_rows(one.name, self.recording.history(one.number), one.node.schema)
@@ -411,7 +410,6 @@ class Trace:
         return [number for number, (owner, at) in numbers if owner == one.number and distinct[at] in places]
 
     def _listed_events(self, numbers: Iterable[int], more: Mapping[str, Any] | None = None) -> TracedRows:
-        """Return events as a table, with their numbers."""
         chosen = list(numbers)
         columns = {"event": pa.array(chosen, pa.int64()), **(more or {})}
         table = listed_rows([self._shown_events[number] for number in chosen], self._axis, columns)

@@ -498,7 +498,6 @@ def _panel(trace: Trace, one: TracedOperator, rows: list[PageRow]) -> str:
 
 
 def _row(one: TracedOperator, number: int, row: PageRow) -> str:
-    """Return a change as a row of a table."""
     places = {"gone": row.gone, "row": row.place, "event": row.event}
     data = {f"data_{name}": value for name, value in places.items() if value is not None}
     cells = [str(row.step), row.kind, row.lifetime, *row.cells]

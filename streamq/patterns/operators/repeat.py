@@ -244,7 +244,6 @@ class RunWalk(MatchWalk):
     """A walk over runs, each of which has the rows from one on to its last."""
 
     def __init__(self, step: RunStep, rows: EventRows):
-        """Begin without runs."""
         super().__init__(rows)
         self.step = step
 

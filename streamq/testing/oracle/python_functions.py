@@ -101,7 +101,6 @@ class PythonFunctions:
 
 
 def _one(column: Any) -> pa.Array:
-    """Return a column as one array."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

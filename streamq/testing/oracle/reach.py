@@ -45,7 +45,6 @@ def _greatest(instants: str, run: Run) -> int | None:
 
 
 def _start(node: Source, run: Run) -> int | None:
-    """Return the greatest start of a source's rows; None if there is none."""
     return _greatest(room_of(node).starts(node, run), run)
 
 

@@ -311,8 +311,6 @@ class EdgeItems:
 
 
 class EdgesRoom(EdgeItems, SourceRoom[Edges]):
-    """The room of :class:`Edges`."""
-
     kind = Edges
     simplicity = 2
     shapes = ("edges",)
@@ -439,8 +437,6 @@ def changes(node: Changes, inputs: Sequence[str], run: Run) -> str:
 
 
 class ChangesRoom(EdgeItems, SourceRoom[Changes]):
-    """The room of :class:`Changes`."""
-
     kind = Changes
     simplicity = 4
     shapes = ("changes",)

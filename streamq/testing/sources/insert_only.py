@@ -101,8 +101,6 @@ def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
 
 
 class IntervalsRoom(SourceRoom[Intervals]):
-    """The room of :class:`Intervals`."""
-
     kind = Intervals
     simplicity = 1
     shapes = ("intervals",)
@@ -170,8 +168,6 @@ def points(node: Points, inputs: Sequence[str], run: Run) -> str:
 
 
 class PointsRoom(SourceRoom[Points]):
-    """The room of :class:`Points`."""
-
     kind = Points
     simplicity = 0
     shapes = ("points",)

@@ -115,8 +115,6 @@ def _one_event_per_id(node: Physical, run: Run, rows: str, key: list[str]) -> st
 
 
 class PhysicalRoom(SourceRoom[Physical]):
-    """The room of :class:`Physical`."""
-
     kind = Physical
     simplicity = 3
     shapes = ("physical", "physical_ids")
