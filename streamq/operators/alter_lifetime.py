@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -13,7 +13,7 @@ from streamq.choices import Anchor, LengthKind
 from streamq.errors import TypeMismatch
 from streamq.operators.lifetime_change import BREACH, ChangedLifetimes, Length, Start, length_of, start_of
 from streamq.operators.operator import RowKey
-from streamq.operators.step import LifetimeChange, MovedRows, SparkRows, Step
+from streamq.operators.step import ArrowRows, LifetimeChange, MovedRows, SparkRows, Step
 from streamq.plan.expr import Lit
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import spark_expression
@@ -27,9 +27,6 @@ from streamq.runtime.hosts.hosted_kernel import TableStep
 from streamq.runtime.time.progress import ExprProgressMap, ProgressMap, ProgressShift
 from streamq.time import FIRST_INSTANT, INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch_events import SQL, TickSql, sql_of
-
-if TYPE_CHECKING:
-    from streamq.operators.step import ArrowRows
 
 
 @node

@@ -9,10 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from streamq.operators.operator import Operator
+from streamq.operators.step import Step
 from streamq.plan.expr import Cast, Col, Expr
 from streamq.plan.footprint import Expected
 from streamq.plan.node import Node
@@ -25,10 +27,6 @@ from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.time.consistency import AlignAt
 from streamq.runtime.time.endpoints import Bound
-
-if TYPE_CHECKING:
-    from streamq.operators.operator import Operator
-    from streamq.operators.step import Step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ Lifetimes stay as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch
 from streamq.operators.input_table import source_name, static_table
 from streamq.operators.join_arguments import On, check_pairs, check_suffixes, equality_pairs
 from streamq.operators.operator import RowKey
-from streamq.operators.step import SparkRows, Step
+from streamq.operators.step import ArrowRows, SparkRows, Step
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Verbs, node
 from streamq.plan.schema import Field, Schema, check_names, key_types, quote, show_equality, shown_name
@@ -27,9 +27,6 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import expand_ranges
 from streamq.runtime.arrow.overlap import matched_codes
 from streamq.runtime.arrow.values import Ints
-
-if TYPE_CHECKING:
-    from streamq.operators.step import ArrowRows
 
 
 @node

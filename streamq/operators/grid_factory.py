@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column
 
 from streamq.choices import ClipInput, Stamp
-from streamq.operators.evaluation import Columns, KernelFactory, KernelSite, RecomputeFactory
+from streamq.operators.evaluation import Columns, Evaluation, KernelFactory, KernelSite, PortColumns, RecomputeFactory
+from streamq.operators.operator import Operator
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.aggregation import Aggregates, application, expand, filter_in_argument, is_mergeable
 from streamq.plan.expr import Case, Col, Expr, Lit
@@ -34,10 +35,6 @@ from streamq.runtime.kernels.windows_of_sizes import NumberedWindowsKernel, Rank
 from streamq.runtime.state.blocks import block_sizes
 from streamq.time import Grid
 from streamq.windows import Window
-
-if TYPE_CHECKING:
-    from streamq.operators.evaluation import Evaluation, PortColumns
-    from streamq.operators.operator import Operator
 
 
 class EventColumns:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructField, StructType
 
 from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, kind_of
 from streamq.plan.schema import MICRO_BATCH, Field
+from streamq.runtime.arrow.arrow_types import arrow_type
 
 _numbers = itertools.count(1)
 
@@ -107,8 +108,6 @@ def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
 
     Raises SourceError for a column without a type, or of a type that Spark does not have.
     """
-    from streamq.runtime.arrow.arrow_types import arrow_type
-
     if pa.types.is_null(field.type):
         hint = "Cast it, as table.column(...).cast('string')."
         raise SourceError(verb, f"column {field.name!r} has no type", "all its values are NULL", hint)

@@ -7,7 +7,7 @@ snapshot. WindowSpan replaces lifetimes by ranges of windows, so that an ordinar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -17,7 +17,7 @@ from streamq.errors import warn
 from streamq.operators.join_arguments import Pairs
 from streamq.operators.member_operator import BOUNDS
 from streamq.operators.select import Select
-from streamq.operators.step import LifetimeChange, SparkRows, Step
+from streamq.operators.step import ArrowRows, LifetimeChange, SparkRows, Step
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.plan.expr import Col, Lifetime
 from streamq.plan.footprint import Footprint
@@ -30,10 +30,6 @@ from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import TIMESTAMP
 from streamq.windows import Hopping, Snapshot
 from streamq.windows.batch_events import SQL, TickSql
-
-if TYPE_CHECKING:
-    from streamq.operators.step import ArrowRows
-
 
 S = TypeVar("S", bound=Verbs)
 

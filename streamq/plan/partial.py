@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,7 @@ from pyspark.sql import Column
 from pyspark.sql.types import DataType
 
 from streamq.choices import ClipInput
-
-if TYPE_CHECKING:
-    from streamq.plan.function import VersionedCode
-
+from streamq.plan.function import VersionedCode
 
 COUNT = "__n"
 """The column with the number of events that a row was made of."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
@@ -22,11 +22,8 @@ from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.event import LE, RE
 from streamq.runtime.time.endpoints import Bound
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP
-from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
+from streamq.windows.batch_events import ENDS, SQL, STARTS, UNTIL, BatchEvents, TickSql
 from streamq.windows.window import W, Window, WindowKindVerbs
-
-if TYPE_CHECKING:
-    from streamq.windows.batch_events import TickSql
 
 DAY = 86_400_000_000
 """Ticks of 24 hours."""
@@ -96,8 +93,6 @@ class Calendar(Window):
 
         If there is a bound, windows start before it.
         """
-        from streamq.windows.batch_events import TickSql
-
         df, last = events.with_lifetimes(), RE
         if events.is_bounded:
             df, last = events.bounded(df, Bound.ENDLESS), f"least({RE}, {UNTIL})"
@@ -112,8 +107,6 @@ class Calendar(Window):
 
     def _number(self, t: TickSql) -> TickSql:
         """Return the number of the window that contains an instant."""
-        from streamq.windows.batch_events import SQL, TickSql
-
         local = TickSql(f"unix_micros(from_utc_timestamp(timestamp_micros({t.text}), '{self.zone}'))")
         day = SQL.quotient(local, DAY)
         if self.unit in MONTHS:
@@ -131,8 +124,6 @@ class Calendar(Window):
 
     def _start(self, number: TickSql) -> TickSql:
         """Return the start of a window."""
-        from streamq.windows.batch_events import SQL, TickSql
-
         if self.unit in MONTHS:
             month = number * (self.n * MONTHS[self.unit])
             year, of_year = SQL.quotient(month, 12) + 1970, SQL.remainder(month, 12) + 1

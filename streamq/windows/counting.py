@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +30,10 @@ from streamq.runtime.evaluators.assigner import (
 )
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
+from streamq.runtime.time.progress_rule import Cti, MissingRows
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY
 from streamq.windows.window import W, Window, WindowKindVerbs
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import Cti, MissingRows
 
 
 @dataclass(frozen=True)
@@ -129,13 +127,9 @@ class CountAssigner(Assigner):
 
     @property
     def cti(self) -> Cti:
-        from streamq.runtime.time.progress_rule import Cti
-
         return Cti.COUNTED
 
     def wanted(self, *, grouped: bool) -> MissingRows:
-        from streamq.runtime.time.progress_rule import MissingRows
-
         return MissingRows(self.n, self.by, grouped)
 
     def _instants(self, table: pa.Table) -> Ints:
@@ -331,13 +325,9 @@ class RowsAssigner(Assigner):
 
     @property
     def cti(self) -> Cti:
-        from streamq.runtime.time.progress_rule import Cti
-
         return Cti.FIRST_ROW
 
     def wanted(self, *, grouped: bool) -> MissingRows:
-        from streamq.runtime.time.progress_rule import MissingRows
-
         return MissingRows(self.n, "", grouped)
 
     def _ordered(self, g: Ints, table: pa.Table) -> OrderedRows:

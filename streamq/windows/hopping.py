@@ -17,7 +17,7 @@ from streamq.runtime.event import RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.time.endpoints import Bound
 from streamq.time import Duration, Grid, show_duration, ticks
-from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
+from streamq.windows.batch_events import ENDS, INDEX, STARTS, BatchEvents, in_windows, window_lifetime
 from streamq.windows.window import W, Window, WindowKindVerbs
 
 
@@ -58,8 +58,6 @@ class Hopping(Window):
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return the events copied into their windows, and the columns of the interval, or the number if nothing reads it."""
-        from streamq.windows.batch_events import INDEX, in_windows, window_lifetime
-
         df = in_windows(events, self.grid)
         if not events.reads_bounds:
             return df, [INDEX]

@@ -20,13 +20,11 @@ from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.evaluators.assigner import Assigner, Ranges, distinct_pairs, find_places, running_max
 from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group
+from streamq.runtime.time.progress_rule import Cti
 from streamq.runtime.time.tick_arithmetic import saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs
-
-if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import Cti
 
 
 @dataclass(frozen=True)
@@ -113,8 +111,6 @@ class SessionAssigner(Assigner):
 
     @property
     def cti(self) -> Cti:
-        from streamq.runtime.time.progress_rule import Cti
-
         return Cti.SESSION
 
     def _sessions(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints, Ints, Ints]:

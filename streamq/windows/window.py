@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -20,9 +20,7 @@ from streamq.plan.schema import Schema, check_key
 from streamq.runtime.evaluators.assigner import Assigner
 from streamq.runtime.time.endpoints import Bound
 from streamq.time import Grid, WindowEnds
-
-if TYPE_CHECKING:
-    from streamq.windows.batch_events import BatchEvents
+from streamq.windows.batch_events import BatchEvents
 
 
 class Window(ABC):
