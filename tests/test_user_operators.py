@@ -1,4 +1,4 @@
-"""udo: operators of a user's own, where their rows live, and how they fail."""
+"""udo: operators of a user's own, by every form of rows and where these live; the oracle judges each answer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,46 @@ import pytest
 from pyspark.sql import Row as SparkRow
 
 import streamq as sq
+from tests.judged import answer
 
 S = sq.events([(1, 4, {"k": "a", "v": 2}), (3, 8, {"k": "b", "v": 6}), (6, 7, {"k": "a", "v": 1})])
 Row = tuple[Any, ...]
 
 
 def rows(query: sq.Stream) -> list[Row]:
-    table = query.to_arrow()
-    return sorted(zip(*(table.column(n).to_pylist() for n in ("start", "end", *query.columns)), strict=True), key=str)
+    return sorted(answer(query), key=str)
+
+
+def frame(v: pd.Series) -> pd.DataFrame:
+    return pd.DataFrame({"twice": 2 * v, "v": v})
+
+
+TWICE = {
+    "tuples": lambda v: [(int(x), int(2 * x)) for x in v],
+    "dictionaries": lambda v: ({"twice": 2 * x, "v": x} for x in v),
+    "a frame": frame,
+    "named tuples": lambda v: frame(v).itertuples(index=False),
+    "Spark's rows": lambda v: [SparkRow(twice=2 * x, v=x) for x in v.tolist()],
+}
+
+
+@pytest.mark.parametrize("form", TWICE)
+def test_rows_go_by_place_or_by_name(form: str) -> None:
+    operator = sq.udo("v bigint, twice bigint", name="twice")(TWICE[form])
+    expected = [(0, 5, 2, 4), (0, 5, 6, 12), (5, 10, 1, 2), (5, 10, 6, 12)]
+    assert rows(S.tumbling_window(5).select(operator("v"))) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (lambda v: [1.0, float("nan"), np.float64(3)], [(0, 20, 1.0), (0, 20, 3.0), (0, 20, None)]),
+        (lambda v: None, []),
+        (lambda v: list(v[v > 9].astype(float)), []),
+    ],
+)
+def test_rows_of_one_column_are_values_and_there_may_be_none(code: Any, expected: list[Row]) -> None:
+    assert rows(S.tumbling_window(20).select(sq.udo("x double", name="own")(code)("v"))) == expected
 
 
 @sq.udo("v bigint", time_sensitive=True)
@@ -27,37 +59,6 @@ def lifetimes(events: pd.DataFrame, window: Any) -> Iterator[Row]:
     """Each member with the lifetime that the window shows."""
     for event in events.itertuples():
         yield event.start, event.end, event.v
-
-
-def test_rows_may_be_tuples_dictionaries_values_or_a_frame() -> None:
-    tuples = sq.udo("v bigint, twice bigint", name="t")(lambda v: [(int(x), int(2 * x)) for x in v])
-    dictionaries = sq.udo("v bigint, twice bigint", name="d")(lambda v: [{"twice": 2 * x, "v": x} for x in v])
-    frame = sq.udo("v bigint, twice bigint", name="f")(lambda v: pd.DataFrame({"v": v, "twice": 2 * v}))
-    plain = sq.udo("v bigint", name="p")(list)
-    expected = [(0, 5, 2, 4), (0, 5, 6, 12), (5, 10, 1, 2), (5, 10, 6, 12)]
-    for operator in (tuples, dictionaries, frame):
-        assert rows(S.tumbling_window(5).select(operator("v"))) == expected
-    assert rows(S.tumbling_window(5).select(plain("v"))) == [row[:3] for row in expected]
-
-
-def test_named_tuples_go_by_their_names() -> None:
-    swapped = sq.udo("v bigint, twice bigint", name="swapped")(
-        lambda v: pd.DataFrame({"twice": 2 * v, "v": v}).itertuples(index=False)
-    )
-    expected = [(0, 5, 2, 4), (0, 5, 6, 12), (5, 10, 1, 2), (5, 10, 6, 12)]
-    assert rows(S.tumbling_window(5).select(swapped("v"))) == expected
-    spark = sq.udo("v bigint, twice bigint", name="rows")(lambda v: [SparkRow(twice=2 * x, v=x) for x in v.tolist()])
-    assert rows(S.tumbling_window(5).select(spark("v"))) == expected
-    timed = sq.udo("v bigint", name="timed", time_sensitive=True)(
-        lambda events, window: events[["v", "end", "start"]].itertuples(index=False)
-    )
-    assert rows(S.tumbling_window(20).select(timed("v"))) == [(1, 4, 2), (3, 8, 6), (6, 7, 1)]
-
-
-def test_no_row_is_a_result_too() -> None:
-    large = sq.udo("v bigint", name="large")(lambda v: list(v[v > 5]) if len(v) < 2 else None)
-    assert rows(S.tumbling_window(5).select(large("v"))) == []
-    assert rows(S.group_by("k").tumbling_window(5).select(large("v"))) == [(0, 5, "b", 6), (5, 10, "b", 6)]
 
 
 @pytest.mark.parametrize(
@@ -75,11 +76,49 @@ def test_where_rows_live(stamp: str | None, clip: str, expected: list[Row]) -> N
     assert rows(window.select(lifetimes("v"))) == expected
 
 
-def test_a_row_without_a_lifetime_lives_on_its_window() -> None:
-    some = sq.udo("v bigint", name="some", time_sensitive=True)(
-        lambda events, window: [(window.start, None, 1), {"v": 2}, 3, (window.start, window.end, 4)]
-    )
-    assert rows(S.tumbling_window(20).select(some("v"))) == [(0, 20, 2), (0, 20, 3), (0, 20, 4), (0, None, 1)]
+def timed(rows: Any) -> sq.Stream:
+    return S.tumbling_window(20).select(sq.udo("v bigint", name="timed", time_sensitive=True)(rows)("v"))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        # a row without a lifetime lives on its window
+        (
+            lambda events, window: [(window.start, None, 1), {"v": 2}, 3, (window.start, window.end, 4)],
+            [(0, 20, 2), (0, 20, 3), (0, 20, 4), (0, None, 1)],
+        ),
+        (
+            lambda events, window: events[["v", "end", "start"]].itertuples(index=False),
+            [(1, 4, 2), (3, 8, 6), (6, 7, 1)],
+        ),
+        (
+            lambda events, window: [(np.int32(1), 4.0, 1), (2, None, 2), (3, float("nan"), 3), (4, pd.NaT, 4)],
+            [(1, 4, 1), (2, None, 2), (3, None, 3), (4, None, 4)],
+        ),
+    ],
+)
+def test_lifetimes_of_rows(code: Any, expected: list[Row]) -> None:
+    assert rows(timed(code)) == expected
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda at: at,
+        lambda at: at.tz_localize(None),
+        lambda at: at.to_pydatetime(),
+        lambda at: np.datetime64(at.tz_localize(None)),
+    ],
+)
+def test_instants_of_rows_are_timestamps_with_a_time_zone_or_without(shown: Any) -> None:
+    @sq.udo("i bigint", time_sensitive=True, name="late_half")
+    def late_half(events: pd.DataFrame, window: Any) -> Any:
+        return [(shown(window.start + window.duration / 2), shown(window.end), 0), (shown(window.start), pd.NaT, 1)]
+
+    at = [dt.datetime(1970, 1, 1, 0, 0, second, tzinfo=dt.UTC) for second in (0, 1, 2)]
+    s = sq.events([(at[0], at[1], {"v": 2})])
+    assert answer(s.tumbling_window("2 seconds").select(late_half("v"))) == [(at[0], None, 1), (at[1], at[2], 0)]
 
 
 def test_a_class_makes_rows_of_its_state() -> None:
@@ -97,29 +136,7 @@ def test_a_class_makes_rows_of_its_state() -> None:
         def result(self, state: dict[str, int]) -> Any:
             return sorted(state.items())
 
-    query = S.hopping_window(4, 2).select(Counts("k"))
-    assert rows(query) == [
+    assert rows(S.hopping_window(4, 2).select(Counts("k"))) == [
         (-2, 2, "a", 1), (0, 4, "a", 1), (0, 4, "b", 1), (2, 6, "a", 1), (2, 6, "b", 1), (4, 8, "a", 1), (4, 8, "b", 1),
         (6, 10, "a", 1), (6, 10, "b", 1),
     ]  # fmt: skip
-
-
-def test_instants_of_an_axis() -> None:
-    """Of every type that stands for one, and an end that is infinite."""
-
-    @sq.udo("x int", time_sensitive=True)
-    def own(events: Any, window: Any) -> Any:
-        yield from [(np.int32(1), 4.0, 1), (2, None, 2), (3, float("nan"), 3), (4, pd.NaT, 4)]
-
-    rows = S.tumbling_window(20).select(own("v")).to_arrow().to_pylist()
-    assert sorted((r["start"], r["end"]) for r in rows) == [(1, 4), (2, None), (3, None), (4, None)]
-
-    noon = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
-    late = noon + dt.timedelta(hours=1)
-
-    @sq.udo("x int", time_sensitive=True)
-    def moments(events: Any, window: Any) -> Any:
-        yield from [(window.start, late, 1), (np.datetime64("2024-05-01T12:00"), late.replace(tzinfo=None), 2)]
-
-    answer = sq.events([(noon, late, {"v": 1})]).tumbling_window("1 hour").select(moments("v")).to_arrow()
-    assert {(r["start"], r["end"]) for r in answer.to_pylist()} == {(noon, late)}

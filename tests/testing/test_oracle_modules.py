@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -22,7 +21,6 @@ from streamq.testing.profiles import FAILS
 from streamq.time import INFINITY
 from streamq.user_code.udf import UserFunction
 from streamq.user_code.udso import StatefulOperator
-from tests.judged import answer
 
 ROWS = [
     (1, 4, {"k": "a", "v": 2}),
@@ -80,78 +78,6 @@ def test_what_a_filter_leaves_out_is_no_member_and_nothing_is_not_called_for() -
     assert judged(S.tumbling_window(20).select(x=seen("v", where=sq.col("v") > 9))) == [(0, 20, None)]
     assert judged(S.tumbling_window(20).select(each("v", where=sq.col("v") > 9))) == []
     assert len(SEEN) == 2
-
-
-@pytest.mark.parametrize(
-    ("clip", "first"),
-    [("none", (1, 5)), ("left", (4, 5)), ("right", (1, 5)), ("full", (4, 5))],
-)
-def test_lifetimes_are_cut_by_the_clip(clip: str, first: tuple[int, int]) -> None:
-    s = sq.events([(1, 5, {"v": 2}), (6, 9, {"v": 3})])
-    assert judged(s.hopping_window(4, 8, 4, clip_input=clip).select(n=read_lifetimes("v"))) == [(4, 8, 2)]
-    last = (6, 8) if clip in ("full", "right") else (6, 9)
-    ((start, end, *members),) = SEEN
-    assert (start, end, members) == (4, 8, [(2, *first), (3, *last)])
-
-
-def test_instants_are_timestamps_and_an_open_end_is_missing() -> None:
-    at = [dt.datetime(1970, 1, 1, 0, 0, s, tzinfo=dt.UTC) for s in (1, 3)]
-    s = sq.events([(at[0], at[1], {"v": 2}), (at[1], None, {"v": 3})])
-    assert (
-        len(judged(s.session_window("1 minute", clip_input="none", stamp="align").select(n=read_lifetimes("v")))) == 1
-    )
-    ((start, end, first, last),) = SEEN
-    assert (start, end, first[1:]) == (pd.Timestamp(at[0]), None, (at[0], at[1]))
-    assert last[2] is pd.NaT
-
-
-@pytest.mark.parametrize(
-    ("stamp", "expected"),
-    [
-        ("unchanged", [(1, 12, 0), (5, None, 1)]),
-        ("clip", [(1, 10, 0), (5, 10, 1)]),
-        ("align", [(0, 10, 0), (0, 10, 1)]),
-        ("point_at_end", [(10, 11, 0), (10, 11, 1)]),
-    ],
-)
-def test_stamps_say_where_rows_of_an_operator_live(stamp: str, expected: list[Any]) -> None:
-    @sq.udo("i bigint", time_sensitive=True, name="two")
-    def two(events: pd.DataFrame, window: Any) -> Any:
-        return [(1, 12, 0), {"start": 5, "end": None, "i": 1}]
-
-    s = sq.events([(1, 4, {"v": 2})])
-    assert answer(s.tumbling_window(10, stamp=stamp).select(two("v"))) == expected
-
-
-@pytest.mark.parametrize("shown", [lambda at: at, lambda at: at.tz_localize(None), lambda at: at.to_pydatetime()])
-def test_instants_of_rows_are_timestamps_with_a_time_zone_or_without(shown: Any) -> None:
-    @sq.udo("i bigint", time_sensitive=True, name="late_half")
-    def late_half(events: pd.DataFrame, window: Any) -> Any:
-        return [(shown(window.start + window.duration / 2), shown(window.end), 0), (shown(window.start), pd.NaT, 1)]
-
-    at = [dt.datetime(1970, 1, 1, 0, 0, second, tzinfo=dt.UTC) for second in (0, 1, 2)]
-    s = sq.events([(at[0], at[1], {"v": 2})])
-    assert answer(s.tumbling_window("2 seconds").select(late_half("v"))) == [(at[0], None, 1), (at[1], at[2], 0)]
-
-
-def test_rows_are_tuples_dictionaries_values_or_a_dataframe() -> None:
-    forms = [
-        lambda v: [(1, "a"), (2, "b")],
-        lambda v: ({"i": i, "t": text} for i, text in ((1, "a"), (2, "b"))),
-        lambda v: pd.DataFrame({"t": ["a", "b"], "i": [1, 2]}),
-    ]
-    w = sq.events([(1, 4, {"v": 2})]).tumbling_window(10)
-    for form in forms:
-        assert answer(w.select(sq.udo("i bigint, t string", name="form")(form)("v"))) == [
-            (0, 10, 1, "a"),
-            (0, 10, 2, "b"),
-        ]
-    assert answer(w.select(sq.udo("i double", name="form")(lambda v: [1.0, float("nan"), np.float64(3)])("v"))) == [
-        (0, 10, 1.0),
-        (0, 10, 3.0),
-        (0, 10, None),
-    ]
-    assert answer(w.select(sq.udo("i double", name="form")(lambda v: None)("v"))) == []
 
 
 def test_what_a_module_raises_fails_the_query() -> None:
