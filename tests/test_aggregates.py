@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from decimal import Decimal
@@ -59,13 +58,6 @@ def test_count_distinct_of_combinations() -> None:
         )
     )
     assert counts == [3, 2, 3, 2]
-    for windows in (
-        s.hopping_window(4, 2),
-        s.rows_window(3),
-        s.snapshot_window(),
-        s.group_by("w").landmark_window(2, start=0),
-    ):
-        answer(windows.select(pairs=sq.count_distinct("v", "k"), m=sq.median("v")))
     taken_back = [sq.insert(1, 9, v=1, k="a"), sq.insert(2, 9, v=1, k="b"), sq.retract(2, 9, 2, v=1, k="b")]
     assert answer(sq.events(taken_back).tumbling_window(5).select(n=sq.count_distinct("v", "k"))) == [
         (0, 5, 1),
@@ -135,13 +127,6 @@ def test_first_and_last_go_by_start_then_payload_and_hand_on_nulls() -> None:
     assert a is None and math.isnan(b)
 
 
-def test_first_and_last_do_not_ask_what_the_filter_leaves_out() -> None:
-    s = sq.events([(1, 2, {"v": 0}), (2, 3, {"v": 4})])
-    inverse, known = 1 / sq.col("v"), sq.col("v") != 0
-    found = s.tumbling_window(10).select(a=sq.first(inverse, where=known), b=sq.last(inverse, where=known))
-    assert answer(found) == [(0, 10, 0.25, 0.25)]
-
-
 def test_collect_leaves_out_nulls_and_goes_by_start_then_payload() -> None:
     s = sq.events([(3, 4, {"v": 9}), (1, 9, {"v": None}), (5, 6, {"v": 7}), (5, 6, {"v": 2}), (0, 6, {"v": 9})])
     assert answer(s.tumbling_window(10).select(x=sq.collect("v")))[0][2] == [9, 9, 2, 7]
@@ -166,65 +151,6 @@ def test_time_weighted_avg_is_the_sum_of_value_times_lifetime_over_the_length() 
     assert found == [(0, 10, pytest.approx(2.9)), (10, 20, pytest.approx(1.0)), (20, 30, None)]
     snapshots = answer(s.snapshot_window().select(x=sq.time_weighted_avg("v")))
     assert [row[2] for row in snapshots] == [4.0, 5.0, 1.0, 1.0, None]
-
-
-def test_every_aggregate_takes_a_filter() -> None:
-    rows = [
-        (i, i + 1, {"v": v, "w": float(i), "ok": ok})
-        for i, (v, ok) in enumerate([(1, True), (5, False), (3, True), (9, None)])
-    ]
-    s = sq.events(rows)
-    ok = sq.col("ok")
-    found = s.tumbling_window(10).select(
-        n=sq.count(where=ok), nv=sq.count("v", where=ok), s=sq.sum("v", where=ok), a=sq.avg("v", where=ok),
-        lo=sq.min("v", where=ok), hi=sq.max("v", where=ok), d=sq.count_distinct("v", where=ok), m=sq.median("v", where=ok),
-        f=sq.first("v", where=ok), l=sq.last("v", where=ok), c=sq.collect("v", where=ok), va=sq.var("v", where=ok),
-        co=sq.covar_pop("v", "w", where=ok), t=sq.time_weighted_avg("v", where=ok), every=sq.count(),
-    )  # fmt: skip
-    ((_, _, *values),) = answer(found)
-    assert values == [2, 2, 4, 2.0, 1, 3, 2, 2.0, 1, 3, [1, 3], 2.0, 1.0, pytest.approx(0.4), 4]
-
-
-def test_a_filter_that_nobody_passes_leaves_the_window() -> None:
-    s = sq.events([(1, 2, {"v": 1})])
-    never = sq.col("v") > 9
-    found = s.tumbling_window(5).select(
-        n=sq.count(where=never), s=sq.sum("v", where=never), f=sq.first("v", where=never), d=sq.count_distinct("v", where=never)
-    )  # fmt: skip
-    assert answer(found) == [(0, 5, 0, None, None, 0)]
-
-
-def test_the_same_column_filtered_in_two_ways() -> None:
-    s = sq.events([(1, 2, {"v": v}) for v in (1, 2, 3)])
-    found = s.tumbling_window(5).select(ratio=sq.sum("v", where=sq.col("v") > 2) / sq.sum("v"), all=sq.sum("v"))
-    assert answer(found) == [(0, 5, 0.5, 6)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("window", ["tumbling", "snapshot", "session", "rows", "count", "landmark"])
-def test_nothing_depends_on_the_order_of_arrival(window: str) -> None:
-    rows = [
-        (1, 9, {"v": 2.5, "k": "a"}),
-        (1, 5, {"v": 0.1, "k": "b"}),
-        (1, 5, {"v": 0.1, "k": "c"}),
-        (3, 5, {"v": NAN, "k": None}),
-    ]
-    seen = set()
-    for permuted in itertools.islice(itertools.permutations(rows), None, None, 3):
-        s = sq.events(list(permuted))
-        made = {
-            "tumbling": lambda s: s.tumbling_window(4),
-            "snapshot": lambda s: s.snapshot_window(),
-            "session": lambda s: s.session_window(3),
-            "rows": lambda s: s.rows_window(2, order_by="v"),
-            "count": lambda s: s.count_window(2),
-            "landmark": lambda s: s.landmark_window(3, start=0),
-        }[window](s)
-        found = made.select(
-            f=sq.first("k"), l=sq.last("v"), c=sq.collect("k"), d=sq.count_distinct("v"), p=sq.median("v")
-        )
-        seen.add(str(answer(found)))
-    assert len(seen) == 1
 
 
 def test_decimals_and_integers_at_their_limits() -> None:

@@ -60,7 +60,10 @@ SHOWN_BY = {
         "test_diagnosis.py",
         "test_a_window_names_its_source_the_row_and_the_calls_that_release_it",
     ),
-    "input and output policies: clip, align, point": ("operators/test_window_lifetimes.py", "test_stamps"),
+    "input and output policies: clip, align, point": (
+        "operators/test_window_lifetimes.py",
+        "test_the_window_is_known_wherever_the_row_lives",
+    ),
     "`CepAggregate`, `CepTimeSensitiveOperator`": (
         "test_user_aggregates.py",
         "test_a_time_sensitive_one_reads_lifetimes_as_the_clip_cuts_them_and_the_window",

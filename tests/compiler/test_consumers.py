@@ -6,7 +6,6 @@ import os
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from streamq.compiler.rewriter import Consumer, consumers
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, StreamqWarning
-from streamq.operators import ToSignal, Union, Where
+from streamq.operators import Union, Where
 from streamq.plan.expr import Lit
 from streamq.plan.node import Node, number_sources
 from streamq.policies import MIDDLE, Level
@@ -58,22 +57,6 @@ def test_the_windows_that_events_come_to() -> None:
         assert way.has_state
         assert (way.window, way.bounds_windows) == (window, bounds), query.plan.title
     assert not only(S.where(sq.col("v") > 1).plan).has_state
-
-
-def test_a_field_called_window_is_no_window() -> None:
-    @dataclass(frozen=True, eq=False, repr=False)
-    class Recent(ToSignal):
-        window: int = 5
-
-    assert only(Recent(S.plan, ("k",))).window is None
-
-
-def test_a_node_without_a_schema_cannot_be_made() -> None:
-    class Bare(Node):
-        pass
-
-    with pytest.raises(TypeError, match="abstract"):
-        Bare()  # type: ignore[abstract]
 
 
 # Sources that rules take out of the plan: they stay sources of the query, whose progress counts, but nobody reads their rows.

@@ -20,7 +20,6 @@ from streamq.errors import PlanError, TimeError
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.merge_partials import MergePartials
-from streamq.operators.merging import costs_an_event
 from streamq.operators.operator import BatchForm
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.time import Grid
@@ -91,15 +90,6 @@ def test_rows_and_state_are_at_most_those_that_are_estimated(
         assert state_rows <= most + len(new) + keys
         if step == grid.hop and not of_values:
             assert state_rows <= usual + len(new) + keys
-
-
-@given(st.integers(2, 600), st.floats(0.001, 1), st.booleans())
-def test_the_cheapest_form_is_chosen(n: int, per_event: float, exact: bool) -> None:
-    """By the definition of the costs; all are positive, and none falls where there are more windows or partial results."""
-    costs = costs_an_event(n, per_event, exact)
-    assert min(costs.values()) > 0
-    more, denser = costs_an_event(n + 1, per_event, exact), costs_an_event(n, min(1, per_event * 2), exact)
-    assert all(costs[form] <= more[form] and costs[form] <= denser[form] for form in costs)
 
 
 @pytest.mark.parametrize(

@@ -252,19 +252,6 @@ def test_the_words_of_the_stages_are_explained_in_the_docs() -> None:
     assert len(words) > 8 and words <= explained
 
 
-def test_names_do_not_depend_on_how_many_streams_were_made_before() -> None:
-    def text(first: str, second: str) -> str:
-        return trips(first).union(trips(second)).where(lambda e: e.fare > 1).explanation("incremental")
-
-    assert text("#3", "#4") == text("#41", "#97")
-    assert "#" not in text("#3", "#4")
-
-
-def test_all_parts_in_order_with_the_stages_last() -> None:
-    headings = [line for line in delays().explanation().splitlines() if line and not line.startswith(" ")]
-    assert headings == ["logical plan", "rules", "incremental plan (CTI: c, unless said otherwise)", "stages"]
-
-
 @pytest.mark.parametrize(
     ("reason", "shown"),
     [

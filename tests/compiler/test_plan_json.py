@@ -38,11 +38,9 @@ from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Where, written_operators
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
-from streamq.operators.source_arguments import SourcePolicy
-from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.plan.expr import Alias, Call, Cast, Expr, Lit, Opaque
 from streamq.plan.node import NODES, Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field
-from streamq.progress.promises import ExplicitCtis
 from streamq.sources.insert_only import Intervals
 from streamq.testing.case import Case
 from tests.algebra import QUERIES, SIZES, intervals
@@ -292,13 +290,6 @@ def test_the_document_is_the_same_each_time_and_stands_on_lines() -> None:
         '"policy": {"is": "SourcePolicy", "delay": 0, "late": "drop", "invalid": null}},\n'
         '  {"is": "Where", "input": {"node": 0}, "predicate": {"expression": 2}}\n ]\n}\n'
     )
-
-
-def test_a_policy_and_a_column_of_another_stream() -> None:
-    policy = SourcePolicy(progress=ExplicitCtis(), late="fail", invalid="drop")
-    plan = Intervals("s", source().columns, "from", "to", policy)
-    assert again(plan).policy == policy  # type: ignore[attr-defined]
-    same(Select(source(v=t.LongType()), (("w", Col("v", "0123456789abcdef")),)))
 
 
 # A plan's JSON that is damaged is refused, and never read as another plan.

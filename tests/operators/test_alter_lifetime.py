@@ -41,11 +41,6 @@ def test_a_duration_from_the_payload_drops_what_is_not_positive_and_null_is_for_
     assert lifetimes(S.alter_lifetime(duration=sq.duration() * 2)) == [(1, 9), (4, None), (6, 8), (9, 15)]
 
 
-def test_the_time_between_two_instants_is_a_duration() -> None:
-    due = STAMPED.with_columns(due=sq.start() + dt.timedelta(days=1)).set_duration(sq.col("due") - sq.start())
-    assert [row[:2] for row in answer(due)] == [(DAY, DAY + dt.timedelta(days=1))] * 2
-
-
 def test_points_at_the_start_and_at_the_end() -> None:
     assert lifetimes(S.to_points()) == [(1, 2), (4, 5), (6, 7), (9, 10)]
     assert lifetimes(S.to_points_at_end()) == [(5, 6), (7, 8), (12, 13)]
@@ -56,27 +51,6 @@ def test_points_at_the_start_and_at_the_end() -> None:
         == "point"
     )
     assert S.to_points().extend(1).schema.shape == S.shift(3).schema.shape == S.schema.shape == "interval"
-
-
-def test_a_start_made_of_the_start_snaps_to_a_grid() -> None:
-    assert lifetimes(S.alter_lifetime(start=sq.start() - sq.start() % 4, duration=4)) == [
-        (0, 4),
-        (4, 8),
-        (4, 8),
-        (8, 12),
-    ]
-    assert lifetimes(S.alter_lifetime(start=sq.start() - sq.start() % 4)) == [(0, 4), (4, 5), (4, None), (8, 11)]
-
-
-def test_from_an_end_that_is_open_nothing_starts() -> None:
-    assert lifetimes(S.alter_lifetime(start=sq.end(), duration=3)) == [(5, 8), (7, 10), (12, 15)]
-    assert lifetimes(S.alter_lifetime(start=sq.end())) == [(5, 9), (7, 8), (12, 15)]
-    assert lifetimes(S.alter_lifetime(start=sq.end() + 1, duration=1)) == [(6, 7), (8, 9), (13, 14)]
-
-
-def test_a_start_that_reads_the_payload_says_how_far_back() -> None:
-    back = sq.events([(10, 12, {"lag": 4}), (11, 12, {"lag": 0}), (12, 13, {"lag": None})])
-    assert answer(back.alter_lifetime(start=sq.start() - sq.col("lag"), within=4)) == [(6, 8, 4), (11, 12, 0)]
 
 
 def test_what_was_dropped_is_not_evaluated_later() -> None:
@@ -139,10 +113,6 @@ def test_errors() -> None:
         STAMPED.shift(3)
     with pytest.raises(TimeError, match="shift: a duration longer than the time axis"):
         S.shift(2**62)
-
-
-def test_a_duration_of_none_has_no_end() -> None:
-    assert answer(S.set_duration(None))[0][1] is None
 
 
 def test_numpys_integers_are_ticks() -> None:

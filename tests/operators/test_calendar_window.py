@@ -130,18 +130,6 @@ def test_each_instant_lies_in_the_window_of_its_number(zone: str, unit: str) -> 
     assert ((assigner._starts(number) <= instants) & (instants < assigner._starts(number + 1))).all()
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Toronto"])
-def test_days_begin_where_zoneinfo_has_midnight(zone: str) -> None:
-    assigner: Any = CalendarAssigner(1, "day", zone)
-    for year in (1919, 1945, 1996, 2026, 2100):
-        first = (dt.date(year, 1, 1) - dt.date(1970, 1, 1)).days
-        for number in range(first, first + 365, 7):
-            day = dt.date(1970, 1, 1) + dt.timedelta(days=number)
-            midnight = dt.datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone))
-            epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-            assert assigner._starts(np.array([number]))[0] == (midnight - epoch) // dt.timedelta(microseconds=1)
-
-
 @pytest.mark.parametrize("c", [MINUS_INFINITY, MINUS_INFINITY + 1, INFINITY, INFINITY - 1])
 def test_at_the_ends_of_the_axis_progress_is_itself(c: int) -> None:
     assert CalendarAssigner(1, "month", "UTC")._window_of(c) == c

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 
 import pytest
 
@@ -33,24 +32,10 @@ def test_the_first_start_strictly_after_the_own_one_is_the_end() -> None:
     assert ends(spans((1, 9), (4, 6)).clip(by, "k")) == [(1, 4), (4, 5)]
 
 
-def test_how_long_the_other_event_lives_plays_no_part() -> None:
-    for end in (4, 5, None):
-        assert ends(spans((1, 9)).clip(spans((3, end)), "k")) == [(1, 3)]
-
-
 def test_a_start_at_or_after_the_end_changes_nothing() -> None:
     assert ends(spans((1, 5)).clip(spans((5, 6), (7, 8)), "k")) == [(1, 5)]
     assert ends(spans((1, None)).clip(spans((1, 3)), "k")) == [(1, None)]
     assert ends(spans((1, None)).clip(spans((INFINITY - 1, None)), "k")) == [(1, INFINITY - 1)]
-
-
-def test_events_of_one_start_are_clipped_alike_and_stay_a_bag() -> None:
-    assert ends(spans((1, 9), (1, 9), (1, 3)).clip(spans((2, 3)), "k")) == [(1, 2)] * 3
-
-
-def test_a_stream_clipped_by_itself_is_its_signal_cut_to_the_lifetimes() -> None:
-    s = spans((1, None), (4, 5), (4, 9), (8, 20))
-    assert ends(s.clip(s, "k")) == [(1, 4), (4, 5), (4, 8), (8, 20)]
 
 
 def test_null_keys_match_nothing_and_no_key_matches_all() -> None:
@@ -65,16 +50,6 @@ def test_keys_are_equal_as_spark_has_it_and_may_have_other_names() -> None:
     by = sq.events([(i + 3, 99, {"id": k}) for i, k in enumerate((0.0, NAN))])
     assert sorted(ends(events.clip(by, [("k", "id")]))) == [(1, 3), (1, 4), (1, 9)]
     assert ends(spans((1, 9)).clip(sq.events([(3, 4, {"id": 1.0}), (2, 4, {"id": 1.5})]), {"k": "id"})) == [(1, 3)]
-
-
-def test_the_payload_is_the_left_ones() -> None:
-    clipped = spans((1, 9)).clip(sq.events([(3, 4, {"k": 1, "why": "x"})]), "k")
-    assert clipped.columns == ["k"]
-
-
-def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:
-    rows = [(1, 9), (2, 5), (2, 9)]
-    assert len({tuple(ends(spans(*p).clip(spans(*p), "k"))) for p in itertools.permutations(rows)}) == 1
 
 
 def test_errors() -> None:

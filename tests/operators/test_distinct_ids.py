@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 
 import pytest
 
@@ -23,18 +22,9 @@ def starts(s: sq.Stream) -> list[int]:
     return [row[0] for row in answer(s)]
 
 
-def test_a_repetition_within_reach_goes() -> None:
-    assert starts(ids((1, 7), (3, 7), (9, 7)).distinct_ids(5, id="id")) == [1, 9]
-    assert starts(ids((1, 7), (3, 8)).distinct_ids(5, id="id")) == [1, 3]
-
-
 def test_the_reach_is_closed_at_its_far_end() -> None:
     assert starts(ids((1, 7), (6, 7)).distinct_ids(5, id="id")) == [1], "6 - 5 = 1 lies in [1, 6)"
     assert starts(ids((1, 7), (7, 7)).distinct_ids(5, id="id")) == [1, 7]
-
-
-def test_a_dropped_event_drops_the_next_one_as_well() -> None:
-    assert starts(ids((1, 7), (4, 7), (7, 7), (10, 7), (20, 7)).distinct_ids(3, id="id")) == [1, 20]
 
 
 def test_of_one_instant_the_least_end_and_then_the_least_payload_stays() -> None:
@@ -48,50 +38,14 @@ def test_of_one_instant_the_least_end_and_then_the_least_payload_stays() -> None
     assert answer(nulls.distinct_ids(0, id="id")) == [(1, 5, 7, None)], "NULL is least"
 
 
-def test_of_equal_events_one_stays_and_retractions_go_with_theirs() -> None:
-    """Two equal inserts, one of which is shortened, lengthened or deleted: the least end is left, or the other one."""
-    twice = [sq.insert(1, 5, id=7, v=2), sq.insert(1, 5, id=7, v=2)]
-    for new_end, left in ((3, [(1, 3, 7, 2)]), (9, [(1, 5, 7, 2)]), (1, [(1, 5, 7, 2)])):
-        s = sq.events([*twice, sq.retract(1, 5, new_end, id=7, v=2)]).distinct_ids(3, id="id")
-        assert answer(s) == left, new_end
-    gone = sq.events(
-        [*twice, sq.retract(1, 5, 1, id=7, v=2), sq.retract(1, 5, 1, id=7, v=2), sq.insert(2, 4, id=7, v=1)]
-    )
-    assert answer(gone.distinct_ids(3, id="id")) == [(2, 4, 7, 1)]
-
-
-def test_within_nothing_only_the_same_instant_counts() -> None:
-    assert starts(ids((1, 7), (2, 7), (2, 7)).distinct_ids(0, id="id")) == [1, 2]
-
-
 def test_null_ids_are_equal_and_so_are_both_zeros_and_nans() -> None:
     s = ids((1, None), (2, None), (3, NAN), (4, NAN), (5, -0.0), (6, 0.0))
     assert starts(s.distinct_ids(5, id="id")) == [1, 3, 5]
 
 
-def test_several_columns_make_an_id() -> None:
-    s = sq.events([(t, t + 1, {"a": a, "b": b}) for t, a, b in ((1, 1, "x"), (2, 1, "y"), (3, 1, "x"))])
-    assert starts(s.distinct_ids(5, id=["a", "b"])) == [1, 2]
-    assert starts(s.distinct_ids(5, id="a")) == [1]
-
-
-def test_retractions_of_a_dropped_event_go_with_it() -> None:
-    first, again = {"id": 7, "v": 1}, {"id": 7, "v": 2}
-    items = [sq.insert(1, None, **first), sq.insert(3, None, **again), sq.retract(3, None, 9, **again)]
-    s = sq.events([*items, sq.retract(1, None, 20, **first)])
-    assert answer(s.distinct_ids(5, id="id")) == [(1, 20, 7, 1)]
-    deleted = sq.events([*items, sq.retract(1, None, 1, **first)])
-    assert answer(deleted.distinct_ids(5, id="id")) == [(3, 9, 7, 2)], "what is deleted drops nothing"
-
-
 def test_reach_saturates() -> None:
     least = -(2**63) + 1
     assert starts(ids((least, 7), (least + 3, 7)).distinct_ids(2**61, id="id")) == [least]
-
-
-def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:
-    rows = [(1, 5, {"id": 7, "v": 1}), (1, 5, {"id": 7, "v": 2}), (4, 5, {"id": 7, "v": 0}), (9, 12, {"id": 7, "v": 3})]
-    assert len({tuple(answer(sq.events(list(p)).distinct_ids(3, id="id"))) for p in itertools.permutations(rows)}) == 1
 
 
 def test_errors() -> None:

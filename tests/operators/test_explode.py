@@ -41,12 +41,6 @@ def test_the_fields_of_structs_become_columns() -> None:
     assert answer(flat) == [(1, 4, 0, 1, "x"), (1, 4, 0, None, "y")]
 
 
-def test_a_retraction_takes_all_its_rows_back() -> None:
-    items = [sq.insert(1, 9, v=2), sq.insert(2, 9, v=3), sq.retract(1, 9, 1, v=2), sq.cti(12)]
-    windowed = sq.events(items).tumbling_window(10).select(all=sq.collect("v"), least=sq.min("v"))
-    assert answer(windowed.explode("all")) == [(0, 10, 3, 3)]
-
-
 def test_what_is_no_array_is_refused() -> None:
     s = lists((1, 2, [1]))
     with pytest.raises(TypeMismatch, match="explode: not an array; column 'n' is bigint"):

@@ -41,12 +41,6 @@ def counted(g: sq.Stream) -> sq.Stream:
     return g.snapshot_window().select(n=sq.count(), most=sq.max("v"))
 
 
-def test_a_window_in_apply_is_a_window_per_group() -> None:
-    applied = S.group_by("k").apply(counted)
-    assert applied.columns == ["k", "n", "most"]
-    assert answer(applied) == answer(S.group_by("k").snapshot_window().select(n=sq.count(), most=sq.max("v")))
-
-
 def test_null_keys_are_one_group_and_nan_and_the_zeros_too() -> None:
     assert [r for r in answer(S.group_by("k").apply(counted)) if r[2] is None] == [
         *((3, 4, None, 1, 1), (4, 6, None, 2, 2), (6, 7, None, 1, 2)),
@@ -86,14 +80,6 @@ def test_apply_is_the_sub_plan_over_every_group_by_itself(sub_plan: Any) -> None
     same(S, sub_plan)
 
 
-def test_a_group_of_nulls_is_joined_to_itself() -> None:
-    """In a join NULL keys match nothing; the group they make is a group nevertheless."""
-    joined = S.group_by("k").apply(
-        lambda g: g.select(a=sq.col("v")).join(g.select(b=sq.col("v")), where=lambda x, y: x.a < y.b)
-    )
-    assert answer(joined) == [(3, 5, "a", 3, 4), (4, 6, None, 1, 2)]
-
-
 def test_a_join_inside_keeps_its_own_keys_and_null_in_those_matches_nothing() -> None:
     s = sq.events(
         [(1, 9, {"k": k, "id": i, "v": v}) for k, i, v in (("a", 1, 1), ("a", None, 2), (None, 1, 3), (None, None, 4))]
@@ -116,12 +102,6 @@ def test_a_computed_key_and_several_keys() -> None:
     both = S.group_by("k", odd=sq.col("v") % 2).apply(lambda g: g.tumbling_window(12).select(n=sq.count()))
     assert both.columns == ["k", "odd", "n"]
     assert len(answer(both)) == 5
-
-
-def test_group_by_inside_apply() -> None:
-    applied = S.group_by("k").apply(lambda g: g.group_by(odd=sq.col("v") % 2).tumbling_window(12).select(n=sq.count()))
-    assert applied.columns == ["k", "odd", "n"]
-    assert answer(applied) == answer(S.group_by("k", odd=sq.col("v") % 2).tumbling_window(12).select(n=sq.count()))
 
 
 def test_apply_inside_apply() -> None:

@@ -15,12 +15,6 @@ S = sq.events([(1, 5, {"zone": 1, "v": 3}), (2, None, {"zone": 2, "v": 4}), (3, 
 CITIES = pa.table({"zone": [1, 1, None, 9], "city": ["Ulm", "Bonn", "Rom", "Wien"]})
 
 
-def test_an_event_has_a_row_for_every_match_on_its_own_lifetime() -> None:
-    joined = S.join_table(CITIES, "zone")
-    assert joined.columns == ["zone", "v", "city"]
-    assert answer(joined) == [(1, 5, 1, 3, "Bonn"), (1, 5, 1, 3, "Ulm")]
-
-
 def test_null_matches_nothing_and_left_keeps_what_has_no_match() -> None:
     assert answer(S.join_table(CITIES, "zone", "left")) == [
         (1, 5, 1, 3, "Bonn"),
@@ -28,19 +22,6 @@ def test_null_matches_nothing_and_left_keeps_what_has_no_match() -> None:
         (2, None, 2, 4, None),
         (3, 4, None, 5, None),
     ]
-
-
-def test_duplicates_on_either_side_stay() -> None:
-    twice = pa.concat_tables([CITIES, CITIES])
-    assert len(answer(S.union(S).join_table(twice, "zone"))) == 8
-
-
-def test_keys_of_other_names_and_several_keys() -> None:
-    table = pa.table({"id": [1, 1, 2], "v": [3, 4, 4], "w": ["x", "y", "z"]})
-    joined = S.join_table(table, [("zone", "id"), "v"])
-    assert joined.columns == ["zone", "v", "id", "w"]
-    assert answer(joined) == [(1, 5, 1, 3, 1, "x"), (2, None, 2, 4, 2, "z")]
-    assert answer(S.join_table(table.drop_columns(["v"]), {"zone": "id"}))[0] == (1, 5, 1, 3, 1, "x")
 
 
 def test_keys_of_different_numeric_types_meet_in_the_wider_one() -> None:
@@ -61,18 +42,6 @@ def test_suffixes_name_the_tables_columns() -> None:
     joined = S.join_table(table, "zone", suffixes=("", "_t"))
     assert joined.columns == ["zone", "v", "v_t"]
     assert answer(joined) == [(1, 5, 1, 3, "x")]
-
-
-def test_the_table_serves_what_follows() -> None:
-    counted = S.join_table(CITIES, "zone").group_by("city").tumbling_window(5).select(n=sq.count())
-    assert answer(counted) == [(0, 5, "Bonn", 1), (0, 5, "Ulm", 1)]
-
-
-def test_one_table_in_two_places_and_none_at_all() -> None:
-    again = CITIES.rename_columns(["v", "name"])
-    assert answer(S.join_table(CITIES, "zone").join_table(again, "v", "left", name="again"))[0][-1] is None
-    assert answer(S.join_table(CITIES.slice(0, 0), "zone")) == []
-    assert len(answer(S.join_table(CITIES.slice(0, 0), "zone", "left"))) == 3
 
 
 def test_errors() -> None:

@@ -38,28 +38,10 @@ def test_a_row_lives_until_n_rows_have_followed_it() -> None:
     assert values(S.last_rows(5)) == []
 
 
-def test_rows_change_every_step() -> None:
-    assert values(S.last_rows(2, 2)) == [(4, 12, 3), (4, 12, 5), (12, None, 1), (12, None, 7)]
-    assert values(S.last_rows(1, 2)) == [(1, 9, 3), (9, None, 1)]
-
-
 def test_rows_of_a_key_are_counted_by_themselves() -> None:
     wanted = [(1, 9, 3), (4, 12, 5), (9, None, 1), (12, None, 7)]
     assert values(S.last_rows(1, key="k")) == wanted
     assert values(S.group_by("k").apply(lambda g: g.last_rows(1))) == wanted
-
-
-def test_of_windows_that_are_complete_at_one_instant_the_last_is_the_latest() -> None:
-    """Rows that only earlier ones of these windows have never live."""
-    s = rows((1, "a", 1), (5, "c", 2), (5, "b", 3), (5, "a", 4), (8, "a", 5))
-    assert values(s.last_rows(2)) == [(5, 8, 3), (5, None, 2), (8, None, 5)]
-    assert values(s.last_rows(2, order_by="v")) == [(5, 8, 3), (5, None, 4), (8, None, 5)]
-
-
-def test_old_ends_play_no_part() -> None:
-    s = sq.events([(1, 100, {"v": 1}), (4, None, {"v": 2}), (6, 7, {"v": 3})])
-    assert answer(s.last_rows(2)) == [(4, 6, 1), (4, None, 2), (6, None, 3)]
-    assert answer(s.last_rows(2)) == answer(s.to_points().last_rows(2))
 
 
 def test_wrong_arguments() -> None:

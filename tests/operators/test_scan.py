@@ -56,17 +56,6 @@ def test_each_group_has_a_state_of_its_own() -> None:
     ]
 
 
-def test_without_groups_there_is_one() -> None:
-    assert answer(points(*ROWS).scan(Delta("v"))) == [(3, 4, 5), (4, 5, -6), (6, 7, 3), (9, 10, 2)]
-
-
-def test_null_is_a_group_and_a_value() -> None:
-    rows = points((1, None, 1), (2, "a", None), (3, None, None), (4, "a", 5))
-    assert answer(rows.group_by("k").scan(numbered("v"))) == [
-        (1, 2, None, 0), (2, 3, "a", 0), (3, 4, None, 1), (4, 5, "a", 1)
-    ]  # fmt: skip
-
-
 def test_events_of_one_start_go_by_the_whole_payload_nulls_first() -> None:
     rows = points((1, "b", 5), (1, "a", 9), (1, "b", None), (1, "b", 2))
     assert answer(rows.scan(numbered("v")).select("n"))[-1] == (1, 2, 3)
@@ -135,18 +124,6 @@ def test_other_shapes_are_refused() -> None:
     with pytest.raises(PlanError, match=r"of the shape 'interval'. Write .to_points\(\) before it"):
         s.scan(Delta("v"))
     assert answer(s.to_points().scan(numbered("v"))) == [(1, 2, 0)]
-
-
-def test_inside_of_apply_it_goes_over_one_group() -> None:
-    def sums(g: sq.Stream) -> sq.Stream:
-        return g.scan(Delta("v")).tumbling_window(20).select(total=sq.sum("delta"))
-
-    assert answer(points(*ROWS).group_by("k").apply(sums)) == [(0, 20, "a", 2), (0, 20, "b", 5)]
-
-
-def test_retractions_are_gone_over_as_if_they_had_never_been() -> None:
-    items = [sq.insert(1, 2, v=5), sq.insert(2, 3, v=50), sq.insert(3, 4, v=7), sq.retract(2, 3, 2, v=50), sq.cti(9)]
-    assert answer(sq.events(items).to_points().scan(Delta("v"))) == [(3, 4, 2)]
 
 
 def test_what_is_no_such_operator_is_refused() -> None:

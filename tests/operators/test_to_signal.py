@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 import streamq as sq
@@ -29,17 +27,6 @@ def test_a_sample_lives_until_the_next_of_its_key() -> None:
     assert [r[:2] for r in answer(s.to_signal())] == [(1, 3), (3, 5), (5, 9), (9, None)]
 
 
-def test_samples_of_one_instant_all_live() -> None:
-    s = samples((1, "a", 1), (1, "a", 2), (1, "a", 2), (4, "a", 3))
-    assert answer(s.to_signal(key="k")) == [(1, 4, "a", 1), (1, 4, "a", 2), (1, 4, "a", 2), (4, None, "a", 3)]
-
-
-def test_old_ends_play_no_part() -> None:
-    s = sq.events([(1, 100, {"v": 1}), (4, None, {"v": 2}), (6, 7, {"v": 3})])
-    assert answer(s.to_signal()) == [(1, 4, 1), (4, 6, 2), (6, None, 3)]
-    assert answer(s.to_signal()) == answer(s.to_points().to_signal()) == answer(s.set_duration(50).to_signal())
-
-
 def test_null_is_a_key_of_its_own_and_so_is_nan() -> None:
     s = samples((1, None, 1), (2, NAN, 2), (3, None, 3), (4, NAN, 4), (5, -0.0, 5), (6, 0.0, 6))
     assert {r[3]: r[:2] for r in answer(s.to_signal("k"))} == {
@@ -52,11 +39,6 @@ def test_null_is_a_key_of_its_own_and_so_is_nan() -> None:
     }
 
 
-def test_several_keys() -> None:
-    s = samples((1, "a", 1), (2, "a", 2), (3, "a", 1))
-    assert [r[:2] for r in answer(s.to_signal(["k", "v"]))] == [(1, 3), (2, None), (3, None)]
-
-
 def test_a_signal_is_a_signal_of_itself() -> None:
     signal = samples((1, "a", 1), (4, "a", 2), (4, "b", 3)).to_signal("k")
     assert signal.schema.shape == "signal"
@@ -67,11 +49,6 @@ def test_at_the_ends_of_the_axis() -> None:
     least = -(2**63) + 1
     s = sq.events([(least, least + 1, {"v": 1}), (INFINITY - 1, None, {"v": 2})])
     assert answer(s.to_signal()) == [(least, INFINITY - 1, 1), (INFINITY - 1, None, 2)]
-
-
-def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:
-    rows = [(1, "a", 1), (1, "a", 2), (3, "a", 3), (2, "b", 4)]
-    assert len({tuple(answer(samples(*p).to_signal("k"))) for p in itertools.permutations(rows)}) == 1
 
 
 def test_errors() -> None:

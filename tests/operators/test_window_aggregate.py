@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +10,6 @@ import streamq as sq
 from streamq.errors import PlanError, TimeError, TypeMismatch, UnknownColumn
 
 S = sq.events([(0, 5, {"k": "e1", "v": 1}), (4, 12, {"k": "e2", "v": 2}), (11, 13, {"k": "e3", "v": 3})])
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "hellotoll.json").read_text())
-TOLL = sq.events([(r[0], r[1], {"toll": r[2], "amount": r[6]}) for r in GOLDEN["readings"]])
 
 
 def windows(s: sq.Stream) -> list[tuple[int, int, int]]:
@@ -26,31 +22,6 @@ def test_an_event_that_ends_where_a_window_starts_is_no_member() -> None:
     assert windows(S.hopping_window(2, 5).select(n=sq.count())) == [(0, 2, 1), (5, 7, 1), (10, 12, 2)]
 
 
-def test_hellotoll() -> None:
-    """The sample's own counts: rows are [window end, count]."""
-    for name, windowed in (
-        ("tumbling_count_3", TOLL.tumbling_window(3)),
-        ("hopping_count_3_1", TOLL.hopping_window(3, 1)),
-    ):
-        found = sorted([r["end"], r["n"]] for r in windowed.select(n=sq.count()).to_arrow().to_pylist())
-        assert found == GOLDEN[name]
-
-
-def test_hellotoll_by_booth() -> None:
-    q = TOLL.group_by("toll").hopping_window(3, 1).select(s=sq.sum("amount"), n=sq.count())
-    found: dict[str, list[list[float]]] = {}
-    for r in q.to_arrow().to_pylist():
-        found.setdefault(r["toll"], []).append([r["end"], r["s"], r["n"]])
-    assert found == GOLDEN["part_hopping_3_1"]
-
-
-def test_expressions_over_aggregates_and_windows() -> None:
-    q = S.tumbling_window(5).select(
-        mean=sq.sum("v") / sq.count(), n=sq.count(), width=sq.window_end() - sq.window_start()
-    )
-    assert q.to_arrow().to_pylist()[0] == {"mean": 1.5, "n": 2, "width": 5, "start": 0, "end": 5}
-
-
 def test_a_windows_result_has_the_bounds_of_its_window() -> None:
     q = S.tumbling_window(5).select(n=sq.count()).where(sq.window_start() > 0)
     assert windows(q.with_columns(at=sq.window_end())) == [(5, 10, 1), (10, 15, 2)]
@@ -60,11 +31,6 @@ def test_a_windows_result_has_the_bounds_of_its_window() -> None:
         S.tumbling_window(5).select(n=sq.sum(sq.window_start()))
     with pytest.raises(PlanError, match="where: a bound of a window"):
         q.union(S.select(n=sq.lit(1).cast("long"))).where(sq.window_start() > 0)
-
-
-def test_infinite_lifetimes_stop_at_the_greatest_finite_endpoint() -> None:
-    s = sq.events([(0, None, {"v": 1}), (3, 12, {"v": 2})])
-    assert windows(s.tumbling_window(5).select(n=sq.count())) == [(0, 5, 2), (5, 10, 2), (10, 15, 2)]
 
 
 def test_errors() -> None:

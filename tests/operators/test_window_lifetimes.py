@@ -95,20 +95,6 @@ def test_clipping_changes_what_a_time_sensitive_aggregate_reads(clip: str, lasts
     assert rows == [(0, 5, pytest.approx(lasts[0] / 5), 1), (5, 10, pytest.approx(lasts[1] / 5), 1)]
 
 
-def test_clipping_never_changes_who_is_a_member() -> None:
-    s = spans((1, 4), (3, 8), (-5, None))
-    counted = [counts(s.hopping_window(4, 2, clip_input=clip)) for clip in ("none", "left", "right", "full")]
-    assert all(f == counted[0] for f in counted)
-
-
-def test_stamps() -> None:
-    s = spans((1, 4), (3, 8))
-    assert counts(s.tumbling_window(5, stamp="point_at_end")) == [(5, 6, 2), (10, 11, 1)]
-    assert s.tumbling_window(5, stamp="point_at_end").select(n=sq.count()).schema.shape == "point"
-    assert counts(s.snapshot_window(stamp="point_at_end")) == [(3, 4, 1), (4, 5, 2), (8, 9, 1)]
-    assert counts(s.session_window(4, stamp="point_at_end")) == [(11, 12, 2)]
-
-
 def test_the_window_is_known_wherever_the_row_lives() -> None:
     s = spans((1, 4), (3, 8))
     for stamp in ("align", "point_at_end"):
@@ -149,29 +135,11 @@ def test_a_bound_is_known_as_long_as_the_lifetime_is_a_windows() -> None:
             stream.select(b=sq.window_end())
 
 
-def test_a_lifetime_inside_an_aggregate_is_its_members_whatever_the_stamp() -> None:
-    s = sq.events([(1, 9, {"v": 1}), (4, 6, {"v": 2})])
-    for stamp, at in (("align", (0, 10)), ("point_at_end", (10, 11))):
-        w = s.tumbling_window(10, stamp=stamp)
-        aggregates = w.select(n=sq.count(where=sq.start() > 2), last=sq.max(sq.end()), since=sq.window_start())
-        assert answer(aggregates) == [(*at, 1, 9, 0)]
-
-
 def test_points_at_ends_that_still_move_last_a_tick() -> None:
     left = sq.events([(1, 4, {"k": "a"}), (2, 9, {"k": "b"})])
     ends = left.left_anti_join(sq.events([(2, 3, {"k": "a"})]), on="k").to_points_at_end()
     windows = ends.tumbling_window(5, clip_input="right")
     assert answer(windows.select(n=sq.count(), lasts=sq.sum(sq.duration()))) == [(0, 5, 2, 2), (5, 10, 1, 1)]
-
-
-def test_windows_over_windows() -> None:
-    s = spans((1, 4), (3, 8), (11, 12))
-    per = s.tumbling_window(5).select(n=sq.count())
-    assert answer(per.tumbling_window(10).select(most=sq.max("n"), windows=sq.count())) == [
-        (0, 10, 2, 2),
-        (10, 20, 1, 1),
-    ]
-    assert answer(per.snapshot_window().select(total=sq.sum("n"))) == [(0, 5, 2), (5, 10, 1), (10, 15, 1)]
 
 
 def test_an_empty_stream_has_no_windows() -> None:
@@ -234,15 +202,6 @@ def test_events_of_a_basic_window_are_one_row_before_the_shuffle(query: sq.Strea
     _, argument, *_ = hosted.channels[0].columns
     events = pa.table({"k": ["a", "a", "a", "b"], argument: [1, 1, 2, 2], "__le": [1, 2, 3, 4]})
     assert hosted.kernel.combine(0, events).num_rows == rows
-
-
-@pytest.mark.parametrize("aggregate", [sq.count(), sq.median("v"), sq.collect("v")])
-def test_lateness_goes_by_the_ends_of_windows(aggregate: sq.Aggregate) -> None:
-    """An event behind the CTI is late only if a window has ended since: at 4 that of 2 is not, at 14 that of 7 is."""
-    query = sq.points(EMPTY, time="t", name="s", progress=sq.generate(0)).group_by("k").hopping_window(20, 5)
-    plan, _ = number_sources(query.select(x=aggregate).plan)
-    arrival = [("s", Item("insert", t, t + 1, payload={"k": "a", "v": t})) for t in (1, 4, 3, 8, 14, 2, 7, 40)]
-    check(Case(plan, tuple(arrival), (3, 3, 2)), [Execution()])
 
 
 @pytest.mark.parametrize("clip", ["full", "none"])

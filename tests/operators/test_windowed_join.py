@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
-import random
 import re
 from typing import Any
 
@@ -26,33 +24,6 @@ def test_members_of_one_window_need_not_meet() -> None:
     """
     found = answer(L.windowed_join(R, "k", size=5))
     assert found == [(0, 5, 1, "a", 10), (0, 5, 1, "b", 10), (5, 10, 1, "b", 20)]
-
-
-def test_a_pair_has_a_row_in_every_window_that_has_both() -> None:
-    found = answer(L.where(sq.col("v") == "b").windowed_join(R, "k", size=4, hop=2))
-    assert found == [(2, 6, 1, "b", 20), (4, 8, 1, "b", 20)]
-    moved = answer(L.windowed_join(R, "k", size=5, offset=-1))
-    assert moved == [(-1, 4, 1, "a", 10), (4, 9, 1, "b", 20)]
-
-
-def test_between_windows_with_gaps_nobody_is_a_member() -> None:
-    assert answer(L.windowed_join(R, "k", size=1, hop=5)) == [(5, 6, 1, "b", 20)]
-
-
-def test_null_keys_match_nothing_and_no_key_matches_all() -> None:
-    nulls = L.where(sq.col("v") == "c"), R.where(sq.col("w") == 30)
-    assert answer(nulls[0].windowed_join(nulls[1], "k", size=5)) == []
-    every = nulls[0].select("v").windowed_join(nulls[1].select("w"), size=5)
-    assert answer(every) == [(0, 5, "c", 30)]
-
-
-def test_the_condition_is_over_the_pair() -> None:
-    found = L.windowed_join(R, "k", size=5, where=lambda l, r: (l.v == "b") & (r.w < 20))
-    assert answer(found) == [(0, 5, 1, "b", 10)]
-
-
-def test_duplicates_pair_as_a_bag() -> None:
-    assert len(answer(L.union(L).windowed_join(R.union(R), "k", size=5))) == 12
 
 
 def test_open_lifetimes_are_reported_to_the_greatest_finite_endpoint_of_both_or_until() -> None:
@@ -100,31 +71,6 @@ def test_pairs_of_rows_are_those_of_the_latest_windows() -> None:
     assert answer(L.windowed_join(R, "k", rows=3, where=lambda l, r: (l.v == "a") | (r.w > 10))) == [
         (5, None, 1, "a", 10), (5, None, 1, "a", 20), (5, None, 1, "b", 20),
     ]  # fmt: skip
-
-
-def test_aggregates_over_pairs_of_rows_are_those_of_each_pair_of_windows() -> None:
-    """The latest windows of two streams at each instant, which has a row of one stream, are joined by hand."""
-    n, step = 6, 2
-    drawn = random.Random(3)
-    ours, theirs = ([(drawn.randrange(3), drawn.randrange(100)) for _ in range(30)] for _ in range(2))
-    left = sq.events([(2 * i, 2 * i + 1, {"k": k, "x": x}) for i, (k, x) in enumerate(ours)])
-    right = sq.events([(2 * i + 1, 2 * i + 2, {"k": k, "y": y}) for i, (k, y) in enumerate(theirs)])
-    result = left.windowed_join(right, "k", rows=n, step=step).select(pairs=sq.count(), x=sq.max("x"), y=sq.sum("y"))
-
-    def latest(events: list[tuple[int, int]], come: int) -> list[tuple[int, int]]:
-        first = (come - n) // step * step
-        return events[first : first + n] if come >= n else []
-
-    wanted = {}
-    for at in range(2 * len(ours)):
-        windows = latest(ours, at // 2 + 1), latest(theirs, (at + 1) // 2)
-        pairs = [(x, y) for (k, x), (other, y) in itertools.product(*windows) if k == other]
-        if pairs:
-            wanted[at] = len(pairs), max(x for x, _ in pairs), sum(y for _, y in pairs)
-    lived = {}
-    for start, end, *row in answer(result):
-        lived |= dict.fromkeys(range(start, 2 * len(ours) if end is None else end), tuple(row))
-    assert lived == wanted
 
 
 def test_windows_are_of_time_or_of_rows() -> None:

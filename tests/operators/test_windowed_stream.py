@@ -26,20 +26,10 @@ def test_snapshots_lie_between_consecutive_endpoints() -> None:
     ]  # fmt: skip
 
 
-def test_equal_snapshots_side_by_side_stay_two() -> None:
-    assert counts(spans((1, 3), (3, 5)).snapshot_window()) == [(1, 3, 1), (3, 5, 1)]
-
-
 def test_a_snapshot_of_open_lifetimes_is_open() -> None:
     assert counts(spans((1, None), (4, 6)).snapshot_window()) == [(1, 4, 1), (4, 6, 2), (6, None, 1)]
     at_end = spans((1, None), (4, 6)).snapshot_window(stamp="point_at_end")
     assert counts(at_end) == [(4, 5, 1), (6, 7, 2)], "none while the window has no end"
-
-
-def test_the_endpoints_are_the_groups_own() -> None:
-    s = sq.events([(1, 9, {"k": "a"}), (4, 6, {"k": "b"}), (5, 7, {"k": None}), (6, 8, {"k": None})])
-    rows = answer(s.group_by("k").snapshot_window().select(n=sq.count()))
-    assert rows == [(1, 9, "a", 1), (4, 6, "b", 1), (5, 6, None, 1), (6, 7, None, 2), (7, 8, None, 1)]
 
 
 # sliding
@@ -70,10 +60,6 @@ def test_count_windows_by_end_leave_out_what_has_none() -> None:
     assert members(s.count_window(2, by="end", stamp="align")) == [(5, 10, "r p q"), (9, 13, "r p s")]
     assert members(s.count_window(1, by="end")) == [(6, 7, "q"), (10, 11, "r p"), (13, 14, "s")]
     assert members(spans((1, None)).count_window(1, by="end")) == []
-
-
-def test_count_windows_of_open_lifetimes_have_ends_of_their_own() -> None:
-    assert members(spans((1, None, "a"), (5, None, "b")).count_window(2, stamp="align")) == [(1, 6, "a b")]
 
 
 # rows
@@ -108,23 +94,10 @@ def test_sessions_are_chains_with_less_than_the_gap_between() -> None:
     assert members(s.session_window(7)) == [(1, 17, "a b c")]
 
 
-def test_a_long_event_keeps_its_session_open_over_shorter_ones() -> None:
-    s = spans((1, 20, "a"), (2, 3, "b"), (22, 23, "c"), (26, 27, "d"))
-    assert members(s.session_window(4)) == [(1, 26, "a b c"), (26, 30, "d")]
-    assert members(spans((1, None, "a"), (50, 51, "b")).session_window(4)) == [(1, None, "a b")]
-    assert members(spans((1, None, "a")).session_window(4, stamp="point_at_end")) == []
-
-
 def test_the_least_gap_is_two_ticks() -> None:
     assert members(spans((1, 2, "a"), (2, 3, "b"), (4, 5, "c")).session_window(2)) == [(1, 4, "a b"), (4, 6, "c")]
     with pytest.raises(TimeError, match="session_window: gap must be at least two ticks; found 1"):
         spans((1, 2)).session_window(1)
-
-
-def test_sessions_are_the_groups_own() -> None:
-    s = sq.events([(1, 2, {"k": "a"}), (3, 4, {"k": "b"}), (5, 6, {"k": "a"})])
-    rows = answer(s.group_by("k").session_window(4).select(n=sq.count()))
-    assert rows == [(1, 5, "a", 1), (3, 7, "b", 1), (5, 9, "a", 1)]
 
 
 # landmark
@@ -142,14 +115,6 @@ def test_a_single_landmark_forgets_nothing_and_sees_nothing_before_itself() -> N
     s = spans((1, 2, "a"), (5, 6, "b"), (-4, 3, "c"))
     assert members(s.landmark_window(4, start=2, stamp="align")) == [(2, 6, "c b"), (2, 10, "c b")]
     assert members(s.landmark_window(4, start=100)) == []
-
-
-def test_landmark_windows_are_reported_up_to_the_first_that_ends_after_the_last_finite_endpoint_or_until() -> None:
-    s = spans((1, None, "a"), (2, 9, "b"))
-    grown = s.landmark_window(5, start=0, stamp="align")
-    assert members(grown) == [(0, 5, "a b"), (0, 10, "a b")]
-    assert members(grown, until=3) == [(0, 5, "a b")]
-    assert members(grown, until=11) == [(0, 5, "a b"), (0, 10, "a b"), (0, 15, "a b")]
 
 
 def test_landmarks_on_a_timestamp_axis_start_at_the_epoch() -> None:

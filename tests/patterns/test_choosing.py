@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,9 +18,6 @@ from streamq.runtime.hosts.shipping import dumps
 from tests.judged import answer
 from tests.patterns.chosen import matches, query, stream
 from tests.runtime.test_shipping import READ
-
-Row = tuple[Any, ...]
-
 
 A, B = "1:a1 2:a2 3:a3", "4:b1 6:b2"
 
@@ -43,11 +39,6 @@ def test_the_first_parameter_of_a_sequence(modes: str, expected: list[str]) -> N
     B                    b1 4        b2 6
     """
     assert matches(f"SEQUENCE(A AS x {modes}, B AS y, 10)", A=A, B=B) == sorted(expected)
-
-
-@pytest.mark.parametrize("modes", ["EACH REUSE", "FIRST REUSE", "LAST REUSE", "EACH CONSUME", "LAST CONSUME"])
-def test_every_event_completes_whatever_the_last_parameter_says(modes: str) -> None:
-    assert matches(f"SEQUENCE(A AS x LAST, B AS y {modes}, 10)", A=A, B=B) == ["a3 b1", "a3 b2"]
 
 
 @pytest.mark.parametrize(
@@ -90,12 +81,6 @@ def test_selection_is_among_whole_matches() -> None:
     assert matches(thrice, A=" ".join(f"{at}:a{at}" for at in range(1, 8))) == ["a1 a2 a3", "a4 a5 a6"]
 
 
-def test_what_fits_is_within_the_scope_and_strictly_before() -> None:
-    events = {"A": "0:a0 1:a1 6:a2", "B": "6:b1 11:b2"}
-    assert matches("SEQUENCE(A AS x FIRST, B AS y, 5)", **events) == ["a1 b1", "a2 b2"]
-    assert matches("SEQUENCE(A AS x LAST, B AS y, 5)", **events) == ["a1 b1", "a2 b2"]
-
-
 def test_what_fits_fulfils_the_conditions_with_what_is_bound() -> None:
     """x is asked for its value beside z's as soon as it is bound, y is not."""
     events = {"A": "1:a1=7 2:a2=3", "B": "3:b1=9 4:b2=1", "C": "5:c1=3 6:c2=9"}
@@ -123,10 +108,6 @@ def test_equal_starts_go_by_the_payload() -> None:
     assert matches("SEQUENCE(A AS x LAST CONSUME, B AS y, 10)", **events) == ["q y", "r x"]
 
 
-def test_of_equal_events_each_is_consumed_for_itself() -> None:
-    assert matches("SEQUENCE(A AS x FIRST CONSUME, B AS y, 10)", A="1:a 1:a", B="4:b 5:c 6:d") == ["a b", "a c"]
-
-
 # ATLEAST and ALL
 
 
@@ -148,35 +129,6 @@ def test_all_takes_the_parameters_in_any_order(x: str, y: str, expected: list[st
     """
     pattern = f"ALL(A AS x {x}, B AS y {y}, 10)"
     assert matches(pattern, A="1:a1 3:a2", B="2:b1 4:b2") == sorted(expected)
-
-
-def test_every_order_of_the_parameters_before_is_tried() -> None:
-    """
-    A  a1 1              a2 4
-    B        b1 2  b2 3
-    C                          c1 5
-    """
-    events = {"A": "1:a1 4:a2", "B": "2:b1 3:b2", "C": "5:c1"}
-    # behind a2, the last before c1, comes b1, the first; behind b1 comes a1
-    assert matches("ALL(A AS x LAST, B AS y FIRST, C AS z, 10)", **events) == ["a1 b1 c1", "a2 b1 c1"]
-    # each order of the parameters selects for itself: a1 is the first that has no b before it, a2 the first that has
-    assert matches("ALL(A AS x FIRST, B AS y LAST, C AS z, 10)", **events) == ["a1 b2 c1", "a2 b2 c1"]
-
-
-def test_atleast_chooses_among_the_parameters_too() -> None:
-    """
-    A  a1 1  a2 2
-    B              b1 3
-    C                    c1 4
-    """
-    events = {"A": "1:a1 2:a2", "B": "3:b1", "C": "4:c1"}
-    pattern = "ATLEAST(2, A AS x LAST, B AS y, C AS z, 10)"
-    assert matches(pattern, **events) == ["- b1 c1", "a2 - c1", "a2 b1 -"]
-    consuming = "ATLEAST(2, A AS x LAST CONSUME, B AS y, C AS z, 10)"
-    assert matches(consuming, **events) == ["- b1 c1", "a1 - c1", "a2 b1 -"]
-    # a condition on an event that is not there is skipped
-    events = {"A": "1:a1=1 2:a2=2", "B": "3:b1=1", "C": "4:c1=1"}
-    assert matches(pattern, "x.v = y.v", **events) == ["- b1 c1", "a1 b1 -", "a2 - c1"]
 
 
 def test_a_match_of_one_event_chooses_nothing() -> None:
@@ -204,45 +156,6 @@ def test_an_event_that_is_consumed_is_gone_for_all_parameters() -> None:
 def test_an_event_completes_all_it_can_before_something_is_consumed() -> None:
     assert matches("ATLEAST(2, A AS x, A AS y, B AS z CONSUME, 10)", A="2:a 2:a", B="1:b") == ["- a b", "a - b"]
     assert matches("SEQUENCE(A AS x CONSUME, A AS y, 10)", "x.v = 1 AND y.v = 2", A="1:a=1 2:b=2 3:c=2") == ["a b"]
-
-
-def test_parameters_of_one_type_with_different_keys() -> None:
-    """Who follows whom is said by different fields, so events do not fall into groups."""
-    rows = {"at": [1, 2, 3, 4], "n": ["p", "q", "r", "s"], "next": ["q", "r", "q", "x"]}
-    text = "EVENT E WHEN SEQUENCE(A AS x CONSUME, A AS y CONSUME, 10) WHERE x.next = y.n OUTPUT x.n AS x, y.n AS y"
-    found = sq.cedr(text, A=sq.points(pa.table(rows), "at"))
-    assert answer(found) == [(2, 11, "p", "q")]
-    assert [
-        row[2:] for row in answer(sq.cedr(text.replace("CONSUME", "FIRST"), A=sq.points(pa.table(rows), "at")))
-    ] == [
-        ("p", "q"),
-        ("q", "r"),
-    ]
-
-
-def test_patterns_are_chosen_and_consumed_as_a_whole() -> None:
-    """
-    A  a1 1  a2 2
-    B              b1 3
-    C                    c1 4  c2 5  c3 6
-    """
-    events = {"A": "1:a1 2:a2", "B": "3:b1", "C": "4:c1 5:c2 6:c3"}
-    pattern = "SEQUENCE(SEQUENCE(A AS x, B AS y, 5) AS s FIRST CONSUME, C AS z, 5)"
-    assert matches(pattern, **events) == ["a1 b1 c1", "a2 b1 c2"]
-    assert matches(pattern, "s.root + 3 = z.Vs", **events) == ["a1 b1 c1", "a2 b1 c2"]
-    inner = "SEQUENCE(SEQUENCE(A AS x LAST CONSUME, B AS y, 5), C AS z, 5)"
-    assert matches(inner, **events) == ["a2 b1 c1", "a2 b1 c2", "a2 b1 c3"]
-
-
-def test_a_match_is_negated_once_it_is_chosen() -> None:
-    events = {"A": "1:a1 3:a2", "B": "5:b1", "C": "2:c1"}
-    for modes, expected in (("FIRST", []), ("LAST", ["a2 b1"]), ("EACH", ["a2 b1"])):
-        assert matches(f"NOT(C AS z, SEQUENCE(A AS x {modes}, B AS y, 10))", **events) == expected
-
-
-def test_lifetimes_are_those_of_the_operator() -> None:
-    assert answer(query("SEQUENCE(A AS x LAST, B AS y, 5)", A="1:a1 4:a2", B="6:b1")) == [(6, 9, "a2", "b1")]
-    assert answer(query("ALL(A AS x LAST, B AS y, 5)", A="1:a1 6:a2", B="6:b1")) == [(6, 7, "a1", "b1")]
 
 
 def test_values_come_through_as_they_are() -> None:
@@ -320,25 +233,6 @@ for start, source, *values in ((1, 0, 1, 'a', 1), (2, 0, 2, 'b', 9), (4, 1, 4, '
     assert done.stdout.splitlines() == ["[]", "[]", "[('a', 'c')]", "[]"], done.stderr
 
 
-@pytest.mark.slow
-def test_runs_reach_workers_without_streamq(tmp_path: Path) -> None:
-    ship_runtime()
-    runs = sq.cedr("EVENT E WHEN REPEAT(A AS x CONSUME, 2, 3) OUTPUT sum(x.v) AS s", A=stream(A))
-    scan = next(n for n in nodes(expanded(runs.plan)) if isinstance(n, Scan))
-    (tmp_path / "shipped").write_bytes(dumps(scan.evaluation.evaluator))
-    use = """
-import pyarrow as pa
-scan = pickle.load(open(sys.argv[1], 'rb'))
-starts = [1, 2, 3, 9]
-columns = {name: pa.array([5, 7, 8, 9], scan.types[name]) for name in scan.columns}
-times = {scan.args[0]: starts, '__le': starts, '__re': [start + 1 for start in starts], '__group': [0] * 4}
-print([row['x.v'] for row in scan.rows([pa.table({**times, **columns})], 0, 0).to_pylist()])
-"""
-    code = READ.rpartition("pickle.load")[0] + use
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "shipped")], capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["[5, 7]"], done.stderr
-
-
 def test_a_condition_that_only_spark_evaluates_is_refused() -> None:
     with pytest.raises(CedrError, match="a condition between parts that select or consume calls what only Spark has"):
         query("SEQUENCE(A AS x FIRST, B AS y, 9)", "soundex(x.n) = soundex(y.n)", A=A, B=B)
@@ -367,14 +261,3 @@ def test_events_of_one_instant_crowd_each_other_until_they_are_consumed() -> Non
 def test_an_event_counts_once_though_it_fits_two_parameters() -> None:
     assert matches("ATMOST(1, A AS x, A AS y, 3)", A="1:a1 5:a2") == ["- a1", "- a2", "a1 -", "a2 -"]
     assert matches("ATMOST(1, A AS x, A AS y, 3)", "y.v > 1", A="1:a1=1 2:a2=2 9:a3=2") == ["- a3", "a1 -", "a3 -"]
-
-
-def test_an_event_without_a_key_crowds_none() -> None:
-    keys = [None, None, "k", "k"]
-    stream = sq.points(pa.table({"at": [1, 2, 3, 4], "k": keys, "j": ["k"] * 4}), "at")
-    key = "WHERE CorrelationKey(k, EQUAL)"
-    none = stream.where(sq.col("j") > "k")
-    one = sq.cedr(f"EVENT E WHEN ATMOST(1, A AS x, B AS y, 9) {key} OUTPUT x.Vs AS x, y.Vs AS y", A=stream, B=none)
-    assert [row[2:] for row in answer(one)] == [(1, None), (2, None), (3, None)]
-    two = sq.cedr(f"EVENT E WHEN ATMOST(1, A AS x, A AS y, 9) {key} OUTPUT x.Vs AS x, y.Vs AS y", A=stream)
-    assert sorted(row[0] for row in answer(two)) == [1, 1, 2, 2, 3, 3]

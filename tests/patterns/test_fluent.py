@@ -13,8 +13,6 @@ import streamq as sq
 from streamq.errors import PlanError, StreamqWarning, TimeError
 from streamq.patterns import definitions, parser
 from streamq.patterns import pattern as patterns
-from streamq.patterns.pattern import Pattern
-from streamq.plan.node import expanded
 from tests.judged import answer
 
 INSTALLS = sq.events([(1, 2, {"m": 1}), (3, 4, {"m": 2}), (20, 21, {"m": 1})], name="installs")
@@ -23,62 +21,6 @@ RESTARTS = sq.events([(7, 8, {"m": 1}), (50, 51, {"m": 2})], name="restarts")
 X, Y, Z = INSTALLS.alias("x"), SHUTDOWNS.alias("y"), RESTARTS.alias("z")
 PAIR = sq.sequence(X, Y, within=12)
 RUN = sq.sequence(sq.repeat(X, 2, within=12), Y, within=9)
-
-
-def of_text(pattern: str) -> Pattern:
-    return sq.cedr(f"EVENT Pattern WHEN {pattern}", x=INSTALLS, y=SHUTDOWNS, z=RESTARTS)
-
-
-@pytest.mark.parametrize(
-    ("verbs", "text"),
-    [
-        (PAIR, "SEQUENCE(x, y, 12)"),
-        (PAIR.unless(Z, 5), "UNLESS(SEQUENCE(x, y, 12), z, 5)"),
-        (PAIR.unless(Z, 5, nth=1), "UNLESS(SEQUENCE(x, y, 12), z, 1, 5)"),
-        (sq.repeat(X, 3, within=12), "REPEAT(x, 3, 12)"),
-        (sq.repeat(X, 3, within=12).where("sum(x.m) > 1").consume(), "REPEAT(x CONSUME, 3, 12) WHERE sum(x.m) > 1"),
-        (
-            sq.sequence(sq.repeat(X.consume(), 2, 4, within=12), Y, within=9).where("count(x) < y.m"),
-            "SEQUENCE(REPEAT(x CONSUME, 2, 4, 12), y, 9) WHERE count(x) < y.m",
-        ),
-        (PAIR.unless_before(Z, 5), "UNLESS_BEFORE(SEQUENCE(x, y, 12), z, 5)"),
-        (PAIR.without(Z), "NOT(z, SEQUENCE(x, y, 12))"),
-        (PAIR.cancel_when(Z), "CANCEL_WHEN(SEQUENCE(x, y, 12), z)"),
-        (sq.all_of(X, Y, within=12), "ALL(x, y, 12)"),
-        (sq.any_of(X, Y), "ANY(x, y)"),
-        (sq.at_least(2, X, Y, Z, within=12), "ATLEAST(2, x, y, z, 12)"),
-        (sq.at_most(1, X, Y, within=12), "ATMOST(1, x, y, 12)"),
-        (sq.sequence(sq.any_of(X, Y), Z, within=12), "SEQUENCE(ANY(x, y), z, 12)"),
-        (
-            sq.sequence(PAIR.alias("s"), Z, within=9).where("s.root > 1"),
-            "SEQUENCE(SEQUENCE(x, y, 12) AS s, z, 9) WHERE s.root > 1",
-        ),
-        (
-            PAIR.where("x.m = y.m").unless(Z, 5).where("z.m = x.m"),
-            "UNLESS(SEQUENCE(x, y, 12), z, 5) WHERE x.m = y.m AND z.m = x.m",
-        ),
-        (
-            PAIR.unless(Z, 5).where(lambda x, y, z: (x.m == y.m) & (z.m == x.m)),
-            "UNLESS(SEQUENCE(x, y, 12), z, 5) WHERE x.m = y.m AND z.m = x.m",
-        ),
-        (
-            PAIR.where("CorrelationKey(m, UNIQUE) AND [m EQUAL 1]").unless(Z, 5),
-            "UNLESS(SEQUENCE(x, y, 12), z, 5) WHERE x.m <> y.m AND x.m = 1 AND y.m = 1",
-        ),
-        (
-            sq.sequence(sq.any_of(X, Y).alias("s"), Z, within=9).where(lambda s, z: (s.m == z.m) & (s["m"] > 1)),
-            "SEQUENCE(ANY(x, y) AS s, z, 9) WHERE s.m = z.m AND s.m > 1",
-        ),
-        (PAIR.where(lambda x: x.Vs > 1), "SEQUENCE(x, y, 12) WHERE x.Vs > 1"),
-        (
-            RUN.where(lambda x, y: (y.Vs - sq.first(x.Vs) <= 10) & (sq.max(x.m) + sq.count(x.m) > y.m)),
-            "SEQUENCE(REPEAT(x, 2, 12), y, 9) WHERE y.Vs - first(x.Vs) <= 10 AND max(x.m) + count(x.m) > y.m",
-        ),
-    ],
-    ids=lambda v: v if isinstance(v, str) else "",
-)
-def test_verbs_and_text_give_one_plan(verbs: Pattern, text: str) -> None:
-    assert expanded(verbs.plan) == expanded(of_text(text).plan)
 
 
 class Calls:
@@ -174,20 +116,6 @@ def test_words_of_a_text_for_one_stream_are_one_type() -> None:
     # as a type of later definitions, too
     later = "EVENT P WHEN ANY(D) EVENT E WHEN ALL(F CONSUME, D AS d, P AS p, 9)"
     assert sq.cedr(later, D=DECLINED, F=DECLINED).plan == sq.cedr(later.replace("F", "D AS F"), D=DECLINED).plan
-
-
-def test_an_event_of_several_aliases_counts_once_and_is_a_match_of_each() -> None:
-    pattern = sq.at_most(1, DECLINED.alias("x"), DECLINED.alias("y"), within=1)
-    rows = [row[2:] for row in answer(pattern.select("x_at", "y_at"))]
-    assert sorted(rows, key=str) == sorted(
-        [(at, None) for at in (1, 2, 3, 5)] + [(None, at) for at in (1, 2, 3, 5)], key=str
-    )
-
-
-def test_matches_under_two_aliases_are_one_type() -> None:
-    pairs = sq.cedr("EVENT P WHEN SEQUENCE(D AS d LAST, A AS a, 9) OUTPUT d.at AS d, a.at AS a", D=DECLINED, A=APPROVED)
-    pattern = sq.sequence(pairs.alias("p").consume(), pairs.alias("q").consume(), within=9)
-    assert [row[2:] for row in answer(pattern.select("p_a", "q_a"))] == [(4, 6)]
 
 
 def test_patterns_over_one_stream_are_parts_of_one_pattern() -> None:

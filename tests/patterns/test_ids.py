@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 from pyspark.sql import types
 
 import streamq as sq
-from streamq import testing as t
 from streamq.errors import NeedsSpark
-from streamq.functions.catalogue import function_of
 from streamq.functions.text import IdText
-from streamq.patterns import matches
-from streamq.plan.expr import Call, Expr
+from streamq.plan.expr import Call
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate
 from streamq.runtime.arrow.values import number_values
@@ -54,33 +48,6 @@ def test_a_match_is_told_by_its_operator_and_contributors() -> None:
         {"id": "SEQUENCE 4 (A 3 0 -, B 5 0 1:1)", "of": ["A 3 0 -", "B 5 0 1:1"], "x": "A 3 0 -", "start": 5},
         {"id": "SEQUENCE 4 (A 3 0 -, B 6 0 1:2)", "of": ["A 3 0 -", "B 6 0 1:2"], "x": "A 3 0 -", "start": 6},
     ]
-
-
-def test_what_a_match_has_not_is_no_contributor() -> None:
-    found = rows("EVENT E WHEN ANY(A, B) AS s WHERE s.Vs < 6 OUTPUT s.contributors AS of, B.id AS b")
-    assert found == [
-        {"of": ["A 1 0 1:1"], "b": None, "start": 1},
-        {"of": ["A 3 0 -"], "b": None, "start": 3},
-        {"of": ["B 5 0 1:1"], "b": "B 5 0 1:1", "start": 5},
-    ]
-
-
-def test_an_unless_has_its_match_as_contributor() -> None:
-    (row,) = rows(
-        "EVENT E WHEN UNLESS(SEQUENCE(A AS x, B AS y, 4) AS s, B AS z, 2) AS u WHERE x.m = 1 OUTPUT u.contributors AS of"
-    ) or [{}]
-    assert row == {}, "at 6 comes a B"
-    (row,) = rows(
-        "EVENT E WHEN UNLESS(SEQUENCE(A AS x, B AS y, 4) AS s, A AS z, 2) AS u WHERE x.m = 1 OUTPUT u.contributors AS of"
-    )
-    assert row == {"of": ["SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)"], "start": 5}
-
-
-def test_an_unless_over_a_run_has_the_run_as_contributor() -> None:
-    matches = rows(
-        "EVENT E WHEN UNLESS(REPEAT(A AS x, 2, 4) AS r, B, 1) AS u OUTPUT r.contributors AS run, u.contributors AS of"
-    )
-    assert matches[0] == {"run": ["A 1 0 1:1", "A 3 0 -"], "of": ["REPEAT 2 0 4 (A 1 0 1:1, A 3 0 -)"], "start": 3}
 
 
 JUDGED = """
@@ -128,26 +95,6 @@ def test_a_float_has_the_text_of_the_rules(x: float) -> None:
     text = "EVENT E WHEN A OUTPUT A.id AS id"
     (row,) = brute_force(text, {"A": events.to_arrow()})
     assert [row["id"]] == sq.cedr(text, A=events).to_arrow()["id"].to_pylist()
-
-
-def test_verify_judges_contributors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list with a NULL for an event that a match lacks is caught, though the compiler's expansion has it, too."""
-
-    def with_nulls(ids: Sequence[Expr]) -> Expr:
-        return Call(function_of("array"), tuple(ids))
-
-    monkeypatch.setattr(matches, "id_list", with_nulls)
-    a, b = (t.stream(columns="k string, v double", axis="integer") for _ in range(2))
-    pattern: Any = sq.cedr("EVENT E WHEN ANY(A, B) AS s OUTPUT s.contributors AS of", A=a, B=b)  # type: ignore[arg-type]
-    with pytest.raises(t.VerificationFailed, match="None"):
-        t.verify(pattern, profile=t.Profile(examples=20, batch=0, streams=0, shrinking=0))
-
-
-def test_definitions_hand_their_ids_on() -> None:
-    matches = rows(
-        "EVENT D WHEN SEQUENCE(A AS x, B AS y, 4) WHERE x.m = y.m EVENT E WHEN ANY(D AS d) OUTPUT d.id AS id"
-    )
-    assert matches == [{"id": "SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)", "start": 5}]
 
 
 def test_a_type_of_several_words_is_told_from_a_type_and_a_start() -> None:

@@ -12,9 +12,8 @@ import pytest
 
 from streamq.errors import StreamqError
 from streamq.runtime.arrow.columnar import codes, concat, group, narrow_sums, negate, net_deltas
-from streamq.runtime.deltas import as_points, cancelling_deltas, unit_weights, weighted, with_ends, with_weights
 from streamq.runtime.evaluators.assigner import event_order
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.event import LE, RE
 
 
 def test_net_of_deltas_with_columns_that_have_no_order() -> None:
@@ -68,28 +67,6 @@ def test_runs_of_equal_integers_are_numbered_as_single_rows_are() -> None:
 
 
 # Deltas that lack ends or weights are points and inserts.
-
-BARE = pa.table({LE: [3, 5]})
-WHOLE = pa.table({LE: [3, 5], RE: [9, 6], WEIGHT: [-1, 2]})
-
-
-def test_without_an_end_a_row_lives_for_a_tick() -> None:
-    assert with_ends(BARE).to_pydict() == {LE: [3, 5], RE: [4, 6]}
-    assert with_ends(WHOLE) is WHOLE
-    assert as_points(WHOLE).column(RE).to_pylist() == [4, 6]
-
-
-def test_without_a_weight_a_row_is_an_insert() -> None:
-    assert with_weights(BARE).to_pydict() == {LE: [3, 5], WEIGHT: [1, 1]}
-    assert with_weights(WHOLE) is WHOLE
-    assert weighted(WHOLE, -1).column(WEIGHT).to_pylist() == [-1, -1]
-
-
-def test_weights_are_taken_back_and_taken_apart() -> None:
-    assert cancelling_deltas(WHOLE).column(WEIGHT).to_pylist() == [1, -2]
-    assert unit_weights(BARE) is BARE
-    assert unit_weights(WHOLE).to_pydict() == {LE: [3, 5, 5], RE: [9, 6, 6], WEIGHT: [-1, 1, 1]}
-
 
 # Events in the order of group, start, columns and end: that of Python's sort over the same rows.
 

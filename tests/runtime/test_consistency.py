@@ -339,22 +339,3 @@ def test_a_late_right_event_splits_a_reported_left_piece(query: Any, cut: list[t
     assert (*whole, 1) in [row for deltas in found[:3] for row in deltas], "reported before the right event came"
     assert found[3] == sorted([(*whole, -1), *((*piece, 1) for piece in cut)])
     assert found[4] == sorted([(*whole, 1), *((*piece, -1) for piece in cut)])
-
-
-def test_a_late_event_joins_two_reported_sessions_and_leaves_two_when_it_is_taken_back() -> None:
-    """
-    events  [1,2)        [9,10)          gap 5: sessions [1,6) [9,14)
-    late           [5,6)                 one session [1,14)
-    """
-    found = told(
-        lambda a, b: a.session_window(5).select(n=sq.count()).union(b.session_window(5).select(n=sq.count())),
-        ("l", sq.insert(1, 2, k=1)),
-        ("l", sq.insert(9, 10, k=1)),
-        ("l", sq.insert(60, 61, k=1)),
-        ("r", sq.insert(60, 61, k=1)),
-        ("l", sq.insert(5, 6, k=1)),
-        ("l", sq.retract(5, 6, 5, k=1)),
-    )
-    assert [row for deltas in found[:4] for row in deltas if row[0] < 20] == [(1, 6, 1), (9, 14, 1)]
-    assert found[4] == [(1, 6, -1), (1, 14, 1), (9, 14, -1)]
-    assert found[5] == [(1, 6, 1), (1, 14, -1), (9, 14, 1)]

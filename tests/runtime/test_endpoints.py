@@ -154,12 +154,6 @@ def query_rows(query: sq.Stream) -> Any:
     return local_history(query.plan, query.tables).drop_columns([WEIGHT])
 
 
-def test_what_a_filter_drops_says_how_far_time_has_come() -> None:
-    """A changelog has reported the windows up to there before its input ends."""
-    starts = QUERIES["behind a filter"].to_pandas()["start"].tolist()
-    assert starts == [0, 10, 20]
-
-
 def test_a_cti_from_outside_counts() -> None:
     query = LATE_START.tumbling_window(10).select(n=sq.count())
     plan, _ = number_sources(query.plan)

@@ -24,16 +24,6 @@ def edges(
     return [(r["start"], r["end"], r["id"], r["v"]) for r in found]
 
 
-def test_an_end_closes_and_so_does_a_second_start() -> None:
-    rows = [(9, "end", 1, "y"), (1, "start", 1, "x"), (2, "start", 2, "a"), (5, "start", 2, "b")]
-    assert edges(rows) == [(1, 9, 1, "x"), (2, 5, 2, "a"), (5, None, 2, "b")]
-
-
-def test_payload_of_the_closing_row() -> None:
-    rows = [(1, "start", 1, "x"), (9, "end", 1, "y"), (9, "start", 1, "z")]
-    assert edges(rows, "end") == [(1, 9, 1, "y"), (9, None, 1, "z")]
-
-
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [

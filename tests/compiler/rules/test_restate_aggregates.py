@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import streamq as sq
 from streamq.aggregates.basic import AVG, COUNT, MAX, SUM
 from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP
 from streamq.compiler.rules.window_aggregates import restate_aggregates
@@ -9,7 +8,6 @@ from streamq.functions.catalogue import function_of
 from streamq.operators import Select, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col
-from streamq.windows import Hopping
 from tests.compiler.rules.law import HOPPING, TRIPS, holds
 
 V, W = Col("v"), Col("w")
@@ -39,10 +37,6 @@ def test_integers_are_added_as_doubles() -> None:
     holds(restate_aggregates, left, Select(WindowAggregate(TRIPS, (), HOPPING, parts), (("m", mean),)))
 
 
-def test_without_a_mean_nothing_is_done() -> None:
-    assert restate_aggregates(WindowAggregate(TRIPS, (), HOPPING, (("n", Aggregate(COUNT, ())),))) is None
-
-
 def test_a_deviation_is_the_root_of_a_variance() -> None:
     left = WindowAggregate(TRIPS, ("k",), HOPPING, (("d", Aggregate(STDDEV, (W,))), ("p", Aggregate(STDDEV_POP, (W,)))))
     parts = (("__var0", Aggregate(VAR, (W,))), ("__var_pop0", Aggregate(VAR_POP, (W,))))
@@ -58,12 +52,3 @@ def test_a_variance_that_is_there_is_used() -> None:
         (("v", Col("v")), ("d", Call(function_of("sqrt"), (Col("v"),)))),
     )
     holds(restate_aggregates, left, right)
-
-
-def test_a_mean_is_sum_by_count() -> None:
-    plan = sq.events([(1, 4, {"v": 1})]).plan
-    window = WindowAggregate(plan, (), Hopping(10, 5), (("m", sq.avg("v")), ("n", sq.count())))
-    found = restate_aggregates(window)
-    assert isinstance(found, Select) and isinstance(found.input, WindowAggregate)
-    assert found.schema == window.schema
-    assert {a.name for _, a in found.input.aggregates} == {"sum", "count"}

@@ -40,12 +40,6 @@ def set_aside(live: LocalRun) -> list[tuple[Any, ...]]:
 PHYSICAL = physical(sq.insert(1, 2, v=1)).select(x=inverse("v"))
 
 
-def test_rows_go_on_at_once_and_are_taken_back() -> None:
-    live = run(PHYSICAL)
-    assert fed(live, sq.insert(1, 9, v=4), sq.insert(2, 5, v=0)) == [(1, 0.25, 1)]
-    assert fed(live, sq.retract(1, 9, 1, v=4)) == [(1, 0.25, -1)]
-
-
 def test_what_fails_is_set_aside_once_it_is_settled() -> None:
     live = run(PHYSICAL)
     assert fed(live, sq.insert(2, 9, v=0), sq.insert(3, 5, v=0), sq.insert(4, None, v=0)) == []
@@ -62,14 +56,6 @@ def test_where_nothing_takes_it_the_query_fails() -> None:
     live = run(PHYSICAL, late_output=False)
     with pytest.raises(ModuleFailed, match="inverse: it failed; .*; of v = 0. Give the run a late_sink"):
         fed(live, sq.insert(1, 2, v=0))
-
-
-@pytest.mark.parametrize("late_output", [True, False])
-def test_an_event_that_comes_and_goes_in_one_micro_batch_does_not_fail(late_output: bool) -> None:
-    live = run(PHYSICAL, late_output=late_output)
-    assert fed(live, sq.insert(1, 2, v=0), sq.retract(1, 2, 1, v=0), sq.insert(3, 4, v=2)) == [(3, 0.5, 1)]
-    live.finish()
-    assert set_aside(live) == []
 
 
 def test_events_of_a_source_that_takes_nothing_back_are_set_aside_as_they_come() -> None:

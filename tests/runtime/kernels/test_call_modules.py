@@ -54,23 +54,6 @@ class RunningSum:
         return state
 
 
-@sq.uda("double", time_sensitive=True, name="lived")
-class Lived:
-    def initial(self) -> float:
-        return 0.0
-
-    def add(self, state: float, events: pd.DataFrame) -> float:
-        CALLS.append(("add", *sorted(zip(events.start, events.end, strict=True))))
-        return state + float(((events.end - events.start) * events.v).sum())
-
-    def remove(self, state: float, events: pd.DataFrame) -> float:
-        CALLS.append(("remove", *sorted(zip(events.start, events.end, strict=True))))
-        return state - float(((events.end - events.start) * events.v).sum())
-
-    def result(self, state: float, window: Any) -> float:
-        return state / window.duration
-
-
 def physical(*items: Any) -> Stream:
     return sq.events(list(items), name="s", schema={"v": "bigint"})
 
@@ -134,14 +117,6 @@ def test_final_rows_ask_for_windows_that_are_final_alone(module: Any) -> None:
     assert CALLS == [("call", 1, 3)]
 
 
-def test_windows_that_progress_has_not_reached_are_not_called() -> None:
-    live = run(lambda s: s.tumbling_window(10).select(x=whole_sum("v")))
-    assert fed(live, sq.insert(1, 2, v=1)) == []
-    assert CALLS == []
-    assert fed(live, sq.insert(12, 13, v=12)) == [(0, 10, 1, 1)]
-    assert CALLS == [("call", 1)]
-
-
 def test_a_state_of_a_window_takes_what_comes_and_goes() -> None:
     point_sum = sq.uda("bigint", name="point_sum")(RunningSum.code)
     live = run(lambda s: s.to_points().tumbling_window(200).select(x=point_sum("v")))
@@ -162,12 +137,6 @@ def test_from_window_to_window_it_is_given_what_comes_and_goes() -> None:
     whole = [call for call in CALLS if len(call) > 3]
     assert whole == [], "each window differs from the one before by two events on either side"
     assert [r for r in rows if r[0] == 8] == [(8, 16, sum(range(8, 16)), 1)]
-
-
-def test_a_lifetime_that_is_cut_anew_goes_and_comes() -> None:
-    live = run(lambda s: s.tumbling_window(4).select(x=Lived("v")), OutputForm.FINAL)
-    items = [sq.insert(0, 9, v=2), sq.insert(4, 5, v=1), sq.insert(5, 6, v=1), sq.insert(6, 7, v=1)]
-    assert fed(live, *items, sq.cti(30)) == [(0, 4, 2.0, 1), (4, 8, 2.75, 1), (8, 12, 0.5, 1)]
 
 
 @pytest.mark.slow
@@ -235,14 +204,6 @@ def test_a_window_that_is_mended_before_it_is_final_is_not_set_aside() -> None:
     assert not set_aside(live)
 
 
-def test_without_a_late_output_nothing_is_set_aside() -> None:
-    live = run(lambda s: s.tumbling_window(10).select(x=inverse("v")))
-    with pytest.raises(
-        ModuleFailed, match="inverse: it failed; ZeroDivisionError: a zero; .* Give the run a late_sink"
-    ):
-        fed(live, sq.insert(1, 2, v=0), sq.insert(12, 13, v=4))
-
-
 def test_a_promise_to_be_time_bound_that_is_broken_fails() -> None:
     @sq.udo("n bigint", time_sensitive=True, properties=[sq.time_bound])
     def counted(events: pd.DataFrame, window: Any) -> Any:
@@ -269,13 +230,6 @@ def folded(deltas: list[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
     for *row, weight in deltas:
         weights[tuple(row)] += weight
     return {row: weight for row, weight in weights.items() if weight}
-
-
-def test_how_many_members_a_window_has_is_no_part_of_what_was_promised() -> None:
-    live = run(lambda s: s.tumbling_window(10).select(lived_in("v")))
-    assert folded(fed(live, sq.insert(1, 3, v=1))) == {(1, 3, 1): 1}
-    assert folded(fed(live, sq.cti(6))) == {}
-    assert folded(fed(live, sq.insert(7, 8, v=2), sq.cti(8))) == {(7, 8, 2): 1}
 
 
 def test_what_is_time_bound_does_not_wait_for_ends_that_are_not_clipped() -> None:

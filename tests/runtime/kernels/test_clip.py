@@ -13,26 +13,13 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
-from streamq.compiler.local import LocalRun
 from streamq.stream import Stream
 from streamq.time import INFINITY
 from tests.runtime.kernels.test_left_rows import COLUMNS, FAR, HELD, QUERIES, evaluated, run, source, state_rows
 
 clip = QUERIES["clip"]
 
-EDGES = "at bigint, edge string, k bigint, v bigint"
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
-
-
-def edges(name: str) -> Stream:
-    return sq.edges(t.table(EDGES, []), time="at", edge="edge", key=["k", "v"], name=name, progress=sq.explicit())
-
-
-def fed(live: LocalRun, left: list[Any], right: list[Any], c: int, columns: str = COLUMNS) -> list[tuple[int, ...]]:
-    """The deltas of a micro-batch."""
-    deltas = live.batch({"a": t.table(columns, left), "b": t.table(COLUMNS, right)}, [(None, c)])
-    names = ["__le", "__re", "__w"]
-    return [] if deltas is None else sorted(tuple(row[n] for n in names) for row in deltas.to_pylist())
 
 
 def test_a_new_start_looks_at_the_events_of_its_group_that_it_clips() -> None:
@@ -81,35 +68,11 @@ def test_state_is_what_can_still_matter() -> None:
     assert all(set(store) == {"manifest"} for store in live.stores.values())
 
 
-def test_an_event_whose_end_moves_keeps_the_start_that_cuts_it() -> None:
-    live = run(clip(edges("a"), source("b")))
-    assert fed(live, [(1, "start", 1, 1)], [], 1, EDGES) == []
-    assert fed(live, [], [(5, 6, 1, 1), (7, 8, 1, 1)], 10, EDGES) == [(1, 5, 1)]
-    assert fed(live, [(20, "start", 1, 2)], [(12, 13, 1, 1)], 30, EDGES) == [(20, INFINITY, 1)]
-    assert fed(live, [(40, "end", 1, 1), (41, "end", 1, 2)], [], 50, EDGES) == [(20, 41, 1), (20, INFINITY, -1)]
-
-
 KINDS = "kind string, start bigint, end bigint, new_end bigint, k bigint"
 
 
 def physical(name: str) -> Stream:
     return sq.physical(t.table(KINDS, []), name=name, progress=sq.explicit())
-
-
-def test_a_start_that_is_taken_back_gives_an_event_its_next_start() -> None:
-    """Two starts at one instant are taken back one after the other; then the end is its own."""
-    live = run(clip(source("a"), physical("b")))
-
-    def changed(*items: Any, left: list[Any] | None = None) -> list[tuple[int, ...]]:
-        deltas = live.batch({"a": t.table(COLUMNS, left or []), "b": t.table(KINDS, list(items))}, [(None, 10)])
-        return [] if deltas is None else sorted((r["__le"], r["__re"], r["__w"]) for r in deltas.to_pylist())
-
-    twice = [("insert", 20, 30, None, 1), ("insert", 20, 31, None, 1), ("insert", 25, 30, None, 1)]
-    assert changed(*twice, left=[(10, 50, 1, 0), (60, 61, 1, 0)]) == [(10, 20, 1)]
-    assert changed(("retract", 20, 30, 20, 1)) == []
-    assert changed(("retract", 20, 31, 20, 1)) == [(10, 20, -1), (10, 25, 1)]
-    assert changed(("retract", 25, 30, 25, 1)) == [(10, 25, -1), (10, 50, 1)]
-    assert changed(("insert", 11, 30, None, 1)) == [(10, 11, 1), (10, 50, -1)]
 
 
 @dataclass

@@ -100,21 +100,6 @@ def test_what_reads_single_members_keeps_them(aggregate: Any) -> None:
     assert (reading(run).state_rows or 0) >= EVENTS + NEW
 
 
-def test_a_session_ends_where_the_end_of_its_last_event_moves() -> None:
-    """An event of a source that may retract is settled once its end is; until then it may part a session."""
-    table = t.table("kind string, start bigint, end bigint, new_end bigint, k bigint, v bigint", [])
-    source = sq.physical(table, id=None, name="s")
-    query = source.group_by("k").session_window(5).select(n=sq.count())
-    run = LocalRun(compiled(rewrite(number_sources(query.plan)[0]).plan, OutputForm.FINAL, buckets=1))
-    columns = "kind string, start bigint, end bigint, new_end bigint, k bigint, v bigint"
-    rows = [("insert", 0, 2, None, 1, 1), ("insert", 3, 90, None, 1, 1), ("insert", 60, 61, None, 1, 1)]
-    run.batch({"s": t.table(columns, rows)}, [(None, 4)])
-    run.batch({"s": t.table(columns, [])}, [(None, 10)])
-    run.batch({"s": t.table(columns, [("retract", 3, 90, 20, 1, 1)])}, [(None, 11)])
-    rows_sent = sorted((r["__le"], r["__re"], r["n"]) for r in run.finish().to_pylist())
-    assert rows_sent == [(0, 24, 2), (60, 65, 1)]
-
-
 # sleeping events of snapshots
 
 PIECES: dict[str, Windows] = {
@@ -211,33 +196,6 @@ def test_a_touched_group_evaluates_few_rows_of_what_it_has_open(kind: str) -> No
     before = reading(run).evaluated or 0
     run.batch({"s": t.table(COLUMNS, [(20, 21, 0, 1, 0.0)])}, [(None, 30)])
     assert (reading(run).evaluated or 0) - before < 200
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stamp", ["align", "point_at_end"])
-@pytest.mark.parametrize("reads_ends", [False, True])
-def test_snapshots_that_are_still_open_part_what_ends_together(stamp: str, reads_ends: bool) -> None:
-    """Ends move until they are settled, and windows whose results read them are open until then, long after c."""
-    columns = "kind string, start bigint, end bigint, new_end bigint, v bigint"
-    source = sq.physical(t.table(columns, []), id=None, name="s")
-    result = sq.avg(sq.duration()) if reads_ends else sq.sum("v")
-    query = source.snapshot_window(stamp=stamp, clip_input="none").select(n=sq.count(), x=result)
-    program = compiled(rewrite(number_sources(query.plan)[0]).plan, OutputForm.FINAL, buckets=1)
-    random, run, whole, c, answer, every = np.random.default_rng(3), LocalRun(program), LocalRun(program), 0, [], []
-    for _ in range(MICRO_BATCHES):
-        rows: list[tuple[Any, ...]] = []
-        for _ in range(4):
-            start = c + int(random.integers(0, 6))
-            end = start + int(random.choice([3, 6, 40]))
-            rows.append(("insert", start, end - end % 3 + 3, None, int(random.integers(5))))
-        kept, moved = rows[:3], rows[3]
-        rows.append(("retract", *moved[1:3], moved[2] + 3, moved[4]))
-        c += int(random.integers(1, 5))
-        answer.append(run.batch({"s": t.table(columns, rows)}, [(None, c)]))
-        every += [*kept, (*moved[:2], moved[2] + 3, *moved[3:])]
-    answer.append(run.finish())
-    whole.batch({"s": t.table(columns, every)})
-    assert net_rows(pa.concat_tables([with_weights(deltas) for deltas in answer])) == net_rows(whole.finish())
 
 
 def test_a_run_that_sends_rows_at_once_wakes_all() -> None:

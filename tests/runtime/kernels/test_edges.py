@@ -10,7 +10,6 @@ import pytest
 from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import LateEvent
-from streamq.operators import ToSignal
 from streamq.operators.input_table import table_fields
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
@@ -55,20 +54,6 @@ def total(live: LocalRun, reason: str) -> int:
     return sum(t.get(f"e|{reason}", 0) for t in live.totals.values())
 
 
-def test_an_end_takes_back_the_open_lifetime() -> None:
-    live = run()
-    assert deltas(live.batch(rows((1, "start", 7)))) == [(7, 1, 1, None)]
-    assert deltas(live.batch(rows((9, "end", 7)))) == [(7, -1, 1, None), (7, 1, 1, 9)]
-
-
-def test_an_end_may_come_before_its_start() -> None:
-    live = run(delay=50)
-    assert live.batch(rows((9, "end", 7), (20, "start", 8))).num_rows == 1
-    assert deltas(live.batch(rows((1, "start", 7)))) == [(7, 1, 1, 9)]
-    live.finish()
-    assert total(live, "invalid") == 0
-
-
 def test_an_end_that_nothing_opened_is_counted_once_c_has_passed_it() -> None:
     live = run(delay=5)
     live.batch(rows((9, "end", 7), (12, "start", 8)))
@@ -94,14 +79,6 @@ def test_late_edges() -> None:
     fail.batch(rows((50, "start", 1)))
     with pytest.raises(LateEvent, match=r"e: 1 late item\(s\) .*; the CTI is 50, first: {'id': 3} \(start 10\)"):
         fail.batch(rows((10, "start", 3)))
-
-
-@pytest.mark.parametrize("other", [[], [(70, "start", 1)]])
-def test_a_late_end_of_a_late_start_is_adjusted_whatever_other_keys_bring(other: list[tuple[int, str, int]]) -> None:
-    live = run("adjust")
-    live.batch(rows((50, "start", 1)))
-    live.batch(rows((10, "start", 3), (45, "end", 3), *other))
-    assert (total(live, "dropped"), total(live, "adjusted")) == (1, 1)
 
 
 @pytest.mark.parametrize("late", ["drop", "adjust", "fail"])
@@ -164,36 +141,6 @@ def test_edges_of_one_key_and_instant_that_differ() -> None:
     assert sorted(held.column("id").to_pylist()) == [8, 9], "what voids each other is over behind c"
 
 
-def test_the_first_edge_of_an_instant_closes_an_event_and_the_last_one_lives() -> None:
-    """With payloads from the end, too, in any order of arrival."""
-    columns = table_fields(HOSTS.empty_table())
-    items = [(1, "start", 7, "a"), (5, "start", 7, "b"), (5, "end", 7, "c"), (5, "start", 7, "d"), (9, "end", 7, "e")]
-    for payload, hosts in (("start", ["a", "d"]), ("end", ["a", "e"])):
-        node = Edges("e", columns, "t", "edge", ("id",), Lit("start"), Lit("end"), payload, order_by=("host",))
-        live = LocalRun(compiled(node, OutputForm.FINAL, buckets=1))
-        live.batch(of_hosts(*items[::-1]), [("e", -1)])
-        found = live.finish().to_pylist()
-        assert [(r["__le"], r["__re"], r["host"]) for r in found] == [(1, 5, hosts[0]), (5, 9, hosts[1])]
-
-
-@pytest.mark.parametrize(
-    ("batches", "found"),
-    [
-        ([[(42, "start", 2)], [(1, "start", 1)], [(4, "end", 1)], [(60, "start", 3)]], []),
-        ([[(1, "start", 1), (30, "end", 1), (42, "start", 2)], [(5, "start", 1)], [(60, "start", 3)]], [(1, 30)]),
-        ([[(17, "start", 2)], [(7, "start", 1)], [(17, "end", 1)], [(60, "start", 3)]], []),
-        ([[(42, "start", 2)], [(33, "end", 1)], [(1, "start", 1)], [(60, "start", 3), (61, "start", 1)]], [(61, None)]),
-    ],
-    ids=["a late end", "a late start before an end", "an end at c", "a late start after its late end"],
-)
-@pytest.mark.parametrize("level", [MIDDLE, Level(0, 0)], ids=["adjust", "weak"])
-def test_a_late_edge_stands_in_its_chain_by_its_own_time(batches: Any, found: Any, level: Level) -> None:
-    """What it begins does not outlive the edge that follows it, wherever c was when that came."""
-    live = run("adjust", invalid="fail") if level == MIDDLE else run("fail", delay=1_000, invalid="fail", level=level)
-    out = [row for batch in batches for row in deltas(live.batch(rows(*batch)))]
-    assert standing(out)[1] == found
-
-
 def standing(out: list[tuple[Any, ...]]) -> dict[int, list[Any]]:
     """The lifetimes of each key that deltas add up to."""
     weights: dict[Any, int] = {}
@@ -248,29 +195,3 @@ def test_a_closing_edge_with_the_payload_holds_the_cti_at_the_open_start() -> No
     assert advance(30) == 30
     assert advance(40, (33, True, 7, "a")) == 33
     assert advance(INFINITY) == INFINITY
-
-
-def test_what_stands_on_it_hears_of_the_closing_edges_payload() -> None:
-    schema = pa.schema([*SCHEMA, ("host", pa.string())])
-    node = Edges(
-        "e",
-        table_fields(schema.empty_table()),
-        "t",
-        "edge",
-        ("id",),
-        Lit("start"),
-        Lit("end"),
-        "end",
-        SourcePolicy(progress=GeneratedCtis(0)),
-    )
-    live = LocalRun(compiled(ToSignal(node, ()), OutputForm.FINAL, buckets=1))
-    items = [
-        (1, "start", 7, "?"),
-        (30, "start", 8, "b"),
-        (35, "start", 9, "c"),
-        (40, "end", 7, "a"),
-        (41, "end", 8, "d"),
-    ]
-    out = [live.batch({"e": pa.Table.from_pylist([dict(zip(schema.names, i, strict=True))], schema)}) for i in items]
-    found = [r for table in [*out, live.finish()] for r in table.to_pylist()]
-    assert sorted((r["__le"], r["host"]) for r in found) == [(1, "a"), (30, "d"), (35, "c")]

@@ -71,21 +71,6 @@ class Join:
         return list(Baskets(self.store).scoped("join").basket(f"side{port}"))
 
 
-def test_pairs_of_the_new_with_the_held_and_with_the_new() -> None:
-    join = Join()
-    assert join.advance([(1, 9, 7, 1), (1, 9, 8, 1)], [(3, 5, 7, 1)]) == [(3, 5, 7, 1)]
-    assert join.advance(right=[(4, 20, 7, 1), (9, 20, 7, 1)]) == [(4, 9, 7, 1)]
-    assert join.advance([(4, 5, 7, 1)]) == [(4, 5, 7, 2)]
-
-
-def test_a_retraction_takes_its_pairs_along() -> None:
-    join = Join()
-    join.advance([(1, INFINITY, 7, 1)], [(3, 5, 7, 1), (4, INFINITY, 7, 1)])
-    assert join.advance([(1, INFINITY, 7, -1), (1, 4, 7, 1)]) == [(3, 4, 7, 1), (3, 5, 7, -1), (4, INFINITY, 7, -1)]
-    assert join.advance([(1, 4, 7, -1)], [(3, 5, 7, -1)]) == [(3, 4, 7, -1)]
-    assert join.advance([(1, 4, 7, 1)]) == [], "both are gone"
-
-
 def test_a_micro_batch_reads_only_the_bins_that_its_events_overlap() -> None:
     join = Join()
     join.advance(right=[(10 * i, 10 * i + 8, 7, 1) for i in range(320)])

@@ -9,7 +9,7 @@ import pytest
 
 from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.errors import InvalidEvent, LateEvent
+from streamq.errors import InvalidEvent
 from streamq.operators.input_table import table_fields
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.policies import Level
@@ -40,16 +40,6 @@ def test_rows_of_an_insert_only_source_are_final_at_once() -> None:
     live, out = times("drop", [5, 30], [21, 20, 19])
     assert [sorted(o) for o in out] == [[5, 30], [20, 21]]
     assert [r["start"] for t in live.late for r in t.to_pylist()] == [19]
-
-
-def test_for_points_adjust_is_drop() -> None:
-    live, out = times("adjust", [30], [19])
-    assert out[1] == [] and sum(t.get("p|dropped", 0) for t in live.totals.values()) == 1
-
-
-def test_fail() -> None:
-    with pytest.raises(LateEvent):
-        times("fail", [30], [19])
 
 
 # ids
@@ -94,12 +84,6 @@ def test_a_repetition_is_taken_once_and_nothing_is_ever_taken_back() -> None:
     assert [{name: value for name, value in row.items() if value is not None} for row in rows] == [repeated] * 3
 
 
-def test_null_and_nan_are_equal() -> None:
-    nan = float("nan")
-    live, _ = stays([(1, 5, None, nan), (1, 5, None, nan), (2, None, 7, None)], [(2, None, 7, None), (1, 5, None, nan)])
-    assert counted(live) == {"s|duplicates": 3}
-
-
 @pytest.mark.parametrize("late", ["drop", "adjust", "fail"])
 def test_what_is_known_is_a_duplicate_before_it_is_late(late: str) -> None:
     """The event still lives at c, and so an adjusted repetition would be a second one."""
@@ -115,18 +99,6 @@ def test_a_late_event_is_taken_once_too() -> None:
     assert counted(live) == {"s|adjusted": 1, "s|duplicates": 2}
     live, out = stays([(60, 61, 8, 1.0)], [late], [late])
     assert out[1:] == [[], []] and counted(live) == {"s|dropped": 1, "s|duplicates": 1}
-
-
-def test_what_comes_again_once_it_is_forgotten_is_late() -> None:
-    live, out = stays([(20, 30, 7, 1.0)], [(60, 61, 8, 1.0)], [(20, 30, 7, 1.0)], late="adjust")
-    assert out[2] == [] and counted(live) == {"s|dropped": 1}
-    with pytest.raises(LateEvent):
-        stays([(20, 30, 7, 1.0)], [(60, 61, 8, 1.0)], [(20, 30, 7, 1.0)], late="fail")
-
-
-def test_an_end_at_c_is_not_forgotten() -> None:
-    live, _ = stays([(20, 30, 7, 1.0)], [(40, 41, 8, 1.0)], [(20, 30, 7, 1.0)], late="adjust")
-    assert counted(live) == {"s|duplicates": 1}
 
 
 def test_rows_of_one_id_and_start_that_differ() -> None:

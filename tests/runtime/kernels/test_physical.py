@@ -43,25 +43,6 @@ def run(
     return live, out
 
 
-def test_a_retraction_is_a_pair_of_deltas() -> None:
-    _, out = run("drop", [sq.insert(1, None, v=3)], [sq.retract(1, None, 10, v=3)], [sq.retract(1, 10, 1, v=3)])
-    assert out == [[(3, 1, 1, None)], [(3, -1, 1, None), (3, 1, 1, 10)], [(3, -1, 1, 10)]]
-
-
-def test_what_belongs_to_a_dropped_insert_goes_with_it() -> None:
-    live, out = run("drop", [sq.insert(30, 40, v=1), sq.cti(20)], [sq.insert(5, 50, v=2)], [sq.retract(5, 50, 45, v=2)])
-    assert out[1:] == [[], []]
-    assert live.totals[(0, 0)] == {"p|dropped": 2}
-
-
-def test_an_adjusted_insert_acts_from_c_on_and_is_followed() -> None:
-    live, out = run(
-        "adjust", [sq.insert(30, 40, v=1), sq.cti(20)], [sq.insert(5, 50, v=2)], [sq.retract(5, 50, 45, v=2)]
-    )
-    assert out[1:] == [[(2, 1, 20, 50)], [(2, -1, 20, 50), (2, 1, 20, 45)]]
-    assert live.totals[(0, 0)] == {"p|adjusted": 1}
-
-
 def test_a_late_retraction() -> None:
     start = [sq.insert(5, 50, v=2), sq.cti(20)]
     live, out = run("drop", start, [sq.retract(5, 50, 10, v=2)])
@@ -97,14 +78,6 @@ def test_a_late_retraction_of_what_is_settled() -> None:
         run("fail", start, [sq.retract(1, 5, 50, v=1)])
 
 
-def test_a_chain_waits_for_its_first_link() -> None:
-    """Of what waits each may lead on from another: that c has passed the end of one is no error while the other may move."""
-    moves = [sq.retract(1, 40, 5, v=1), sq.retract(1, 5, 60, v=1)]
-    live, out = run("adjust", [sq.insert(1, 50, v=1)], moves, [sq.cti(10)], [sq.retract(1, 50, 40, v=1)])
-    assert out[1:] == [[], [], [(1, -1, 1, 50), (1, 1, 1, 10), (1, 1, 10, 60)]]
-    assert live.totals[(0, 0)] == {"p|adjusted": 2}
-
-
 @pytest.mark.parametrize("known", [False, True])
 def test_a_late_retraction_that_adds_nothing_counts_alike_whether_its_event_is_known_or_not(known: bool) -> None:
     """With ids an event is known while an end that it had may still move: it had 30, or ended for good before c."""
@@ -134,16 +107,6 @@ def test_what_follows_a_dropped_retraction_goes_with_it(between: list[Any], name
     more = [sq.retract(1, 60, 50, v=1)], [sq.cti(70)]
     live, out = run("drop", start, *lost, *more, invalid="fail", named=named)
     assert out[1:] == [[], [], [], []] and live.totals[(0, 0)] == {"p|dropped": 3}
-
-
-def test_late_retractions_say_the_same_one_by_one_and_at_once() -> None:
-    start, more = [sq.insert(1, 40, v=1), sq.cti(10)], [sq.retract(1, 40, 5, v=1), sq.retract(1, 5, 60, v=1)]
-    for batches in ([[move] for move in more], [more], [more[::-1]]):
-        _, out = run("adjust", start, *batches)
-        weights: dict[Any, int] = {}
-        for _, w, le, re in (row for rows in out for row in rows):
-            weights[le, re] = weights.get((le, re), 0) + w
-        assert {span for span, w in weights.items() if w} == {(1, 10), (10, 60)} and min(weights.values()) >= 0
 
 
 def test_what_only_the_level_gives_up_is_late_and_no_error() -> None:
@@ -300,11 +263,6 @@ def test_two_events_of_one_id(other: Row) -> None:
     assert found == [] and counted == {"invalid": 1}
 
 
-def test_null_is_an_id() -> None:
-    _, found, counted = named([insert(1, 10, None)], [insert(1, 10, None), retract(1, 10, 5, None)])
-    assert found == [(1, 5, None)] and counted == {"duplicates": 1}
-
-
 def test_what_follows_a_late_event_is_matched_with_it_whatever_comes_again() -> None:
     """A dropped insert and an adjusted one are known as they came."""
     rows = [insert(5, 50, 8), retract(5, 50, 45, 8)]
@@ -312,11 +270,6 @@ def test_what_follows_a_late_event_is_matched_with_it_whatever_comes_again() -> 
     assert found == [(30, 40, 7)] and counted == {"dropped": 2, "duplicates": 2}
     _, found, counted = named([insert(30, 40), cti(20)], rows[:1], rows[:1], rows[1:], rows[1:], late="adjust")
     assert found == [(20, 45, 8), (30, 40, 7)] and counted == {"adjusted": 1, "duplicates": 2}
-
-
-def test_without_ids_equal_inserts_are_so_many_events() -> None:
-    live, out = run("drop", [sq.insert(1, 5, v=1), sq.insert(1, 5, v=1)], [sq.insert(1, 5, v=1)])
-    assert [n for rows in out for *_, n in rows] == [5, 5, 5] and live.totals == {}
 
 
 def test_after_a_dropped_retraction_that_adds_nothing_a_later_one_still_acts() -> None:

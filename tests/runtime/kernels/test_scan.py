@@ -78,12 +78,6 @@ def test_what_comes_in_between_has_it_go_over_what_follows_again() -> None:
     assert fed(live, put(6, 10)) == [(6, 13, 1), (9, 17, 1), (9, 7, -1)]
 
 
-def test_a_retraction_takes_back_what_followed_from_it() -> None:
-    live = run(sums)
-    fed(live, put(1, 1), put(5, 2), put(9, 4), put(20, 8))
-    assert fed(live, sq.retract(5, 6, 5, v=2, k="a")) == [(5, 3, -1), (9, 5, 1), (9, 7, -1)]
-
-
 def test_it_goes_on_from_the_state_at_the_cti() -> None:
     live = run(sums)
     fed(live, put(1, 1), put(5, 2), put(9, 4), put(20, 8))
@@ -119,21 +113,6 @@ def test_what_would_fail_only_out_of_order_does_not_where_rows_wait() -> None:
     assert fed(patient, put(3, 1), sq.cti(15)) == [(8, 5, 1)]
     with pytest.raises(ModuleFailed, match="age: it failed; TypeError.*; event at 8; v = 0"):
         fed(hasty, put(8, 0), put(20, 1))
-
-
-def test_groups_have_states_of_their_own_and_only_those_with_events_are_gone_over() -> None:
-    live = run(sums_by_key)
-    fed(live, put(1, 1), put(1, 5, "b"), put(2, 2), sq.cti(3))
-    assert fed(live, put(4, 7, "b"), put(9, 0, "c"), sq.cti(5)) == [(4, "b", 12, 1)]
-    assert CALLS == [7]
-    assert fed(live, put(6, 3), sq.cti(10)) == [(6, "a", 6, 1), (9, "c", 0, 1)]
-
-
-def test_it_goes_on_after_a_restart() -> None:
-    live = run(sums_by_key)
-    fed(live, put(1, 1), put(2, 2), put(8, 4), put(20, 0, "b"), sq.cti(5))
-    live = live.restart()
-    assert fed(live, put(6, 10)) == [(6, "a", 13, 1), (8, "a", 17, 1), (8, "a", 7, -1)]
 
 
 @pytest.mark.slow

@@ -6,11 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import streamq as sq
-import streamq.runtime.partials.range_partials as partials
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
@@ -45,20 +42,6 @@ def counts(s: sq.Stream) -> sq.Stream:
     return s.tumbling_window(10).select(n=sq.count())
 
 
-def test_a_late_event_within_the_delay_corrects_what_was_reported() -> None:
-    live = run(counts, OutputForm.CHANGELOG, delay=100)
-    assert deltas(live.batch({"s": stays([(1, 4, "a", 1.0), (25, 30, "a", 1.0)])}), "n") == [(1, 0, 1)]
-    assert deltas(live.batch({"s": stays([(2, 12, "a", 1.0)])}), "n") == [(-1, 0, 1), (1, 0, 2), (1, 10, 1)]
-    assert deltas(live.finish(), "n") == [(1, 20, 1)]
-
-
-def test_final_output_waits_for_the_cti() -> None:
-    live = run(counts, OutputForm.FINAL, delay=10)
-    assert live.batch({"s": stays([(1, 4, "a", 1.0), (19, 21, "a", 1.0)])}).num_rows == 0
-    assert deltas(live.batch({"s": stays([(20, 22, "a", 1.0)])}), "n") == [(1, 0, 1)]
-    assert deltas(live.finish(), "n") == [(1, 10, 1), (1, 20, 2)]
-
-
 @pytest.mark.parametrize("late_output", [False, True])
 def test_late_by_policy_with_the_cti_rounded_down_to_a_windows_end(late_output: bool) -> None:
     """c = 27 counts as 20: an event at 21 is on time, one at 19 is late, whether or not partials are combined ahead."""
@@ -79,38 +62,6 @@ def test_late_by_policy_with_the_cti_rounded_down_to_a_windows_end(late_output: 
     if late_output:
         rows = sorted((r["reason"], r["start"], r["late_by"]) for t in adjust.late for r in t.to_pylist())
         assert rows == [("adjusted", 19, 1), ("dropped", 3, 17)]
-
-
-@pytest.mark.slow
-@given(
-    rows=st.lists(
-        st.tuples(st.integers(-40, 40), st.integers(1, 200), st.sampled_from([None, -1.5, 0.0, 2.25])),
-        min_size=1,
-        max_size=12,
-    ),
-    size=st.integers(1, 60),
-    hop=st.integers(1, 9),
-)
-def test_dyadic_nodes_and_copies_agree(rows: list[tuple[int, int, float | None]], size: int, hop: int) -> None:
-    """Long ranges are cut into nodes of 2^level windows; the answer is that of copying every partial into its windows."""
-    table = stays([(a, a + d, "k", v) for a, d, v in rows])
-
-    def query(s: sq.Stream) -> sq.Stream:
-        return s.hopping_window(size, hop).select(n=sq.count(), s=sq.sum("v"), low=sq.min("v"), sd=sq.stddev("v"))
-
-    answers = []
-    kept = partials.EXPLODE_ROWS
-    for limit in (kept, -1):
-        partials.EXPLODE_ROWS = limit
-        try:
-            live = run(query, OutputForm.FINAL, delay=1000)
-            live.batch({"s": table})
-            answers.append(live.finish().sort_by("__le").to_pylist())
-        finally:
-            partials.EXPLODE_ROWS = kept
-    assert len(answers[0]) == len(answers[1])
-    for a, b in zip(*answers, strict=True):
-        assert {k: pytest.approx(v, nan_ok=True) for k, v in a.items()} == b
 
 
 def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> None:

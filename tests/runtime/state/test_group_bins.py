@@ -123,26 +123,6 @@ def test_a_bin_that_is_only_appended_to_is_cleaned_once_half_of_it_may_be_settle
     assert planned == [INFINITY] * 4 + [551, 551]
 
 
-def test_a_bin_of_events_that_end_late_is_cleaned_before_if_many_end_earlier() -> None:
-    late, sizes = 1 << 40, BinSizes(split_above=1 << 20)
-    random, nothing = np.random.default_rng(5), agenda_of(np.zeros(0, np.uint32))
-    hashes = np.sort(random.choice(1 << 32, 4_000, replace=False)).astype(np.uint32)
-    state = Baskets(DictStore()).scoped("kernel")
-    planned = []
-    for c in range(7):
-        bins = GroupBins(state, sizes)
-        touched, end = (hashes[:1_000], 100 * c) if c else (hashes, late)
-        bins.open(touched, c)
-        bins.append(EVENTS, ending(rows(touched, random.integers(0, 1 << 60, len(touched))), end))
-        bins.write_agenda(nothing, [EVENTS])
-        bins.close([EVENTS], c)
-        planned.append(bins.leaves[0].clean)
-        assert not state.baskets.work.rows
-        state = reopened(state)
-    # as many as are half of the 4,000, and each of them is half a one more
-    assert planned == [late + 1] * 5 + [501, 501]
-
-
 def ending(events: pa.Table, end: int) -> pa.Table:
     return events.set_column(2, RE, pa.array(np.full(events.num_rows, end)))
 
