@@ -40,7 +40,6 @@ EVERY: Mapping[str, int] = {
     "laws/test_window_modules.py": 4,
     "operators/test_calendar_window.py": 3,
     "operators/test_group_apply.py": 3,
-    "patterns/test_choosing_on_streams.py": 2,
     "runtime/kernels/test_clip.py": 3,
     "runtime/kernels/test_condensing.py": 3,
     "runtime/kernels/test_windows.py": 3,
