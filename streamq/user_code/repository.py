@@ -49,19 +49,6 @@ class LoadFailure:
         return f"{self.name} = {self.value}{_of_package(self.package)}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class ModuleEntry:
-    """A module as the repository lists it."""
-
-    name: str
-    kind: str
-    signature: str
-    results: str
-    properties: str
-    summary: str
-    place: str
-
-
 HEADINGS = ("name", "kind", "signature", "results", "properties", "what it does", "where from")
 
 
@@ -209,21 +196,20 @@ class Repository:
     # display
 
     @property
-    def rows(self) -> list[ModuleEntry]:
-        """A row per module, by name."""
-        return [self._entry(self.get(name)) for name in self]
-
-    def _entry(self, module: UserModule) -> ModuleEntry:
-        """Return a module's row of the table, as text; its place ends with its package."""
-        return ModuleEntry(
-            module.name,
-            module.kind,
-            module.signature,
-            module.returns.simpleString(),
-            ", ".join(map(str, module.properties)),
-            module.summary,
-            module.place + _of_package(self.package_of(module)),
-        )
+    def _rows(self) -> list[tuple[str, ...]]:
+        """The texts below HEADINGS, a row per module, by name; its place ends with its package."""
+        return [
+            (
+                module.name,
+                module.kind,
+                module.signature,
+                module.returns.simpleString(),
+                ", ".join(map(str, module.properties)),
+                module.summary,
+                module.place + _of_package(self.package_of(module)),
+            )
+            for module in map(self.get, self)
+        ]
 
     @property
     def _remarks(self) -> list[str]:
@@ -237,20 +223,19 @@ class Repository:
 
     def __repr__(self) -> str:
         """Return the rows as a table of text, or a sentence if there are none, and a line for each remark."""
-        rows = [HEADINGS, *(tuple(vars(row).values()) for row in self.rows)]
-        remarks = [f"! {remark}" for remark in self._remarks]
-        if len(rows) == 1:
-            return "\n".join([_NONE, *remarks])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        return "\n".join(lines + remarks)
+        rows = self._rows
+        lines = [f"! {remark}" for remark in self._remarks]
+        if not rows:
+            return "\n".join([_NONE, *lines])
+        widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
+        table = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (HEADINGS, *rows)]
+        return "\n".join(table + lines)
 
     def _repr_html_(self) -> str:
         """Return the same as HTML, for notebooks."""
-        rows = [tuple(vars(row).values()) for row in self.rows]
-        shown = [html.tabulated(HEADINGS, rows, named=True)] if rows else [html.lines(_NONE)]
-        remarks = [html.lines("\n".join(f"! {remark}" for remark in self._remarks))] if self._remarks else []
-        return html.fragment(*shown, *remarks)
+        rows, remarks = self._rows, [f"! {remark}" for remark in self._remarks]
+        shown = html.tabulated(HEADINGS, rows, named=True) if rows else html.lines(_NONE)
+        return html.fragment(shown, *([html.lines("\n".join(remarks))] if remarks else []))
 
 
 _NONE = "no modules: those that sq's decorators make are listed here"

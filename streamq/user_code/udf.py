@@ -62,11 +62,7 @@ def udf(
     which the function fails: the event has no row, and the query goes on. Quarantine works in ``select``, ``with_columns``
     and ``where``.
 
-    ``arguments`` are the SQL types of its arguments, in order, the last one also of further ones: a query that calls it with a
-    column of another type is an error.
-
-    ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
-    code, which must read the states of the other (docs/operations.md, "A query that changes").
+    ``arguments``, ``version`` and ``compatible_with`` are as for :func:`uda`.
 
     Called with columns, names of columns or literals, it returns an expression; keyword arguments are plain values, passed to
     each call. The function must be deterministic, and depend on nothing but its arguments. If it raises for an event, or

@@ -55,11 +55,7 @@ def udso(
     ``checked``: every step is made twice, each time on a copy of the state, and fails if the results differ. ``on_error``:
     "fail", or "quarantine", which sets aside an event whose step fails: the state stays as it was before the event.
 
-    ``arguments`` are the SQL types of its arguments, in order, the last one also of further ones: a query that calls it with a
-    column of another type is an error.
-
-    ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
-    code, which must read the states of the other (docs/operations.md, "A query that changes").
+    ``arguments``, ``version`` and ``compatible_with`` are as for :func:`uda`.
 
     Called with columns, names of columns or expressions, it returns the argument of ``scan``; keyword arguments are plain values,
     passed to the class when it is made, or to the function; ``where`` is a filter. The code must be deterministic. Raises

@@ -117,12 +117,8 @@ class WindowMembers:
         return WindowMembers(self.window, self.row[mask], self.start[mask], self.end[mask])
 
 
-@dataclass(frozen=True)
-class StateChange:
-    """The members that have been added to a state, and removed from it."""
-
-    come: WindowMembers
-    gone: WindowMembers
+StateChange = tuple[WindowMembers, WindowMembers]
+"""The members that have been added to a state, and those removed from it."""
 
 
 class ModuleWalk:
@@ -300,14 +296,14 @@ class ModuleWalk:
         return self.module.add(self.module.initial(), self.module.events(self._arguments(members)))
 
     def _changed_state(self, change: StateChange) -> Any:
-        """Return a state with the removed members taken out, and the new ones added."""
+        """Return the state of the preceding window with the removed members taken out, and the new ones added."""
         assert self._load is not None
-        state = self._load()
-        if len(change.gone.row):
+        state, (come, gone) = self._load(), change
+        if len(gone.row):
             assert self.module.remove is not None
-            state = self.module.remove(state, self.module.events(self._arguments(change.gone)))
-        if len(change.come.row):
-            state = self.module.add(state, self.module.events(self._arguments(change.come)))
+            state = self.module.remove(state, self.module.events(self._arguments(gone)))
+        if len(come.row):
+            state = self.module.add(state, self.module.events(self._arguments(come)))
         return state
 
     def _since_preceding(self, now: WindowMembers) -> StateChange | None:
@@ -325,9 +321,9 @@ class ModuleWalk:
             is_cut_anew = (now.start[stays] != before.start[stayed]) | (now.end[stays] != before.end[stayed])
             stays[np.flatnonzero(stays)[is_cut_anew]] = False
             stayed[np.flatnonzero(stayed)[is_cut_anew]] = False
-        change = StateChange(now.some(~stays), before.some(~stayed))
-        come, gone = len(change.come.row), len(change.gone.row)
-        return change if (self.module.remove is not None or not gone) and come + gone < len(now.row) else None
+        come, gone = now.some(~stays), before.some(~stayed)
+        is_possible = self.module.remove is not None or not len(gone.row)
+        return (come, gone) if is_possible and len(come.row) + len(gone.row) < len(now.row) else None
 
 
 def _value_hashes(columns: Mapping[str, pa.Array], count: int) -> Hashes:
