@@ -1,4 +1,4 @@
-"""``python -m streamq.demo [--event-log PATH]``: query what Spark's tasks did, in batch and as a stream, and compare."""
+"""``python -m streamq.demo [LOG]``: query what Spark's tasks did, in batch and as a stream, and compare."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ from streamq.screens import ProgressBar, TableSection
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MICRO_BATCHES = 8
+"""The greatest number of micro-batches in which a log is replayed."""
+
 SERIES = 8
 """The greatest number of stages that the table shows."""
 
@@ -45,10 +48,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    options = _arguments(arguments)
+    parser = argparse.ArgumentParser(
+        prog="python -m streamq.demo",
+        description="Reads a Spark event log as a stream of task starts and ends; asks it in batch and streaming.",
+    )
+    parser.add_argument(
+        "log",
+        nargs="?",
+        help="a log file, a rolled log directory, or a folder with one log (default: run a Spark job and read its log)",
+    )
+    log = parser.parse_args(arguments).log
     try:
-        with _folder(options.keep) as folder:
-            return _demo(options, folder)
+        with tempfile.TemporaryDirectory(prefix="streamq-demo-", ignore_cleanup_errors=True) as folder:
+            return _demo(log, Path(folder))
     except StreamqError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -60,67 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m streamq.demo",
-        description="Reads a Spark event log as a stream of task starts and ends; asks it in batch and streaming.",
-    )
-    parser.add_argument(
-        "--event-log",
-        metavar="PATH",
-        help="a log file, a rolled log directory, or a folder with one log (default: run a Spark job and read its log)",
-    )
-    parser.add_argument(
-        "--batches",
-        type=_positive,
-        default=8,
-        metavar="N",
-        help="the number of micro-batches in which the log is replayed (default: %(default)s)",
-    )
-    parser.add_argument("--size", help="window size, as '2 seconds' (default: fits the log's length)")
-    parser.add_argument("--hop", help="window hop, as '500 milliseconds' (default: fits the log's length)")
-    parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="keep everything written here (default: a temporary folder)"
-    )
-    options = parser.parse_args(arguments)
-    if (options.size is None) != (options.hop is None):
-        parser.error("--size and --hop go together")
-    if not options.event_log:  # also `make demo` with an empty EVENT_LOG
-        options.event_log = None
-    return options
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    """Make a folder for all that the demo writes: below ``keep``, where it stays; None: a temporary one.
-
-    Raises SourceError if ``keep`` cannot be written to.
-    """
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="streamq-demo-", ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
-        return
-    try:
-        keep.mkdir(parents=True, exist_ok=True)
-        run_folder = Path(tempfile.mkdtemp(prefix=datetime.now().strftime("%Y%m%d-%H%M%S-"), dir=keep))
-    except OSError as error:
-        raise SourceError("demo", f"cannot write to {keep}", f"it gave: {error.strerror or error}") from error
-    yield run_folder
-
-
-def _demo(options: argparse.Namespace, folder: Path) -> int:
-    """Read the log, or that of a job of our own, land its edges in a folder, and answer the questions.
+def _demo(path: str | None, folder: Path) -> int:
+    """Read the log at a path, or that of a job of our own, land its edges in a folder, and answer the questions.
 
     Return 0 if the answers in batch and as a stream agree, else 1. Raises SourceError if there is no log, or no task in it.
     """
-    log = find_log(options.event_log or _own_log(folder))
+    log = find_log(path or _own_log(folder))
     edges = task_edges(log)
     _describe(log, edges)
     if edges.num_rows == 0:
@@ -134,11 +91,10 @@ def _demo(options: argparse.Namespace, folder: Path) -> int:
     from streamq.demo import queries  # imports the query API, and with it Spark, only if there is something to query
 
     span = pc.min_max(edges["ts"]).as_py()
-    fitting = queries.windows((span["max"] - span["min"]).total_seconds())
-    size, hop = (options.size, options.hop) if options.size else fitting
+    size, hop = queries.windows((span["max"] - span["min"]).total_seconds())
     ask = functools.partial(queries.asked, delay=timedelta(microseconds=disorder(edges)), size=size, hop=hop)
     landed = folder / "edges"
-    return _answer(ask, landed, land(edges, landed, options.batches), folder, stage_labels(log))
+    return _answer(ask, landed, land(edges, landed, MICRO_BATCHES), folder, stage_labels(log))
 
 
 def _own_log(folder: Path) -> Path:

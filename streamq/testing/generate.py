@@ -34,13 +34,7 @@ from streamq.testing.lateness import (
     with_invalid,
     with_policy,
 )
-from streamq.testing.payload_values import (
-    IDS,
-    growing_value,
-    in_one_form,
-    numbered_value,
-    twin,
-)
+from streamq.testing.payload_values import IDS, growing_value, in_one_form, numbered_value, twin
 from streamq.testing.payloads import NO_USES, Uses, near, palettes, uses
 from streamq.testing.program import variables_of
 from streamq.testing.program_text import free_name

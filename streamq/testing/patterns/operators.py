@@ -13,15 +13,7 @@ from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.operators.sequence import Sequence
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
-from streamq.testing.patterns.matches import (
-    SCOPES,
-    Match,
-    by_rule,
-    counts,
-    match_id,
-    ordered_occurrences,
-    variables,
-)
+from streamq.testing.patterns.matches import SCOPES, Match, by_rule, counts, match_id, ordered_occurrences, variables
 from streamq.testing.patterns.rules import Evaluation
 
 

@@ -16,14 +16,7 @@ import pyarrow as pa
 from streamq.choices import Consumption
 from streamq.patterns import syntax as s
 from streamq.patterns.pattern_tree import Type
-from streamq.testing.patterns.conditions import (
-    EVERY_HAS,
-    Bound,
-    Condition,
-    conditions,
-    evaluate,
-    order_key,
-)
+from streamq.testing.patterns.conditions import EVERY_HAS, Bound, Condition, conditions, evaluate, order_key
 from streamq.testing.patterns.matches import (
     Chain,
     EventType,
