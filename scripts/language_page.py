@@ -24,8 +24,8 @@ from streamq.operators import MergePartials, Source, WindowAggregate
 from streamq.operators.grouped_stream import GroupedStream, GroupVerbs, WindowVerbs
 from streamq.operators.operator import Operator
 from streamq.operators.windowed_stream import WindowedStream
-from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
+from streamq.patterns.pattern_tree import AliasVerbs, Contributor
 from streamq.plan.footprint import Footprint, OpenedPart
 from streamq.plan.node import nodes, number_sources
 from streamq.run import run_verbs

@@ -21,7 +21,7 @@ from streamq.operators.scan import ScanVerbs
 from streamq.operators.select import SelectVerbs, WhereVerbs
 from streamq.operators.spans import ChopVerbs, DistinctIdsVerbs, LastRowsVerbs
 from streamq.operators.windowed_join import WindowedJoinVerbs
-from streamq.patterns.contributor import AliasVerbs
+from streamq.patterns.pattern_tree import AliasVerbs
 from streamq.plan.expr import Expr
 from streamq.plan.first_attempts import OF_STREAMS
 from streamq.plan.footprint import Expected

@@ -19,8 +19,8 @@ import streamq
 from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.per_window import PerWindow
 from streamq.operators.windowed_stream import WindowedStream
-from streamq.patterns.contributor import Contributor
 from streamq.patterns.pattern import Pattern
+from streamq.patterns.pattern_tree import Contributor
 from streamq.run.running import Run
 from streamq.stream import Stream
 

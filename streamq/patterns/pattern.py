@@ -14,13 +14,12 @@ from streamq.compiler.plan_graph import Section, sections_html
 from streamq.errors import PlanError, kind_of, nearest, warn
 from streamq.keywords import check_keywords
 from streamq.patterns.conditions import Variables
-from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import Definitions, Detect, event_type, no_type, used_types, variables_of
 from streamq.patterns.operators.negation import CancelWhenVerbs, NotVerbs, UnlessBeforeVerbs, UnlessVerbs
 from streamq.patterns.parser import advise, check_program, parse
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import picture_section, render
-from streamq.patterns.pattern_tree import Type, parts_of, variables_below, with_types
+from streamq.patterns.pattern_tree import AliasVerbs, Contributor, Function, Type, parts_of, variables_below, with_types
 from streamq.patterns.syntax import (
     Apply,
     AttributeEquals,

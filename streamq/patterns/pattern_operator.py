@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from streamq.errors import PlanError, kind_of
 from streamq.patterns import syntax
-from streamq.patterns.contributor import Contributor
-from streamq.patterns.pattern_tree import Extent, PatternTree, Type, extents_of, parts_of
+from streamq.patterns.pattern_tree import Contributor, Extent, PatternTree, Type, extents_of, parts_of
 from streamq.patterns.syntax import Definition, Part, Scope, shown_duration
 from streamq.plan.node import Verbs
 from streamq.stream import Stream

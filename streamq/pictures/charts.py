@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamq import html
 from streamq.errors import PlanError, TypeMismatch, counted
 from streamq.html import element, shortened_to_width
-from streamq.pictures.panel_history import PanelHistory, shown_value
-from streamq.pictures.panels import TIMES_OF_DAY
+from streamq.pictures.panel_history import TIMES_OF_DAY, PanelHistory, shown_value
 from streamq.pictures.picture import LIGHT, Picture
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import is_numeric

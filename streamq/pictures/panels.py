@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -15,84 +14,14 @@ import numpy as np
 from streamq import html
 from streamq.errors import counted
 from streamq.html import shortened_to_width, text_width
-from streamq.pictures.panel_history import DELETED, STANDS, PanelHistory, shown_value
+from streamq.pictures.panel_history import DELETED, STANDS, WIDTH, PanelHistory, TimeAxis, shown_value
 from streamq.pictures.picture import LIGHT
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import Ints
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
-
-WIDTH = 760
-"""The width of the axis, in pixels."""
-
-TIMES_OF_DAY = {"hours": "%H:%M", "minutes": "%H:%M"}
-"""The form of marks that are not at midnight: the clock has 24 hours, where Vega's has 12."""
-
-CALENDAR = tuple(
-    (moment - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1) for moment in (dt.datetime.min, dt.datetime.max)
-)
-"""The first and the last instant of the years 1 to 9999, in ticks."""
+from streamq.time import INFINITY
 
 Colours = Mapping[str, int]
 """The numbers of the keys' colours by the keys' texts; equal keys of several panels share one."""
-
-
-@dataclass(frozen=True)
-class TimeAxis:
-    """The instants from ``low`` to ``high``, in ticks of the axis ``kind``."""
-
-    low: int
-    high: int
-    kind: str
-
-    def clamp(self, t: int) -> int:
-        """Return an instant, or the border of the axis that it is beyond."""
-        return max(self.low, min(self.high, t))
-
-    def number(self, t: float) -> float:
-        """Return an instant as Vega reads it: of timestamps milliseconds."""
-        return t / 1_000 if self._is_temporal else t
-
-    def pixels(self, t: int) -> float:
-        """Return the distance of an instant from the left border, in pixels."""
-        return (self.clamp(t) - self.low) / (self.high - self.low) * WIDTH
-
-    def instant_of(self, pixel: float) -> float:
-        """Return the instant that lies so many pixels from the left border, as Vega reads it."""
-        return self.number(self.low + pixel / WIDTH * (self.high - self.low))
-
-    def encoding(self, *, has_labels: bool) -> dict[str, Any]:
-        """Return the horizontal channel of a panel, without its field; the labels stand below the last panel."""
-        scale = {"domain": [self.number(self.low), self.number(self.high)], "nice": False}
-        lines = {"grid": True, "labels": has_labels, "ticks": has_labels, "domain": has_labels}
-        title = "UTC" if has_labels and self.kind == TIMESTAMP else None
-        if self._is_temporal:
-            axis = {**lines, "format": TIMES_OF_DAY}
-            return {"type": "temporal", "scale": {"type": "utc", **scale}, "title": title, "axis": axis}
-        axis = {**lines, "tickMinStep": 1, "format": ",d"}
-        return {"type": "quantitative", "scale": scale, "title": title, "axis": axis}
-
-    @property
-    def _is_temporal(self) -> bool:
-        """True if marks are dates and times: those of timestamps, as long as the calendar has both ends."""
-        return self.kind == TIMESTAMP and CALENDAR[0] <= self.low and self.high <= CALENDAR[1]
-
-
-def section(instants: Ints, kind: str) -> tuple[int, int]:
-    """Return the least and the greatest finite instant, with a small margin; (0, 1) if there is none.
-
-    The margin does not leave the calendar if both instants of an axis of timestamps, by its ``kind``, are in it.
-    """
-    finite = instants[(instants != INFINITY) & (instants != MINUS_INFINITY)]
-    if not len(finite):
-        return 0, 1
-    low, high = int(finite.min()), int(finite.max())
-    margin = max(1, (high - low) // 50) if high - low > 40 else 0 if high > low else 1
-    # ends that are round numbers are easier to read in the description
-    unit = 10 ** (len(str(margin)) - 1)
-    in_calendar = kind == TIMESTAMP and CALENDAR[0] <= low and high <= CALENDAR[1]
-    first, last = CALENDAR if in_calendar else (MINUS_INFINITY + 1, INFINITY - 1)
-    low, high = low - margin, high + margin
-    return max(first, low - low % unit), min(last, high - high % -unit)
 
 
 # bars

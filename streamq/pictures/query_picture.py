@@ -19,8 +19,16 @@ from streamq.errors import PlanError, column_names
 from streamq.operators import Source, WindowAggregate
 from streamq.operators.member_operator import BOUNDS, MemberOperator
 from streamq.pictures.charts import number_columns, step_chart
-from streamq.pictures.panel_history import MOST_ROWS, PanelHistory, answer_history, history_of_changes, instant_label
-from streamq.pictures.panels import Panel, TimeAxis, keys_with_rows, section
+from streamq.pictures.panel_history import (
+    MOST_ROWS,
+    PanelHistory,
+    TimeAxis,
+    answer_history,
+    history_of_changes,
+    instant_label,
+    section,
+)
+from streamq.pictures.panels import Panel, keys_with_rows
 from streamq.pictures.picture import Picture, check_title
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.node import Node, nodes, number_sources

@@ -16,8 +16,8 @@ from streamq.errors import PlanError, UnknownVerb, nearest
 from streamq.keywords import check_keywords
 from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.windowed_stream import WindowedStream
-from streamq.patterns.contributor import Contributor
 from streamq.patterns.pattern import Pattern
+from streamq.patterns.pattern_tree import Contributor
 from streamq.plan.node import Placeholder
 from streamq.stream import Stream
 from streamq.testing.generate import KINDS, WITH_IDS

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq.choices import Consumption, Selection
 from streamq.errors import StreamqError
-from streamq.patterns.contributor import Contributor
 from streamq.patterns.operators.at_least import AnyOf
 from streamq.patterns.pattern import Pattern
 from streamq.patterns.pattern_text import render
 from streamq.patterns.pattern_tree import (
     ArgumentKind,
+    Contributor,
     PatternTree,
     Type,
     leaves,

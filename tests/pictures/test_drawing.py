@@ -19,10 +19,13 @@ from streamq import testing as t
 from streamq.pictures.panel_history import (
     DELETED,
     STANDS,
+    WIDTH,
     PanelHistory,
+    TimeAxis,
     history_of_changes,
+    section,
 )
-from streamq.pictures.panels import LEAST_WIDTH, WIDTH, TimeAxis, bars_of, bin_edges, density_rows, section
+from streamq.pictures.panels import LEAST_WIDTH, bars_of, bin_edges, density_rows
 from streamq.pictures.picture import DARK, LIGHT
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.stream import Stream

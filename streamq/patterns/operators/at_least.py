@@ -20,7 +20,6 @@ from streamq.keywords import check_keywords
 from streamq.operators.join import Join
 from streamq.operators.scan import PatternScan
 from streamq.operators.select import Select
-from streamq.patterns.contributor import Contributor
 from streamq.patterns.definition_lowering import DefinitionLowering, are_connected
 from streamq.patterns.matches import (
     Matches,
@@ -37,7 +36,17 @@ from streamq.patterns.matches import (
 )
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, count_of, parse_scope
-from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents, Type, has_choice, variables_below
+from streamq.patterns.pattern_tree import (
+    COUNT,
+    PARTS,
+    SCOPE,
+    Contributor,
+    Extent,
+    Extents,
+    Type,
+    has_choice,
+    variables_below,
+)
 from streamq.patterns.syntax import Part, Refusal, Scope
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import accepts_placeholders

@@ -15,11 +15,20 @@ from typing import Self
 from streamq import time
 from streamq.choices import LengthKind
 from streamq.operators.lifetime_change import Length, Start
-from streamq.patterns.contributor import Contributor
 from streamq.patterns.definition_lowering import DefinitionLowering
 from streamq.patterns.matches import POINT, Matches, tick_count, with_lifetimes
 from streamq.patterns.pattern_operator import NegatingVerbs, PatternOperator, PictureWords, count_of, parse_scope
-from streamq.patterns.pattern_tree import NEGATED, PATTERN, SCOPE, Argument, ArgumentKind, Extent, Extents, Type
+from streamq.patterns.pattern_tree import (
+    NEGATED,
+    PATTERN,
+    SCOPE,
+    Argument,
+    ArgumentKind,
+    Contributor,
+    Extent,
+    Extents,
+    Type,
+)
 from streamq.patterns.syntax import Part, Refusal, Scope
 from streamq.stream import Stream
 

@@ -23,7 +23,6 @@ from streamq.keywords import check_keywords
 from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.scan import MatchOperator, Scan
 from streamq.operators.select import Select
-from streamq.patterns.contributor import Contributor
 from streamq.patterns.definition_lowering import DefinitionLowering, match_id
 from streamq.patterns.matches import (
     Matches,
@@ -37,7 +36,7 @@ from streamq.patterns.matches import (
 from streamq.patterns.part_scan import event_columns
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, count_of, parse_scope
-from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, ArgumentKind, Extent, Extents, parts_of
+from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, ArgumentKind, Contributor, Extent, Extents, parts_of
 from streamq.patterns.syntax import MAX_EVENTS, Part, Refusal, Scope, refusal_for
 from streamq.plan.expr import Col, Expr, Lifetime, Lit
 from streamq.plan.node import accepts_placeholders

@@ -8,12 +8,11 @@ from typing import Any
 
 from streamq.keywords import check_keywords
 from streamq.operators.scan import PatternScan
-from streamq.patterns.contributor import Contributor
 from streamq.patterns.definition_lowering import DefinitionLowering, are_connected
 from streamq.patterns.matches import Matches, elapsed_ticks, least_instant, open_matches, rest_of_scope, tick_count
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, parse_scope
-from streamq.patterns.pattern_tree import PARTS, SCOPE, Extent, Extents, has_choice, variables_below
+from streamq.patterns.pattern_tree import PARTS, SCOPE, Contributor, Extent, Extents, has_choice, variables_below
 from streamq.patterns.syntax import Part, Refusal, Scope
 from streamq.plan.expr import Expr
 from streamq.plan.node import accepts_placeholders

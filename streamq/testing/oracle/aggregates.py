@@ -53,8 +53,8 @@ class Arguments:
 
     @property
     def w(self) -> str:
-        """The column of the second argument."""
-        return self.columns[1]
+        """The column of the second argument, if there is one, else of the first."""
+        return self.columns[-1]
 
 
 @dataclass(frozen=True)
@@ -149,22 +149,15 @@ def _products(v: str, w: str) -> str:
     return f"sum((CAST({v} AS DOUBLE) - {v}_mean) * (CAST({w} AS DOUBLE) - {w}_mean))"
 
 
-def _variance(root: str, *, is_sample: bool) -> Callable[[Arguments], str]:
-    """Return the definition of the variance, or of its root by the function ``root``; NULL for no or, of a sample, one value."""
+def _deviation(root: str = "", *, is_sample: bool) -> Callable[[Arguments], str]:
+    """Return the definition of a variance or a covariance, or of its root by the function ``root``.
+
+    It is NULL for no members or, of a sample, for one.
+    """
 
     def sql(a: Arguments) -> str:
         n = f"count({a.v})"
-        return f"CASE WHEN {n} > {int(is_sample)} THEN {root}({_products(a.v, a.v)} / ({n} - {int(is_sample)})) END"
-
-    return sql
-
-
-def _covariance(*, is_sample: bool) -> Callable[[Arguments], str]:
-    """Return the definition of the covariance; NULL for no pair or, of a sample, for one."""
-
-    def sql(a: Arguments) -> str:
-        n = f"count({a.v})"
-        return f"CASE WHEN {n} > {int(is_sample)} THEN {_products(a.v, a.w)} / ({n} - {int(is_sample)}) END"
+        return f"CASE WHEN {n} > {int(is_sample)} THEN {root}({_products(a.v, a.w)} / ({n} - {int(is_sample)})) END"
 
     return sql
 
@@ -224,12 +217,12 @@ ORACLE_OF: Mapping[AggregateFunction, Oracle] = {
     MAX: Oracle(_extreme("max")),
     SUM: Oracle(_sum),
     AVG: Oracle(_avg),
-    VAR: Oracle(_variance("", is_sample=True), reads_means=True),
-    VAR_POP: Oracle(_variance("", is_sample=False), reads_means=True),
-    STDDEV: Oracle(_variance("sqrt", is_sample=True), reads_means=True),
-    STDDEV_POP: Oracle(_variance("sqrt", is_sample=False), reads_means=True),
-    COVAR: Oracle(_covariance(is_sample=True), reads_means=True),
-    COVAR_POP: Oracle(_covariance(is_sample=False), reads_means=True),
+    VAR: Oracle(_deviation(is_sample=True), reads_means=True),
+    VAR_POP: Oracle(_deviation(is_sample=False), reads_means=True),
+    STDDEV: Oracle(_deviation("sqrt", is_sample=True), reads_means=True),
+    STDDEV_POP: Oracle(_deviation("sqrt", is_sample=False), reads_means=True),
+    COVAR: Oracle(_deviation(is_sample=True), reads_means=True),
+    COVAR_POP: Oracle(_deviation(is_sample=False), reads_means=True),
     CORR: Oracle(_correlation, reads_means=True),
     FIRST: Oracle(_outermost("first")),
     LAST: Oracle(_outermost("last")),
