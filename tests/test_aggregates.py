@@ -36,15 +36,6 @@ def same(found: Any, expected: Any) -> bool:
     return bool(found == (pytest.approx(expected) if isinstance(expected, float) else expected))
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [([1, 2, 2, None], 2), ([None], 0), ([NAN, NAN, 1.0], 2), ([0.0, -0.0], 1), (["", "a", "a"], 2), ([True, None], 1)],
-)
-def test_count_distinct(values: list[Any], expected: int) -> None:
-    kind = {float: "double", str: "string", bool: "boolean"}.get(type(values[0]), "bigint")
-    assert over(values, sq.count_distinct("v"), kind) == expected
-
-
 def test_count_distinct_of_combinations() -> None:
     """A member with a NULL in one of the columns does not count, and a retraction takes its combination back."""
     pairs = [(1, "a"), (1, "b"), (1, "a"), (2, "a"), (1, None), (None, "a"), (None, None)]
@@ -63,27 +54,6 @@ def test_count_distinct_of_combinations() -> None:
         (0, 5, 1),
         (5, 10, 1),
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("values", "median", "p90"),
-    [
-        ([3, 1, 2], 2.0, 2.8),
-        ([4, 1, 2, 3, None], 2.5, 3.7),
-        ([7], 7.0, 7.0),
-        ([None], None, None),
-        ([1.0, NAN, 2.0], 2.0, NAN),
-        ([INF, 1.0, -INF], 1.0, INF),
-        ([-0.0, 0.0], 0.0, 0.0),
-    ],
-)
-def test_percentiles_interpolate(values: list[Any], median: Any, p90: Any) -> None:
-    kind = "double" if isinstance(values[0], float) else "bigint"
-    assert same(over(values, sq.median("v"), kind), median)
-    assert same(over(values, sq.percentile("v", 0.9), kind), p90)
-    assert same(over(values, sq.percentile("v", 0), kind), over(values, sq.min("v"), kind))
-    assert same(over(values, sq.percentile("v", 1), kind), over(values, sq.max("v"), kind))
 
 
 @pytest.mark.parametrize(
@@ -117,40 +87,12 @@ def test_a_sum_of_decimals_beyond_38_digits_is_an_error_and_no_other_number() ->
             assert answer(query) == [(0, 5, Decimal(total))]
 
 
-def test_first_and_last_go_by_start_then_payload_and_hand_on_nulls() -> None:
-    s = sq.events([(3, 4, {"v": 9}), (1, 9, {"v": None}), (5, 6, {"v": 2}), (5, 6, {"v": 7})])
-    ends = answer(s.tumbling_window(10).select(a=sq.first("v"), b=sq.last("v"), c=sq.first(sq.col("v") * 2)))
-    assert ends == [(0, 10, None, 7, None)]
-    assert answer(s.tumbling_window(10).select(a=sq.first("v", where=sq.col("v") > 0)))[0][2] == 9
-    tied = sq.events([(1, 2, {"v": v}) for v in (NAN, 1.0, None, -0.0)])
-    a, b = answer(tied.tumbling_window(10).select(a=sq.first("v"), b=sq.last("v")))[0][2:]
-    assert a is None and math.isnan(b)
-
-
-def test_collect_leaves_out_nulls_and_goes_by_start_then_payload() -> None:
-    s = sq.events([(3, 4, {"v": 9}), (1, 9, {"v": None}), (5, 6, {"v": 7}), (5, 6, {"v": 2}), (0, 6, {"v": 9})])
-    assert answer(s.tumbling_window(10).select(x=sq.collect("v")))[0][2] == [9, 9, 2, 7]
-    assert answer(s.tumbling_window(10).select(x=sq.collect("v", where=sq.col("v") > 99)))[0][2] == []
-
-
 def test_a_payload_with_lists_and_structs_has_an_order_too() -> None:
     rows = [(1, 2, {"xs": xs, "v": v}) for v, xs in enumerate(([2], [1, 5], None, [1], []))]
     found = [sq.events(list(p)).tumbling_window(9).select(x=sq.collect("v")) for p in (rows, rows[::-1])]
     assert [answer(f)[0][2] for f in found] == [[2, 4, 3, 1, 0]] * 2
     structs = sq.events([(1, 2, {"s": {"a": a}, "v": a}) for a in (3, 1, 2)])
     assert structs.tumbling_window(9).select(x=sq.collect("v")).to_arrow()["x"].to_pylist() == [[1, 2, 3]]
-
-
-def test_time_weighted_avg_is_the_sum_of_value_times_lifetime_over_the_length() -> None:
-    """
-    4.0 [0,6)   1.0 [5,20)   NULL [0,10)
-    window [0,10): (4*6 + 1*5) / 10       [10,20): 1*10 / 10
-    """
-    s = sq.events([(0, 6, {"v": 4.0}), (5, 20, {"v": 1.0}), (0, 10, {"v": None}), (20, 21, {"v": None})])
-    found = answer(s.tumbling_window(10).select(x=sq.time_weighted_avg("v")))
-    assert found == [(0, 10, pytest.approx(2.9)), (10, 20, pytest.approx(1.0)), (20, 30, None)]
-    snapshots = answer(s.snapshot_window().select(x=sq.time_weighted_avg("v")))
-    assert [row[2] for row in snapshots] == [4.0, 5.0, 1.0, 1.0, None]
 
 
 def test_decimals_and_integers_at_their_limits() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import streamq as sq
 from streamq import functions
-from streamq.errors import PlanError, StreamqError, StreamqWarning, TimeError, TypeMismatch, UnknownColumn, UnknownVerb
+from streamq.errors import PlanError, StreamqError, StreamqWarning, TimeError, TypeMismatch, UnknownColumn
 from streamq.plan.expr import Lit, as_expr
 
 EVENTS = sq.events([(1, 5, {"v": 3, "x": 1.5, "txt": "abc", "xs": [1, 2], "ok": True})])
@@ -98,26 +98,6 @@ def test_what_is_written_in_another_language(function: Callable[[Any], Any], hin
     with pytest.raises(PlanError) as error:
         EVENTS.select(y=function)
     assert hint in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("verb", "hint"),
-    [
-        ("count", "select(x=sq.count())"),
-        ("mean", 'select(x=sq.avg("v"))'),
-        ("nunique", 'select(x=sq.count_distinct("v"))'),
-        ("agg", "select(x=sq.count())"),
-        ("head", "show(n) has the first n by time"),
-        ("orderBy", "s.show(n) has the first n by time"),
-        ("withColumn", 'Write s.with_columns(x=sq.col("v") * 2).'),
-        ("writeStream", 'Write s.run(sink="out", checkpoint="checkpoint").'),
-        ("distinct", "id= of the source"),
-        ("groupBy", 's.group_by("k")'),
-    ],
-)
-def test_what_a_data_frame_would_have(verb: str, hint: str) -> None:
-    with pytest.raises(UnknownVerb, match=re.escape(hint)):
-        getattr(EVENTS, verb)
 
 
 def test_a_text_that_is_the_name_of_a_column() -> None:

@@ -315,10 +315,6 @@ def check_other_speeds() -> None:
         assert engine.response(search.chunks, 1_000) <= FACTOR * engine.best(1_000), search
 
 
-def test_an_engine_that_becomes_slower_begins_the_search_anew() -> None:
-    check_other_speeds()
-
-
 def test_a_response_time_that_drifts_is_compared_with_that_of_settling() -> None:
     """Many small changes count as one; noise around one response time does not."""
     settled = searched(ChunkSearch(), QUICK, 1_000)
@@ -338,11 +334,6 @@ def test_a_response_time_that_drifts_is_compared_with_that_of_settling() -> None
 def check_nothing_is_gained(noise: float) -> None:
     """Assert that a search stays with one chunk where each costs much more than all rows."""
     assert searched(ChunkSearch(), Engine(batch=10, row=1e-4, merge=1e-3), 1_000, noise).chunks == 1
-
-
-@pytest.mark.parametrize("noise", [0, 0.02])
-def test_a_hop_stays_whole_if_chunks_gain_nothing(noise: float) -> None:
-    check_nothing_is_gained(noise)
 
 
 def check_law() -> None:

@@ -90,30 +90,6 @@ def test_the_cti_and_what_is_late_are_as_defined(
     assert counted == late
 
 
-@pytest.mark.parametrize("buckets", [1, 3])
-def test_a_new_partition_holds_progress_where_it_is(buckets: int) -> None:
-    run = run_of(cars().tumbling_window(10).select(n=sq.count()), buckets)
-    assert run.batch({"cars": table([(35, 1.0, "x"), (24, 2.0, "x")])}).column(LE).to_pylist() == [], "cti(22)"
-    assert run.batch({"cars": table([(33, 2.0, "x")])}).column(LE).to_pylist() == [20], "cti(31): 2.0 is behind"
-    # 3.0 is new: what it brings behind 31 is late, and 31 it stays until 3.0 has come so far
-    run.batch({"cars": table([(12, 3.0, "x"), (80, 1.0, "x"), (90, 2.0, "x")])})
-    assert run.batch({"cars": table([(40, 3.0, "x")])}).num_rows == 0
-    assert run.batch({"cars": table([(43, 3.0, "x")])}).column(LE).to_pylist() == [30]
-    assert {key: n for totals in run.totals.values() for key, n in totals.items()} == {"cars|dropped": 1}
-    (row,) = run.finish().filter(pa.compute.field(LE) == 80).to_pylist()
-    assert row["n"] == 1
-
-
-def test_a_batch_has_the_finished_answer() -> None:
-    rows: list[Row] = [(35, 1.0, "x"), (12, 3.0, "x"), (1, None, None), (90, 2.0, "x")]
-    answers = []
-    for per in (None, "d", ["zone", "d"]):
-        progress = sq.generate(2, per=per)
-        source = sq.points(table(rows), time="at", name="cars", progress=progress)
-        answers.append(source.tumbling_window(10).select(n=sq.count()).to_pandas().to_dict("list"))
-    assert answers[0] == answers[1] == answers[2]
-
-
 def test_what_follows_such_a_source_comes_as_far_as_its_greatest_start() -> None:
     """At the end no partition is waited for: windows of an endless lifetime come up to there, in batch and as a stream."""
     leader = sq.events([(3, 4, {"d": 1}), (40, 41, {"d": 2})], name="leader", progress=sq.generate(2, per="d"))

@@ -17,7 +17,7 @@ from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.status.history import SourceStatus
 from streamq.run.status.watcher import ctis_for_silent
-from streamq.runtime.event import LE, RE
+from streamq.runtime.event import LE
 from streamq.time import MINUS_INFINITY, TIMESTAMP
 from tests.programs import compiled
 
@@ -62,18 +62,6 @@ def test_a_source_that_follows_another() -> None:
     joined.batch({"prices": rows(9)})
     assert {k: n for t in joined.totals.values() for k, n in t.items()} == {"prices|dropped": 1}
     assert starts(joined.finish()) == [20]
-
-
-def test_a_follower_s_own_start_moves_nothing() -> None:
-    one = sq.points(EMPTY, time="at", progress=sq.generate(0))
-    other = sq.points(EMPTY, time="at", progress=sq.follow(one))
-    plan = number_sources(one.union(other).plan)[0]
-    first, second = (n.table for n in _sources(plan))
-    run = LocalRun(compiled(plan, OutputForm.FINAL, buckets=1))
-    run.batch({second: rows(100)})
-    assert starts(run.batch({first: rows(7)})) == [7]
-    run.batch({first: rows(8)})
-    assert run.totals == {}
 
 
 def test_whom_one_can_follow() -> None:
@@ -180,22 +168,6 @@ def test_progress_that_cannot_be_is_refused_where_it_is_made(
         sq.generate(**given)
 
 
-def _sources(plan: Any) -> list[Any]:
-    from streamq.operators import Source
-    from streamq.plan.node import nodes
-
-    return [n for n in nodes(plan) if isinstance(n, Source)]
-
-
-def test_ends_are_no_progress() -> None:
-    table = pa.table({"s": pa.array([], pa.int64()), "e": pa.array([], pa.int64())})
-    stays = sq.intervals(table, start="s", end="e", name="stays", progress=sq.generate(0))
-    run = started(stays, OutputForm.CHANGELOG)
-    out = run.batch({"stays": pa.table({"s": [1], "e": [1_000]})})
-    assert [(r[LE], r[RE]) for r in out.to_pylist()] == [(1, 1_000)]
-    assert run.batch({"stays": pa.table({"s": [2], "e": [3]})}).num_rows == 1
-
-
 # Silent sources: what their progress counts as after a while.
 
 SECOND = 1_000_000
@@ -264,11 +236,6 @@ def test_an_idle_input_of_a_join_holds_nothing_back_for_ever() -> None:
     assert [(row["a"], row["end"]) for row in run.arrive(b=1).to_pylist()] == [(20, 22)]
     assert run.metrics["sources"]["b"]["dropped"] == 0
     assert [row["a"] for row in run.finish().to_pylist()] == [30]
-
-
-def test_idle_after_is_a_time_by_the_clock() -> None:
-    with pytest.raises(PlanError, match="generate: idle_after is no length of time; found '0 seconds'"):
-        sq.events([(1, 2, {"v": 1})], progress=sq.generate(idle_after="0 seconds"))
 
 
 # ``sq.generate``: what is written differently is shown differently.

@@ -17,14 +17,6 @@ from tests.made_columns import TABLE, columns
 from tests.programs import compiled
 
 
-def test_rows_with_ids_are_final_as_they_come() -> None:
-    """Those that come again, in one micro-batch, in a later one and behind the CTI, hold nothing back."""
-    table = pa.table({"at": [1, 1, 2, 2, 4, 20, 4, 1, 21], "no": [7, 7, 8, 8, 9, 10, 9, 7, 11]})
-    s = sq.points(table, time="at", id="no", name="s", progress=sq.generate(5))
-    run = LocalRun(compiled(s.plan, "final", buckets=2))
-    assert [run.batch({"s": table.slice(at, 2 + (at == 0))}).num_rows for at in (0, 3, 5, 7)] == [2, 1, 1, 1]
-
-
 def test_an_id_is_part_of_a_plan_only_where_it_is_given() -> None:
     df = columns(t="bigint", k="string", v="double")
     plain, named = sq.points(df, "t", name="s"), sq.points(df, "t", id="k", name="s")

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.errors import (
@@ -22,47 +21,10 @@ from streamq.errors import (
     UnknownColumn,
 )
 from streamq.operators.source_arguments import SourcePolicy
-from streamq.plan.schema import SIGNAL
 from streamq.progress.generate import GeneratedCtis
 from streamq.stream import Stream
 from tests.judged import answer
-from tests.made_columns import TABLE, Columns, columns
-
-
-def lifetimes(table: pa.Table, key: str | tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """The lifetimes that ``sq.signal`` gives the rows of a table, in-process."""
-    signal = sq.signal(Columns(from_arrow_schema(table.schema)), time="t", key=key, name="samples")
-    assert signal.schema.shape == SIGNAL
-    rows = Stream(signal.plan, {"samples": table}).to_arrow().to_pylist()
-    return [(r["k"], r["v"], r["start"], r["end"]) for r in rows]
-
-
-# k     t  1    2    3    4    5    6
-# a       |20            |21
-# b            |7   |9             |8
-#              |5
-SAMPLES = pa.table({"t": [4, 1, 3, 2, 6, 2], "k": ["a", "a", "b", "b", "b", "b"], "v": [21, 20, 9, 7, 8, 5]})
-
-
-def test_a_sample_lives_until_the_next_strictly_later_one_of_its_key() -> None:
-    assert lifetimes(SAMPLES, "k") == [
-        ("a", 20, 1, 4),
-        ("b", 5, 2, 3),
-        ("b", 7, 2, 3),
-        ("b", 9, 3, 6),
-        ("a", 21, 4, None),
-        ("b", 8, 6, None),
-    ]
-
-
-def test_equal_values_stay_apart_and_null_is_a_key() -> None:
-    table = pa.table({"t": [1, 3, 2], "k": pa.array([None, None, "a"]), "v": [5, 5, 5]})
-    assert lifetimes(table, "k") == [(None, 5, 1, 3), ("a", 5, 2, None), (None, 5, 3, None)]
-
-
-def test_no_key_makes_one_signal_and_several_columns_one_key() -> None:
-    assert [end for *_, end in lifetimes(SAMPLES, ())] == [2, 3, 3, 4, 6, None]
-    assert all(end is None for *_, end in lifetimes(SAMPLES, ("k", "v")))
+from tests.made_columns import TABLE, columns
 
 
 def test_signal_is_points_made_a_signal_and_its_policy_is_the_sources() -> None:
@@ -124,27 +86,6 @@ def test_what_is_no_table_is_told_what_to_do() -> None:
 
 
 # in-process, over Arrow tables
-
-
-def test_points_and_intervals_of_arrow_tables() -> None:
-    table = pa.table({"from": [4, 1], "to": [6, None], "k": ["a", "b"]})
-    assert answer(sq.points(table, "from").drop("to")) == [(1, 2, "b"), (4, 5, "a")]
-    assert answer(sq.intervals(table, "from", "to")) == [(1, None, "b"), (4, 6, "a")]
-
-
-def test_edges_and_physical_of_arrow_tables() -> None:
-    log = pa.table({"t": [1, 5, 3], "what": ["on", "off", "on"], "k": ["a", "a", "b"], "v": [1, 2, 3]})
-    edges = sq.edges(log, "t", edge="what", key="k", open="on", close="off", payload="end")
-    assert answer(edges) == [(1, 5, "a", 2), (3, None, "b", 3)]
-    schema = pa.schema([("kind", pa.string()), *((n, pa.int64()) for n in ("start", "end", "new_end", "v"))])
-    rows = [("insert", 1, None, None, 3), ("retract", 1, None, 10, 3), ("CTI", 20, None, None, None)]
-    table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
-    assert lived(sq.physical(table)) == [(1, 10, 3)]
-
-
-def test_a_signal_of_an_arrow_table() -> None:
-    rows = answer(sq.signal(SAMPLES, "t", "k"))
-    assert [(k, v, start, end) for start, end, k, v in rows] == lifetimes(SAMPLES, "k")
 
 
 # id     at  1    2    3    4    5    6

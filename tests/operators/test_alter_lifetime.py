@@ -23,36 +23,6 @@ def lifetimes(s: sq.Stream) -> list[tuple[int, int | None]]:
     return [row[:2] for row in answer(s)]
 
 
-def test_shift_moves_both_ends_and_an_open_end_stays_open() -> None:
-    assert lifetimes(S.shift(10)) == [(11, 15), (14, None), (16, 17), (19, 22)]
-    assert lifetimes(S.shift(-10)) == [(-9, -5), (-6, None), (-4, -3), (-1, 2)]
-    assert answer(S.shift(7).shift(-7)) == answer(S)
-
-
-def test_extend_moves_ends_and_drops_what_has_no_duration_left() -> None:
-    assert lifetimes(S.extend(3)) == [(1, 8), (4, None), (6, 10), (9, 15)]
-    assert lifetimes(S.extend(-1)) == [(1, 4), (4, None), (9, 11)]
-    assert lifetimes(S.extend(-4)) == [(4, None)]
-
-
-def test_a_duration_from_the_payload_drops_what_is_not_positive_and_null_is_for_ever() -> None:
-    assert answer(S.set_duration(sq.col("v"))) == [(1, 4, 3), (4, 12, 8), (9, None, None)]
-    assert lifetimes(S.set_duration(2)) == [(1, 3), (4, 6), (6, 8), (9, 11)]
-    assert lifetimes(S.alter_lifetime(duration=sq.duration() * 2)) == [(1, 9), (4, None), (6, 8), (9, 15)]
-
-
-def test_points_at_the_start_and_at_the_end() -> None:
-    assert lifetimes(S.to_points()) == [(1, 2), (4, 5), (6, 7), (9, 10)]
-    assert lifetimes(S.to_points_at_end()) == [(5, 6), (7, 8), (12, 13)]
-    assert S.to_points().schema.shape == S.to_points_at_end().schema.shape == "point"
-    assert (
-        S.to_points().shift(3).schema.shape
-        == S.to_points().alter_lifetime(start=sq.start() - 1).schema.shape
-        == "point"
-    )
-    assert S.to_points().extend(1).schema.shape == S.shift(3).schema.shape == S.schema.shape == "interval"
-
-
 def test_what_was_dropped_is_not_evaluated_later() -> None:
     kept = S.set_duration(sq.col("v")).where(10 / (sq.col("v") + 1) > 1)
     assert answer(kept) == [(1, 4, 3), (4, 12, 8)], "10 / (-1 + 1) fails"

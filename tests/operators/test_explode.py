@@ -15,22 +15,6 @@ def lists(*rows: tuple[int, int | None, list[int | None] | None]) -> sq.Stream:
     return sq.events([(le, re, {"n": i, "v": v}) for i, (le, re, v) in enumerate(rows)], schema={"v": "array<bigint>"})
 
 
-def test_each_element_is_an_event_in_the_arrays_place() -> None:
-    """
-    events  0, [7, 8] [1,5)    1, [9] [3,..)
-    result  0, 7 [1,5)  0, 8 [1,5)   1, 9 [3,..)
-    """
-    assert answer(lists((1, 5, [7, 8]), (3, None, [9])).explode("v")) == [(1, 5, 0, 7), (1, 5, 0, 8), (3, None, 1, 9)]
-
-
-def test_of_an_empty_array_and_of_null_nothing_is_left() -> None:
-    assert answer(lists((1, 5, []), (2, 6, None), (3, 7, [1])).explode("v")) == [(3, 7, 2, 1)]
-
-
-def test_an_element_that_is_null_is_an_element_and_equal_ones_are_as_many_events() -> None:
-    assert answer(lists((1, 5, [None, 4, 4])).explode("v")) == [(1, 5, 0, 4), (1, 5, 0, 4), (1, 5, 0, None)]
-
-
 def test_the_fields_of_structs_become_columns() -> None:
     rows = pa.table(
         {"start": [1, 2], "end": [4, 5], "n": [0, 1], "s": [[{"a": 1, "b": "x"}, {"a": None, "b": "y"}], []]}

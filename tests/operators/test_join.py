@@ -15,48 +15,10 @@ from tests.judged import answer
 NAN = float("nan")
 L = sq.events([(1, 6, {"k": 1, "v": "a"}), (2, None, {"k": 2, "v": "b"}), (3, 9, {"k": None, "v": "c"})])
 R = sq.events([(2, 4, {"k": 1, "w": 10}), (5, 9, {"k": 1, "w": 20}), (0, None, {"k": None, "w": 30})])
-KINDS = ("inner", "left", "semi", "anti")
 
 
 def made(rows: list[tuple[int, int | None, int]], name: str) -> sq.Stream:
     return sq.events([(a, b, {"k": 1, name: v}) for a, b, v in rows])
-
-
-def test_pairs_live_while_both_do() -> None:
-    """
-    left    a [1,6)             b [2,inf) of another key
-    right   10 [2,4)  20 [5,9)
-    inner   a10 [2,4)  a20 [5,6)
-    """
-    assert answer(L.join(R, "k")) == [(2, 4, 1, "a", 10), (5, 6, 1, "a", 20)]
-
-
-def test_null_keys_match_nothing_in_any_kind() -> None:
-    nulls = L.where(sq.col("v") == "c")
-    assert answer(nulls.join(R, "k")) == answer(nulls.join(R, "k", how="semi")) == []
-    assert answer(nulls.join(R, "k", how="left")) == [(3, 9, None, "c", None)]
-    assert answer(nulls.join(R, "k", how="anti")) == [(3, 9, None, "c")]
-
-
-def test_parts_are_maximal() -> None:
-    """
-    left    [0,20)
-    right   [2,5) [5,8) [4,6)    [10,12) [10,11)    [15,inf)
-    semi    [2,8)                [10,12)            [15,20)
-    anti    [0,2)  [8,10)  [12,15)
-    """
-    left = made([(0, 20, 0)], "v")
-    right = made([(2, 5, 1), (5, 8, 2), (4, 6, 3), (10, 12, 4), (10, 11, 5), (15, None, 6)], "w")
-    assert [r[:2] for r in answer(left.join(right, "k", how="semi"))] == [(2, 8), (10, 12), (15, 20)]
-    assert [r[:2] for r in answer(left.join(right, "k", how="anti"))] == [(0, 2), (8, 10), (12, 15)]
-
-
-def test_the_condition_is_part_of_the_match_never_a_filter_after_it() -> None:
-    found = {how: answer(L.join(R, "k", lambda l, r: r.w > 10, how)) for how in KINDS}
-    assert found["inner"] == [(5, 6, 1, "a", 20)]
-    assert found["semi"] == [(5, 6, 1, "a")]
-    assert found["anti"] == [(1, 5, 1, "a"), (2, None, 2, "b"), (3, 9, None, "c")]
-    assert found["left"] == [(1, 5, 1, "a", None), (2, None, 2, "b", None), (3, 9, None, "c", None), (5, 6, 1, "a", 20)]
 
 
 def test_keys_are_equal_as_spark_has_it() -> None:

@@ -22,26 +22,7 @@ def rows(*events: tuple[int, object, int]) -> sq.Stream:
     return sq.events([(at, at + 1, {"k": k, "v": v}) for at, k, v in events])
 
 
-def values(stream: sq.Stream) -> list[tuple[object, ...]]:
-    return [(start, end, v) for start, end, _, v in answer(stream)]
-
-
 S = rows((1, "a", 3), (4, "b", 5), (9, "a", 1), (12, "b", 7))
-
-
-def test_a_row_lives_until_n_rows_have_followed_it() -> None:
-    """
-    n = 2   3 [4,9)  5 [4,12)  1 [9,inf)  7 [12,inf)
-    """
-    assert values(S.last_rows(2)) == [(4, 9, 3), (4, 12, 5), (9, None, 1), (12, None, 7)]
-    assert values(S.last_rows(1)) == [(1, 4, 3), (4, 9, 5), (9, 12, 1), (12, None, 7)]
-    assert values(S.last_rows(5)) == []
-
-
-def test_rows_of_a_key_are_counted_by_themselves() -> None:
-    wanted = [(1, 9, 3), (4, 12, 5), (9, None, 1), (12, None, 7)]
-    assert values(S.last_rows(1, key="k")) == wanted
-    assert values(S.group_by("k").apply(lambda g: g.last_rows(1))) == wanted
 
 
 def test_wrong_arguments() -> None:

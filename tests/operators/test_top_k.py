@@ -15,8 +15,6 @@ from streamq.plan.node import nodes
 from streamq.testing.table import table
 from tests.judged import answer
 
-NAN = float("nan")
-
 
 def points(*rows: tuple[Any, ...], names: tuple[str, ...] = ("k", "v")) -> sq.Stream:
     return sq.events([(at, at + 1, dict(zip(names, values, strict=True))) for at, *values in rows])
@@ -28,44 +26,6 @@ S = points((1, "a", 5), (2, "b", 9), (3, "c", 5), (4, "d", 1))
 def ranked(s: sq.Stream) -> list[tuple[Any, int]]:
     """The first column and the rank."""
     return sorted((row[2], row[-1]) for row in answer(s))
-
-
-def test_ties_at_the_last_rank_are_all_kept_and_leave_a_gap() -> None:
-    assert ranked(S.tumbling_window(5).top_k(2, by="v")) == [("a", 2), ("b", 1), ("c", 2)]
-    assert ranked(S.tumbling_window(5).top_k(3, by="v")) == [("a", 2), ("b", 1), ("c", 2)]
-    assert ranked(S.tumbling_window(5).top_k(4, by="v")) == [("a", 2), ("b", 1), ("c", 2), ("d", 4)]
-
-
-def test_broken_ties_go_by_the_payload_and_keep_their_rank() -> None:
-    assert ranked(S.tumbling_window(5).top_k(2, by="v", ties="break")) == [("a", 2), ("b", 1)]
-    assert ranked(S.tumbling_window(5).top_k(2, by="v", desc=False, ties="break")) == [("a", 2), ("d", 1)]
-    equal = sq.events([(at, at + 1, {"v": 1}) for at in (1, 2, 3)])
-    assert [r[2:] for r in answer(equal.tumbling_window(5).top_k(2, by="v", ties="break"))] == [(1, 1), (1, 1)]
-
-
-def test_null_is_least_and_nan_greatest_and_the_zeros_tie() -> None:
-    s = points((1, "null", None), (1, "nan", NAN), (1, "inf", float("inf")), (1, "zero", 0.0), (1, "minus", -0.0))
-    assert ranked(s.tumbling_window(5).top_k(2, by="v")) == [("inf", 2), ("nan", 1)]
-    assert ranked(s.tumbling_window(5).top_k(2, by="v", desc=False)) == [("minus", 2), ("null", 1), ("zero", 2)]
-    assert ranked(s.tumbling_window(5).top_k(9, by="v"))[-1] == ("zero", 3)
-
-
-def test_rows_carry_the_payload_and_live_on_the_window() -> None:
-    top = S.hopping_window(4, 2).top_k(1, by="v")
-    assert top.columns == ["k", "v", "rank"]
-    assert answer(top) == [(-2, 2, "a", 5, 1), (0, 4, "b", 9, 1), (2, 6, "b", 9, 1), (4, 8, "d", 1, 1)]
-    at_end = S.hopping_window(4, 2, stamp="point_at_end").top_k(1, by="v")
-    assert [r[:2] for r in answer(at_end)] == [(2, 3), (4, 5), (6, 7), (8, 9)]
-    assert at_end.schema.shape == "point"
-
-
-def test_in_every_kind_of_window() -> None:
-    s = sq.events([(1, 5, {"v": 1}), (3, 8, {"v": 2}), (20, 21, {"v": 0})])
-    assert answer(s.snapshot_window().top_k(1, by="v")) == [(1, 3, 1, 1), (3, 5, 2, 1), (5, 8, 2, 1), (20, 21, 0, 1)]
-    assert answer(s.session_window(6).top_k(1, by="v")) == [(1, 13, 2, 1), (20, 26, 0, 1)]
-    assert answer(s.count_window(2).top_k(1, by="v")) == [(4, 5, 2, 1), (21, 22, 2, 1)]
-    assert answer(s.rows_window(2, 2).top_k(1, by="v", desc=False)) == [(4, 5, 1, 1)]
-    assert answer(s.landmark_window(10, start=0).top_k(1, by="v")) == [(10, 11, 2, 1), (20, 21, 2, 1), (30, 31, 2, 1)]
 
 
 def test_estimates_do_not_count_ties() -> None:

@@ -12,10 +12,6 @@ from streamq.errors import PlanError
 A = sq.events([(1, 5, {"v": 3}), (1, 5, {"v": 3})], name="a")
 
 
-def test_duplicates_stay() -> None:
-    assert A.union(A, sq.events([(0, 1, {"v": 1})])).to_arrow().column("v").to_pylist() == [1, 3, 3, 3, 3]
-
-
 def test_errors() -> None:
     with pytest.raises(PlanError, match=r"union: streams of different columns; found \(v bigint\) and \(w bigint\)"):
         A.union(A.rename(v="w"))

@@ -16,17 +16,6 @@ def kept(s: sq.Stream) -> list[int | None]:
     return s.to_arrow().column("fare").to_pylist()
 
 
-def test_null_is_not_true() -> None:
-    assert kept(FARES.where(sq.col("fare") > 2)) == [3, 8]
-    assert kept(FARES.where(lambda e: ~(e.fare > 5))) == [3]
-
-
-def test_reads_lifetimes() -> None:
-    assert kept(FARES.where(sq.end().is_null())) == [8]
-    assert kept(FARES.where(sq.duration() < 3)) == [None]
-    assert kept(FARES.where((sq.start() >= 2) & sq.col("zone").is_not_null())) == [None]
-
-
 def test_what_a_filter_dropped_is_not_evaluated() -> None:
     zeros = sq.events([(1, 2, {"x": 0}), (1, 2, {"x": 4})])
     assert (

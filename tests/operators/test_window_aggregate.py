@@ -16,23 +16,6 @@ def windows(s: sq.Stream) -> list[tuple[int, int, int]]:
     return [(r["start"], r["end"], r["n"]) for r in s.to_arrow().to_pylist()]
 
 
-def test_an_event_that_ends_where_a_window_starts_is_no_member() -> None:
-    assert windows(S.tumbling_window(5).select(n=sq.count())) == [(0, 5, 2), (5, 10, 1), (10, 15, 2)]
-    assert windows(S.hopping_window(10, 5).select(n=sq.count())) == [(-5, 5, 2), (0, 10, 2), (5, 15, 2), (10, 20, 2)]
-    assert windows(S.hopping_window(2, 5).select(n=sq.count())) == [(0, 2, 1), (5, 7, 1), (10, 12, 2)]
-
-
-def test_a_windows_result_has_the_bounds_of_its_window() -> None:
-    q = S.tumbling_window(5).select(n=sq.count()).where(sq.window_start() > 0)
-    assert windows(q.with_columns(at=sq.window_end())) == [(5, 10, 1), (10, 15, 2)]
-    with pytest.raises(
-        PlanError, match=r"a bound of a window where there are only events; found sum\(window_start\(\)\)"
-    ):
-        S.tumbling_window(5).select(n=sq.sum(sq.window_start()))
-    with pytest.raises(PlanError, match="where: a bound of a window"):
-        q.union(S.select(n=sq.lit(1).cast("long"))).where(sq.window_start() > 0)
-
-
 def test_errors() -> None:
     for size, hop in ((0, 1), (5, 0), (-5, 1)):
         with pytest.raises(TimeError, match="must be positive"):

@@ -17,11 +17,6 @@ from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, StreamqWarning
 from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
-from streamq.testing.arrival import Item
-from streamq.testing.case import Case
-from streamq.testing.execution import Execution
-from streamq.testing.table import table
-from streamq.testing.trial import check
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Landmark
 from tests.judged import answer, counts, members, spans
@@ -77,14 +72,6 @@ def test_a_sliding_window_sets_the_lifetimes_of_points_and_extends_others(name: 
     assert end - start == ticks
 
 
-def test_the_bound_is_the_windows_own_inputs_over_all_groups() -> None:
-    s = sq.events([(1, None, {"k": "a"}), (2, 12, {"k": "b"})])
-    rows = answer(s.group_by("k").tumbling_window(5).select(n=sq.count()))
-    assert [r[:3] for r in rows] == [(a, a + 5, k) for a in (0, 5, 10) for k in "ab"]
-    alone = answer(s.where(sq.col("k") == "a").group_by("k").tumbling_window(5).select(n=sq.count()))
-    assert alone == [(0, 5, "a", 1)]
-
-
 @pytest.mark.parametrize(
     ("clip", "lasts"), [("full", (3, 5)), ("left", (18, 15)), ("right", (3, 8)), ("none", (18, 18))]
 )
@@ -106,16 +93,6 @@ def test_the_window_is_known_wherever_the_row_lives() -> None:
     assert answer(both) == [(4, 5, 1, 4)]
 
 
-@pytest.mark.parametrize("stamp", ["align", "point_at_end"])
-def test_an_aggregate_reads_the_lifetimes_of_its_members_wherever_the_row_lives(stamp: str) -> None:
-    s = spans((1, 4), (3, 8), (6, 7))
-    late = sq.sum(sq.duration(), where=sq.start() >= 3)
-    delays = s.tumbling_window(5, stamp=stamp).select(long=late, at=sq.window_start() + late)
-    assert [r[2:] for r in answer(delays)] == [(5, 5), (6, 11)]
-    ends = s.count_window(2, by="end").select(n=sq.count(where=sq.end() > 7), first=sq.min(sq.start()))
-    assert answer(ends) == [(8, 9, 0, 1), (9, 10, 1, 3)]
-
-
 def test_a_bound_is_known_as_long_as_the_lifetime_is_a_windows() -> None:
     s = spans((1, 4), (3, 8))
     top = s.tumbling_window(5).top_k(1, by="e")
@@ -133,20 +110,6 @@ def test_a_bound_is_known_as_long_as_the_lifetime_is_a_windows() -> None:
     for stream in moved:
         with pytest.raises(PlanError, match=r"a bound of a window where there are only events; found window_end\(\)"):
             stream.select(b=sq.window_end())
-
-
-def test_points_at_ends_that_still_move_last_a_tick() -> None:
-    left = sq.events([(1, 4, {"k": "a"}), (2, 9, {"k": "b"})])
-    ends = left.left_anti_join(sq.events([(2, 3, {"k": "a"})]), on="k").to_points_at_end()
-    windows = ends.tumbling_window(5, clip_input="right")
-    assert answer(windows.select(n=sq.count(), lasts=sq.sum(sq.duration()))) == [(0, 5, 2, 2), (5, 10, 1, 1)]
-
-
-def test_an_empty_stream_has_no_windows() -> None:
-    none = spans((1, 4)).where(sq.col("e") == "?")
-    windows = [none.tumbling_window(5), none.snapshot_window(), none.count_window(1), none.rows_window(1)]
-    windows += [none.session_window(5), none.landmark_window(5, start=0), none.sliding_window(3)]
-    assert [counts(w) for w in windows] == [[]] * len(windows)
 
 
 def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
@@ -204,21 +167,6 @@ def test_events_of_a_basic_window_are_one_row_before_the_shuffle(query: sq.Strea
     assert hosted.kernel.combine(0, events).num_rows == rows
 
 
-@pytest.mark.parametrize("clip", ["full", "none"])
-@pytest.mark.parametrize(("size", "hop"), [(6, 2), (10, 10)])
-def test_what_is_left_of_a_late_event_is_weighed_and_listed_from_the_same_instant(
-    size: int, hop: int, clip: str
-) -> None:
-    lives = sq.intervals(
-        table("a bigint, b bigint, v bigint", []), "a", "b", name="s", progress=sq.generate(0), late="adjust"
-    )
-    windows = lives.hopping_window(size, hop, clip_input=clip)
-    plan, _ = number_sources(windows.select(load=sq.time_weighted_avg("v"), all=sq.collect("v")).plan)
-    rows = (1, 3, 1), (9, 12, 2), (0, 30, 4), (4, 15, 8), (8, 9, 16), (31, 33, 1), (7, 40, 32)
-    arrival = [("s", Item("insert", start, end, payload={"v": v})) for start, end, v in rows]
-    check(Case(plan, tuple(arrival), (2, 3, 2)), [Execution()])
-
-
 # Points in landmark windows: added up by group and hop before the shuffle, late by the ends of windows.
 POINTS = sq.points(EMPTY, time="t", name="s", progress=sq.generate(0))
 SUMS = {"n": sq.count(), "total": sq.sum("v")}
@@ -260,16 +208,6 @@ def test_their_kernel_judges_points_and_early_rows_are_not_combined() -> None:
     (stage,) = program(query, early=True).stages
     events = pa.table({stage.channels[0].columns[0]: [1, 2], "__le": [1, 2]})
     assert stage.hosted[0].kernel.combine(0, events) is events
-
-
-@pytest.mark.parametrize("period", [None, 12])
-@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
-def test_a_hop_is_late_as_a_whole(period: int | None, output: OutputForm) -> None:
-    """At 8 the point of 6 is not late, that of 4 is, as a window ended at 5; two late ones of a hop count twice."""
-    query = POINTS.group_by("k").landmark_window(5, start=0, period=period).select(**SUMS)
-    plan, _ = number_sources(query.plan)
-    arrival = [("s", Item("insert", t, t + 1, payload={"k": "a", "v": t})) for t in (1, 2, 8, 6, 4, 3, 14, 13, 11, 30)]
-    check(Case(plan, tuple(arrival), (3, 3, 3, 1)), [Execution(output=output, buckets=3, restart=True)])
 
 
 def test_ends_and_basic_windows_agree() -> None:

@@ -16,25 +16,6 @@ L = sq.events([(1, 2, {"k": 1, "v": "a"}), (4, 7, {"k": 1, "v": "b"}), (3, 4, {"
 R = sq.events([(0, 1, {"k": 1, "w": 10}), (5, 6, {"k": 1, "w": 20}), (3, 4, {"k": None, "w": 30})])
 
 
-def test_members_of_one_window_need_not_meet() -> None:
-    """
-    left      a [1,2)     b [4,7)
-    right     10 [0,1)    20 [5,6)
-    windows   [0,5): a b, 10       [5,10): b, 20
-    """
-    found = answer(L.windowed_join(R, "k", size=5))
-    assert found == [(0, 5, 1, "a", 10), (0, 5, 1, "b", 10), (5, 10, 1, "b", 20)]
-
-
-def test_open_lifetimes_are_reported_to_the_greatest_finite_endpoint_of_both_or_until() -> None:
-    left, right = sq.events([(1, None, {"v": 1})]), sq.events([(3, 12, {"w": 2}), (7, None, {"w": 3})])
-    joined = left.windowed_join(right, size=5)
-    bounded = [(0, 5, 1, 2), (5, 10, 1, 2), (5, 10, 1, 3), (10, 15, 1, 2), (10, 15, 1, 3)]
-    assert answer(joined) == bounded
-    assert answer(joined, until=6) == bounded[:3]
-    assert answer(joined, until=20) == [*bounded, (15, 20, 1, 3)]
-
-
 def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
     least, most = -(2**63) + 1, 2**63 - 1
     far = sq.events([(least, least + 4, {"v": 1}), (most - 5, most - 1, {"v": 2})])
@@ -42,35 +23,6 @@ def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
     assert found == [(least, least + 7, 1, 1), (most - 7, None, 2, 2)]
     overlapping = answer(far.windowed_join(far.rename(v="w"), size=10, hop=4))
     assert overlapping[:2] == [(least, least + 1, 1, 1), (least, least + 5, 1, 1)]
-
-
-def test_aggregates_over_pairs_are_those_of_each_window() -> None:
-    """With and without groups, in whatever form they are written; an expression without an aggregate is of a pair."""
-    pairs = L.windowed_join(R, "k", size=4, hop=2)
-    count, total = {"n": sq.count()}, {"top": lambda e: sq.max(e.w) - 1}
-    assert answer(pairs.select(**count)) == [(-2, 2, 1), (0, 4, 1), (2, 6, 1), (4, 8, 1)]
-    for streams in (
-        (pairs.select(**count), pairs.per_window().select(**count)),
-        (pairs.where(sq.col("w") > 10).select(**total), pairs.where(sq.col("w") > 10).per_window().select(**total)),
-        (pairs.group_by("v").select(**total), pairs.group_by("v").per_window().select(**total)),
-        (pairs.group_by("v").agg(**count), pairs.group_by("v").per_window().agg(**count)),
-    ):
-        direct, per_window = (stream.plan for stream in streams)
-        assert direct == per_window
-    assert answer(pairs.select("w", long=sq.duration()))[0] == (-2, 2, 10, 4)
-
-
-def test_pairs_of_rows_are_those_of_the_latest_windows() -> None:
-    """
-    left      a [3,4)   c [3,inf)   b [4,inf)
-    right     10 [3,5)  30 [3,inf)  20 [5,inf)
-    """
-    pairs = L.windowed_join(R, "k", rows=2)
-    assert answer(pairs) == [(3, 4, 1, "a", 10), (4, 5, 1, "b", 10), (5, None, 1, "b", 20)]
-    assert pairs.plan == L.last_rows(2).join(R.last_rows(2), "k").plan
-    assert answer(L.windowed_join(R, "k", rows=3, where=lambda l, r: (l.v == "a") | (r.w > 10))) == [
-        (5, None, 1, "a", 10), (5, None, 1, "a", 20), (5, None, 1, "b", 20),
-    ]  # fmt: skip
 
 
 def test_windows_are_of_time_or_of_rows() -> None:

@@ -15,23 +15,6 @@ from tests.judged import answer, counts, members, spans
 # snapshot
 
 
-def test_snapshots_lie_between_consecutive_endpoints() -> None:
-    """
-    events    a [1,5)  b [3,8)  c [8,9)      d [12,13)
-    windows   [1,3):a  [3,5):ab  [5,8):b  [8,9):c  [12,13):d
-    """
-    s = spans((1, 5, "a"), (3, 8, "b"), (8, 9, "c"), (12, 13, "d"))
-    assert members(s.snapshot_window()) == [
-        *((1, 3, "a"), (3, 5, "a b"), (5, 8, "b"), (8, 9, "c"), (12, 13, "d")),
-    ]  # fmt: skip
-
-
-def test_a_snapshot_of_open_lifetimes_is_open() -> None:
-    assert counts(spans((1, None), (4, 6)).snapshot_window()) == [(1, 4, 1), (4, 6, 2), (6, None, 1)]
-    at_end = spans((1, None), (4, 6)).snapshot_window(stamp="point_at_end")
-    assert counts(at_end) == [(4, 5, 1), (6, 7, 2)], "none while the window has no end"
-
-
 # sliding
 
 
@@ -46,52 +29,10 @@ def test_sliding_extends_lifetimes_and_sets_those_of_points() -> None:
 # count
 
 
-def test_count_windows_go_by_distinct_starts() -> None:
-    """Ties are members together: more than n events; fewer than n starts make no window."""
-    s = spans((1, 9, "p"), (4, 5, "q"), (4, 20, "r"), (9, 10, "s"))
-    assert members(s.count_window(1, stamp="align")) == [(1, 2, "p"), (4, 5, "q r"), (9, 10, "s")]
-    assert members(s.count_window(2, stamp="align")) == [(1, 5, "p q r"), (4, 10, "q r s")]
-    assert members(s.count_window(2)) == [(5, 6, "p q r"), (10, 11, "q r s")]
-    assert members(s.count_window(4)) == []
-
-
-def test_count_windows_by_end_leave_out_what_has_none() -> None:
-    s = spans((1, 9, "p"), (4, 5, "q"), (0, 9, "r"), (9, 12, "s"), (2, None, "t"))
-    assert members(s.count_window(2, by="end", stamp="align")) == [(5, 10, "r p q"), (9, 13, "r p s")]
-    assert members(s.count_window(1, by="end")) == [(6, 7, "q"), (10, 11, "r p"), (13, 14, "s")]
-    assert members(spans((1, None)).count_window(1, by="end")) == []
-
-
 # rows
 
 
-def test_rows_windows_cut_ties_by_the_order() -> None:
-    s = spans((1, 9, "c"), (1, 2, "a"), (1, 5, "b"), (7, 8, "d"))
-    assert members(s.rows_window(2, order_by="e", stamp="align")) == [(1, 2, "a b"), (1, 2, "b c"), (1, 8, "c d")]
-    assert members(s.rows_window(2, 2, order_by="e")) == [(2, 3, "a b"), (8, 9, "c d")]
-    assert members(s.rows_window(1, 3)) == [(2, 3, "a"), (8, 9, "d")]
-    assert members(s.rows_window(5)) == []
-
-
-def test_rows_windows_by_another_column_and_the_rest_of_the_payload() -> None:
-    s = sq.events([(1, 2, {"e": e, "v": v}) for e, v in (("a", 2), ("b", 1), ("c", None), ("d", 1))])
-    assert sorted(members(s.rows_window(2, 2, order_by="v", stamp="align"))) == [(1, 2, "a d"), (1, 2, "b c")]
-    twice = sq.events([(1, 2, {"e": "a"}), (1, 9, {"e": "a"}), (3, 4, {"e": "b"})])
-    assert members(twice.rows_window(2)) == [(2, 3, "a a"), (4, 5, "a b")], "equal rows differ in nothing that counts"
-
-
 # session
-
-
-def test_sessions_are_chains_with_less_than_the_gap_between() -> None:
-    """
-    events     a [1,2)   b [4,5)            c [10,11)
-    gap 5      [1,9): a b                   [10,15): c      (4 + 5 = 9 is not after 10)
-    """
-    s = spans((1, 2, "a"), (4, 5, "b"), (10, 11, "c"))
-    assert members(s.session_window(5)) == [(1, 9, "a b"), (10, 15, "c")]
-    assert members(s.session_window(6)) == [(1, 10, "a b"), (10, 16, "c")], "10 < 4 + 6 is not so: they only meet"
-    assert members(s.session_window(7)) == [(1, 17, "a b c")]
 
 
 def test_the_least_gap_is_two_ticks() -> None:
@@ -101,20 +42,6 @@ def test_the_least_gap_is_two_ticks() -> None:
 
 
 # landmark
-
-
-def test_landmark_windows_grow_by_hops_until_the_next_landmark() -> None:
-    """Landmarks 0, 10, 20; hop 4: [0,4) [0,8) [0,10), [10,14) ..."""
-    s = spans((1, 2, "a"), (5, 6, "b"), (11, 12, "c"))
-    grown = s.landmark_window(4, period=10, stamp="align")
-    assert members(grown) == [(0, 4, "a"), (0, 8, "a b"), (0, 10, "a b"), (10, 14, "c")]
-    assert members(s.landmark_window(4, period=10)) == [(4, 5, "a"), (8, 9, "a b"), (10, 11, "a b"), (14, 15, "c")]
-
-
-def test_a_single_landmark_forgets_nothing_and_sees_nothing_before_itself() -> None:
-    s = spans((1, 2, "a"), (5, 6, "b"), (-4, 3, "c"))
-    assert members(s.landmark_window(4, start=2, stamp="align")) == [(2, 6, "c b"), (2, 10, "c b")]
-    assert members(s.landmark_window(4, start=100)) == []
 
 
 def test_landmarks_on_a_timestamp_axis_start_at_the_epoch() -> None:

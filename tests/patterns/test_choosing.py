@@ -65,97 +65,10 @@ def test_positions_bind_from_last_to_first(y: str, x: str, expected: list[str]) 
     assert matches(pattern, A="1:a1 3:a2", B="2:b1 4:b2", C="5:c1 6:c2") == sorted(expected)
 
 
-def test_selection_is_among_whole_matches() -> None:
-    """
-    A        a1 2
-    B  b1 1       b2 3
-    C                   c1 4
-
-    No parameter binds an event that no whole match has: b1 has nothing before it.
-    """
-    events = {"A": "2:a1", "B": "1:b1 3:b2", "C": "4:c1"}
-    assert matches("SEQUENCE(A AS x, B AS y FIRST, C AS z, 10)", **events) == ["a1 b2 c1"]
-    assert matches("SEQUENCE(A AS x FIRST, B AS y FIRST, C AS z, 10)", **events) == ["a1 b2 c1"]
-    assert matches("SEQUENCE(A AS x, B AS y LAST, C AS z, 10)", **events) == ["a1 b2 c1"]
-    thrice = "SEQUENCE(A AS x FIRST CONSUME, A AS y FIRST CONSUME, A AS z CONSUME, 10)"
-    assert matches(thrice, A=" ".join(f"{at}:a{at}" for at in range(1, 8))) == ["a1 a2 a3", "a4 a5 a6"]
-
-
-def test_what_fits_fulfils_the_conditions_with_what_is_bound() -> None:
-    """x is asked for its value beside z's as soon as it is bound, y is not."""
-    events = {"A": "1:a1=7 2:a2=3", "B": "3:b1=9 4:b2=1", "C": "5:c1=3 6:c2=9"}
-    pattern = "SEQUENCE(A AS x FIRST, B AS y LAST, C AS z, 10)"
-    assert matches(pattern, **events) == ["a1 b2 c1", "a1 b2 c2"]
-    assert matches(pattern, "x.v <= z.v", **events) == ["a1 b2 c2", "a2 b2 c1"]
-    assert matches(pattern, "y.v >= z.v", **events) == ["a1 b1 c1", "a1 b1 c2"]
-    assert matches(pattern, "x.v > y.v", **events) == ["a1 b2 c1", "a1 b2 c2"]
-    # b2 is the last, and nothing fits before it
-    assert matches(pattern, "x.v < y.v", **events) == ["a1 b1 c1", "a1 b1 c2"]
-    assert matches(pattern, "x.v + y.v = z.v + 1 AND x.v < 5", **events) == ["a2 b2 c1"]
-
-
-def test_correlated_events_choose_among_themselves() -> None:
-    events = {"A": "1:a1=1 2:a2=2 3:a3=1", "B": "4:b1=1 5:b2=2 6:b3=1"}
-    pattern = "SEQUENCE(A AS x LAST CONSUME, B AS y, 10)"
-    for where in ("x.v = y.v", "CorrelationKey(v, EQUAL)"):
-        assert matches(pattern, where, **events) == ["a1 b3", "a2 b2", "a3 b1"]
-    assert matches(pattern, "CorrelationKey(v, UNIQUE)", **events) == ["a2 b1", "a3 b2"]
-
-
 def test_equal_starts_go_by_the_payload() -> None:
     events = {"A": "1:q 1:p 1:r", "B": "4:y 4:x"}
     assert matches("SEQUENCE(A AS x FIRST CONSUME, B AS y, 10)", **events) == ["p x", "q y"]
     assert matches("SEQUENCE(A AS x LAST CONSUME, B AS y, 10)", **events) == ["q y", "r x"]
-
-
-# ATLEAST and ALL
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "expected"),
-    [
-        ("EACH", "EACH", ["a1 b1", "a2 b1", "a1 b2", "a2 b2"]),
-        ("FIRST", "EACH", ["a1 b1", "a1 b2", "a2 b1"]),
-        ("LAST", "LAST", ["a1 b1", "a2 b1", "a2 b2"]),
-        ("EACH CONSUME", "EACH", ["a1 b1", "a2 b1"]),
-        ("EACH", "EACH CONSUME", ["a1 b1", "a1 b2", "a2 b2"]),
-        ("EACH CONSUME", "EACH CONSUME", ["a1 b1", "a2 b2"]),
-    ],
-)
-def test_all_takes_the_parameters_in_any_order(x: str, y: str, expected: list[str]) -> None:
-    """
-    A  a1 1        a2 3
-    B        b1 2        b2 4
-    """
-    pattern = f"ALL(A AS x {x}, B AS y {y}, 10)"
-    assert matches(pattern, A="1:a1 3:a2", B="2:b1 4:b2") == sorted(expected)
-
-
-def test_a_match_of_one_event_chooses_nothing() -> None:
-    events = {"A": "1:a1 2:a2", "B": "3:b1"}
-    for modes in ("", "FIRST CONSUME", "LAST"):
-        assert matches(f"ANY(A AS x {modes}, B AS y {modes})", **events) == ["- b1", "a1 -", "a2 -"]
-        assert matches(f"UNLESS(A AS x {modes}, B AS y, 2)", **events) == ["a1", "a2"][:1]
-        assert matches(f"NOT(B AS y, SEQUENCE(A AS x, A AS z, 5) {modes})", **events) == ["a1 a2"]
-    assert matches("ATMOST(1, A AS x LAST, B AS y FIRST, 2)", **events) == ["a1 -"]
-
-
-# events of several parameters, and parameters that are patterns
-
-
-def test_an_event_that_is_consumed_is_gone_for_all_parameters() -> None:
-    """
-    A  a1 1  a2 2  a3 3  a4 4
-    """
-    events = {"A": "1:a1 2:a2 3:a3 4:a4"}
-    pattern = "SEQUENCE(A AS x LAST, A AS y LAST {}, A AS z, 10)"
-    assert matches(pattern.format(""), **events) == ["a1 a2 a3", "a2 a3 a4"]
-    assert matches(pattern.format("CONSUME"), **events) == ["a1 a2 a3", "a1 a3 a4"]
-
-
-def test_an_event_completes_all_it_can_before_something_is_consumed() -> None:
-    assert matches("ATLEAST(2, A AS x, A AS y, B AS z CONSUME, 10)", A="2:a 2:a", B="1:b") == ["- a b", "a - b"]
-    assert matches("SEQUENCE(A AS x CONSUME, A AS y, 10)", "x.v = 1 AND y.v = 2", A="1:a=1 2:b=2 3:c=2") == ["a b"]
 
 
 def test_values_come_through_as_they_are() -> None:
@@ -238,9 +151,6 @@ def test_a_condition_that_only_spark_evaluates_is_refused() -> None:
         query("SEQUENCE(A AS x FIRST, B AS y, 9)", "soundex(x.n) = soundex(y.n)", A=A, B=B)
 
 
-# ATMOST: which events crowd others, and what consuming makes of that.
-
-
 def test_what_was_consumed_crowds_no_more() -> None:
     """
     A  a1 1  a2 2  a3 3
@@ -250,14 +160,3 @@ def test_what_was_consumed_crowds_no_more() -> None:
     assert matches("ATMOST(1, A AS x, B AS y, 3)", **events) == ["a1 -"]
     assert matches("ATMOST(1, A AS x CONSUME, B AS y, 3)", **events) == ["- b1", "a1 -", "a2 -", "a3 -"]
     assert matches("ATMOST(1, A AS x, B AS y CONSUME, 2)", **events) == ["a1 -"]
-
-
-def test_events_of_one_instant_crowd_each_other_until_they_are_consumed() -> None:
-    assert matches("ATMOST(1, A AS x CONSUME, 3)", A="1:a1 1:a2 3:a3") == []
-    assert matches("ATMOST(2, A AS x, 3)", A="1:a1 1:a2 2:a3 3:a4") == ["a1", "a2"]
-    assert matches("ATMOST(2, A AS x CONSUME, 3)", A="1:a1 1:a2 2:a3 3:a4") == ["a1", "a2", "a3", "a4"]
-
-
-def test_an_event_counts_once_though_it_fits_two_parameters() -> None:
-    assert matches("ATMOST(1, A AS x, A AS y, 3)", A="1:a1 5:a2") == ["- a1", "- a2", "a1 -", "a2 -"]
-    assert matches("ATMOST(1, A AS x, A AS y, 3)", "y.v > 1", A="1:a1=1 2:a2=2 9:a3=2") == ["- a3", "a1 -", "a3 -"]

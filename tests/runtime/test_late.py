@@ -54,52 +54,6 @@ def test_a_late_row_counts_once(name: str) -> None:
     assert len(rows) == 1
 
 
-@pytest.mark.parametrize("by", [5, -5, 10])
-def test_a_late_row_before_a_moved_window_is_late_for_the_source(by: int) -> None:
-    """c = 106 lies in a window of the grid, but the window is one of moved events: c is not rounded down to it."""
-    counted, rows = second(
-        lambda s: s.shift(by).tumbling_window(10).select(n=sq.count()), [(101, 102), (107, 108)], first=(106, 107)
-    )
-    assert counted == {"s|dropped": 1} and sum(r["n"] for r in rows) == 2
-
-
-OF_POINTS = pa.table({"at": [18, 12, 9, 30]})
-OF_INTERVALS = pa.table({"at": [18, 12, 9, 30], "to": [19, 13, 10, 31], "id": [1, 2, 3, 4]})
-OF_EDGES = pa.table({"at": [18, 12, 9, 30], "edge": ["start"] * 4, "k": [1, 2, 3, 4]})
-OF_CHANGES = pa.table(
-    {"kind": ["insert"] * 4, "start": [18, 12, 9, 30], "end": [19, 13, 10, 31], "new_end": pa.nulls(4, "int64")}
-)
-WINDOWS: dict[str, Callable[[sq.Stream], sq.Stream]] = {
-    "hopping": lambda s: s.tumbling_window(10).select(n=sq.count()),
-    "landmark": lambda s: s.landmark_window(10, start=0).select(n=sq.count()),
-    "session": lambda s: s.session_window(2).select(n=sq.count()),
-}
-
-
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize(
-    ("source", "is_rounded"),
-    [
-        (lambda **how: sq.points(OF_POINTS, time="at", **how), True),
-        (lambda **how: sq.intervals(OF_INTERVALS, start="at", end="to", **how), True),
-        (lambda **how: sq.intervals(OF_INTERVALS, start="at", end="to", id="id", **how), True),
-        (lambda **how: sq.points(OF_POINTS, time="at", **how).shift(5), False),
-        (lambda **how: sq.edges(OF_EDGES, time="at", edge="edge", key="k", **how), False),
-        (lambda **how: sq.signal(OF_EDGES, time="at", key="k", **how), False),
-        (lambda **how: sq.physical(OF_CHANGES, **how), False),
-    ],
-    ids=["points", "intervals", "ids", "moved", "edges", "signal", "physical"],
-)
-def test_c_is_rounded_down_to_a_window_s_end_over_events(
-    source: Callable[..., sq.Stream], is_rounded: bool, window: str
-) -> None:
-    """At c = 18 the event of 9 is late; that of 12 is not where a window that ended at 10 is what reads the source."""
-    run = rehearsal(WINDOWS[window](source(name="s", progress=sq.generate(0))))
-    for _ in range(4):
-        run.arrive(s=1)
-    assert run.late["s|dropped"] == (1 if is_rounded and window != "session" else 2)
-
-
 def test_a_query_without_state_judges_at_its_source_before_its_filters() -> None:
     """A late row counts though a filter drops it; before a window's stage it does not."""
     s = sq.events(
@@ -113,36 +67,6 @@ def test_a_query_without_state_judges_at_its_source_before_its_filters() -> None
         ]
         assert run.late["s|dropped"] == dropped
         assert starts == [10, 20]
-
-
-Change = tuple[str, int, int | None, int | None]
-
-
-@pytest.mark.parametrize(
-    ("changes", "adjusted", "dropped"),
-    [
-        # the insert is gone as a whole; what extends it beyond c begins at c
-        ([("insert", 5, 10, None), ("retract", 5, 10, 120)], [(100, 120)], []),
-        ([("insert", 5, 10, None), ("retract", 5, 10, 120), ("retract", 5, 120, 150)], [(100, 150)], []),
-        ([("insert", 5, 10, None), ("retract", 5, 10, 50)], [], []),
-    ],
-)
-def test_what_extends_a_dropped_event_beyond_c_is_inserted_under_adjust_alone(
-    changes: list[Change], adjusted: list[tuple[int, int]], dropped: list[tuple[int, int]]
-) -> None:
-    arrival: list[Change] = [("insert", 90, 95, None), ("cti", 100, None, None), *changes]
-    columns = zip(*arrival, strict=True)
-    items = pa.table({
-        name: pa.array(column, "string" if name == "kind" else "int64")
-        for name, column in zip(("kind", "start", "end", "new_end"), columns, strict=True)
-    })  # fmt: skip
-    for late, expected in (("adjust", adjusted), ("drop", dropped)):
-        source = sq.physical(items, name="s", late=late, progress=sq.explicit(), invalid="fail")
-        run = rehearsal(source)
-        parts = [*(run.arrive(s=1) for _ in arrival), run.finish()]
-        rows = [(row["start"], row["end"]) for part in parts for row in part.to_pylist()]
-        assert sorted(rows) == sorted([(90, 95), *expected]), late
-        assert run.late["s|dropped"] >= 1
 
 
 @pytest.mark.parametrize(

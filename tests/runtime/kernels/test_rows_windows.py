@@ -141,7 +141,7 @@ def trickle(run: LocalRun, micro_batches: int, new: int, at_once: int = 1) -> li
 def test_state_goes_with_steps_and_not_with_events(n: int) -> None:
     """320 events of the last window are 32 rows; beside them what is not settled."""
     run = started(SOURCE.rows_window(n, 10).select(s=sq.sum("v"), m=sq.max("v")))
-    later = trickle(run, 50, 20)[25:]
+    later = trickle(run, 30, 20)[20:]
     assert max(rows for rows, _ in later) <= 32 + 4
     assert max(evaluated for _, evaluated in later) <= 32 + 4 + 20
 
@@ -158,7 +158,7 @@ IN_STEPS: dict[str, tuple[Callable[[Any], sq.Stream], int]] = {
 def test_a_step_is_a_row_of_states_one_for_each_value_or_its_best_events(name: str) -> None:
     query, rows_of_a_step = IN_STEPS[name]
     run = started(query(SOURCE.rows_window(320, 10)), OutputForm.FINAL)
-    later = trickle(run, 50, 20)[25:]
+    later = trickle(run, 30, 20)[20:]
     assert max(rows for rows, _ in later) <= rows_of_a_step * 32 + 20
 
 

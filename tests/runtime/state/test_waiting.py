@@ -44,30 +44,3 @@ def test_final_rows_go_once_they_are_settled(state: KernelBaskets) -> None:
 
 def test_no_row_waits_that_goes_at_once(state: KernelBaskets) -> None:
     assert going(state, Release.AT_ONCE, ROWS, 0, 0) == ({(le, re): 1 for le, re, _ in ROWS}, None)
-
-
-def changed(state: KernelBaskets, release: Release, c: int, m: int) -> Any:
-    """The deltas to send because rows go by another release, and what goes then."""
-    sent = WaitingRows(state, release).change_release(deltas(ROWS), Clock(c, c, m, m))
-    return {} if sent is None else dict(counted(sent)), *going(state, release, [], c, m)
-
-
-@pytest.mark.parametrize("before", [Release.PAST_START, Release.PAST_END])
-def test_rows_that_wait_go_if_rows_go_at_once(state: KernelBaskets, before: Release) -> None:
-    assert going(state, before, ROWS, 0, 0)[0] == {}
-    assert changed(state, Release.AT_ONCE, 0, 0) == ({(le, re): 1 for le, re, _ in ROWS}, {}, None)
-
-
-def test_a_run_that_no_longer_waits_for_final_rows_waits_for_starts(state: KernelBaskets) -> None:
-    assert going(state, Release.PAST_END, ROWS, 2, 4)[0] == {}
-    assert changed(state, Release.PAST_START, 2, 4) == ({}, {(1, 4): 1, (3, 9): 1}, 7)
-
-
-def test_rows_that_were_sent_at_once_are_taken_back_until_they_start(state: KernelBaskets) -> None:
-    assert len(going(state, Release.AT_ONCE, ROWS, 2, 4)[0]) == 3
-    assert changed(state, Release.PAST_START, 2, 4) == ({(6, INFINITY): -1}, {}, 7)
-
-
-def test_rows_that_were_sent_before_they_were_final_go_again(state: KernelBaskets) -> None:
-    assert len(going(state, Release.PAST_START, ROWS, 2, 4)[0]) == 2
-    assert changed(state, Release.PAST_END, 5, 5) == ({}, {(1, 4): 1}, 10)
