@@ -1,11 +1,9 @@
-"""The oracle against histories computed by hand, and from published examples."""
+"""The oracle against histories computed by hand; `golden_cases.py` has those of published examples."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +24,6 @@ from streamq.time import INFINITY
 from streamq.windows import Hopping
 from tests.drawn.operators import OVER_ONE, OVER_TWO
 from tests.testing.by_oracle import DOUBLE, INF, LONG, NAN, STRING, answer, intervals
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def window(source: Node, grid: Hopping, keys: Sequence[str] = (), **aggregates: Aggregate) -> WindowAggregate:
@@ -102,27 +98,6 @@ def test_members_overlap_the_window(grid: Hopping, expected: Mapping[tuple[int, 
 
 def test_an_event_in_a_gap_is_in_no_window() -> None:
     assert answer(window(intervals(), Hopping(2, 5), n=count()), [(2, 5), (-3, 0), (7, 8)]) == []
-
-
-@pytest.fixture(scope="module")
-def toll() -> dict[str, Any]:
-    return json.loads((GOLDEN / "hellotoll.json").read_text())
-
-
-@pytest.mark.parametrize(("name", "grid"), [("tumbling_count_3", Hopping(3, 3)), ("hopping_count_3_1", Hopping(3, 1))])
-def test_hello_toll(toll: dict[str, Any], name: str, grid: Hopping) -> None:
-    rows = answer(window(intervals(), grid, n=count()), [row[:2] for row in toll["readings"]])
-    assert [[end, n] for _, end, n in rows] == toll[name]
-    assert all(end - start == grid.size for start, end, _ in rows)
-
-
-def test_hello_toll_by_station(toll: dict[str, Any]) -> None:
-    rows = [(row[0], row[1], row[2], row[6]) for row in toll["readings"]]
-    plan = window(intervals(id=STRING, v=DOUBLE), Hopping(3, 1), ["id"], total=of("sum"), n=count())
-    tolls = answer(plan, rows)
-    for station, expected in toll["part_hopping_3_1"].items():
-        assert [[end, total, n] for _, end, key, total, n in tolls if key == station] == expected
-    assert len(tolls) == sum(map(len, toll["part_hopping_3_1"].values()))
 
 
 def test_infinite_lifetimes_are_reported_up_to_the_greatest_finite_endpoint() -> None:
