@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, with_column
+from streamq.runtime.candidates import FACTOR, CandidateCounts, HeldCandidates
 from streamq.runtime.evaluators.scan import MatchScan, MatchScanEvaluator, ModuleScanEvaluator, ScanEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.kernel import Arrival, Clock, Output
 from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, Waits
 from streamq.runtime.state.baskets import COUNTS, KernelBaskets
-from streamq.runtime.state.held_candidates import FACTOR, CandidateCounts, HeldCandidates
 from streamq.runtime.time.lateness import QuarantineRows
 from streamq.runtime.time.progress_rule import Release
 from streamq.time import INFINITY

@@ -3,6 +3,5 @@
 A basket of ``baskets`` stores chunks, and says when a bin gets one more and when it is rewritten. What a bin holds depends on
 what its rows wait for: ``bins`` of cells of time, split by group where many rows lie in one; ``time_bins`` in the order of an
 instant, divided as they grow; ``group_bins`` by the hashes of groups, with an ``agenda`` of what these wait for. The others say
-what kernels keep in them: partial results and reported rows of windows (``window_bins``, ``blocks``), candidates of patterns
-(``held_candidates``).
+what kernels keep in them: partial results and reported rows of windows (``window_bins``, ``blocks``).
 """
