@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from streamq import html
@@ -44,14 +43,13 @@ class PageRow:
 
     ``step``: the number of its micro-batch. ``gone``: that of the one which takes it back, None: it stands. ``place``: the place
     of the row that it leaves among the operator's distinct rows at the end; None: that row does not last. ``event``: the number
-    of the event, at a source. ``rank``: the place in the order of application time.
+    of the event, at a source.
     """
 
     step: int
     kind: str
     lifetime: str
     cells: list[str]
-    rank: int = 0
     gone: int | None = None
     place: int | None = None
     event: int | None = None
@@ -72,8 +70,6 @@ def page_rows(trace: Trace, one: TracedOperator) -> list[PageRow]:
     steps, kinds, starts, ends, new_ends = (
         changes.column(name).to_pylist() for name in (MICRO_BATCH, CHANGE, "start", "end", "new_end")
     )
-    ranks = np.empty(len(steps), np.int64)
-    ranks[np.lexsort((np.arange(len(steps)), ends, starts))] = np.arange(len(steps))
     before, after = _identities(changes, names, "end"), _identities(changes, names, "new_end")
     place_of = _places(trace, one, changes, names, after)
     events = _events(trace, one)
@@ -87,9 +83,7 @@ def page_rows(trace: Trace, one: TracedOperator) -> list[PageRow]:
                 standing[before[number]].remove(earlier)
             left = "nothing" if new_end == start else _shown_lifetime(start, new_end, axis)
             lifetime = f"{lifetime} → {left}"
-        row = PageRow(
-            step=step, kind=kind, lifetime=lifetime, cells=cells[number] if cells else [], rank=int(ranks[number])
-        )
+        row = PageRow(step=step, kind=kind, lifetime=lifetime, cells=cells[number] if cells else [])
         if new_end != start:
             standing[after[number]].append(row)
         rows.append(row)
@@ -177,7 +171,7 @@ SCRIPT = """
 (function (root) {
   const data = JSON.parse(root.querySelector(".links").textContent);
   const slider = root.querySelector("input[type=range]"), says = root.querySelector(".says");
-  const now = root.querySelector(".now"), order = root.querySelector("select");
+  const now = root.querySelector(".now");
   const rows = Array.from(root.querySelectorAll("tr[data-op]"));
   const boxes = data.boxes.map(href => root.querySelector('svg a[href="' + href + '"]'));
   let chosen = null;
@@ -277,18 +271,11 @@ SCRIPT = """
       parts.push("Without it there would be: " + data.prevented[event].join("; ") + ".");
     says.textContent = parts.join(" ");
   }
-  function sort() {
-    for (const body of root.querySelectorAll("tbody.rows")) {
-      const own = Array.from(body.rows), key = order.value;
-      own.sort((a, b) => number(a, key) - number(b, key)).forEach(row => body.appendChild(row));
-    }
-  }
   function move(row, by) {
     const own = Array.from(row.parentNode.rows).filter(other => !other.hidden), next = own[own.indexOf(row) + by];
     if (next) next.focus();
   }
   slider.addEventListener("input", show);
-  order.addEventListener("change", sort);
   root.addEventListener("click", event => {
     const row = event.target.closest("tr[data-op]"), link = event.target.closest("svg a");
     if (row) choose(row);
@@ -302,7 +289,6 @@ SCRIPT = """
     const row = event.target.closest("tr[data-op]"), onSlider = event.target === slider;
     const steps = {ArrowLeft: -1, ArrowRight: 1}[event.key];
     let handled = true;
-    if (event.target === order) return;
     if (row && (event.key === "ArrowUp" || event.key === "ArrowDown")) move(row, event.key === "ArrowUp" ? -1 : 1);
     else if (row && (event.key === "Enter" || event.key === " ")) choose(row);
     else if (event.key === "Escape") clear();
@@ -384,12 +370,10 @@ def page_fragment(trace: Trace) -> str:
     id = f"trace-{hashlib.sha256(f'{text}{panels}'.encode()).hexdigest()[:10]}"
     last = len(steps) - 1
     slider = element("input", type="range", min=0, max=last, value=last, aria_label="micro-batch")
-    options = '<option value="arrival">arrival</option><option value="rank">application time</option>'
     bar = element(
         "div",
         element("label", "Arrival ", slider),
         element("output", markup_text(steps[-1]), class_="now"),
-        element("label", "Rows in order of ", element("select", options)),
         class_="bar",
     )
     flow = element(
@@ -481,7 +465,7 @@ def _panel(trace: Trace, one: TracedOperator, rows: list[PageRow]) -> str:
     table = element(
         "table",
         element("thead", f"<tr>{head}</tr>"),
-        element("tbody", body, class_="rows"),
+        element("tbody", body),
         role="grid",
         aria_label=f"rows of {one.name}",
     )
@@ -507,8 +491,6 @@ def _row(one: TracedOperator, number: int, row: PageRow) -> str:
         *(element("td", markup_text(cell)) for cell in cells),
         data_op=one.number,
         data_step=row.step,
-        data_arrival=number,
-        data_rank=row.rank,
         tabindex=-1 if number else 0,
         **data,
     )
