@@ -47,9 +47,7 @@ def exact_columns(node: Node, inputs: Sequence[frozenset[str]]) -> frozenset[str
     return inputs[0]
 
 
-@exact_columns.register(Source)
-def exact_of_source(node: Source, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    return frozenset(node.schema.names)
+exact_columns.register(Source, lambda node, inputs: frozenset(node.schema.names))
 
 
 def is_exact(expr: Expr, among: frozenset[str]) -> bool:

@@ -42,9 +42,9 @@ def select(node: Select, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed('le', 're', *columns)} FROM {source}"
 
 
-@exact_columns.register(Select)
-def exact_of_select(node: Select, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    return frozenset(name for name, expr in node.columns if is_exact(expr, inputs[0]))
+exact_columns.register(
+    Select, lambda node, inputs: frozenset(name for name, expr in node.columns if is_exact(expr, inputs[0]))
+)
 
 
 @defines(Where)
@@ -61,9 +61,7 @@ def union(node: Union, inputs: Sequence[str], run: Run) -> str:
     return " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in inputs)
 
 
-@exact_columns.register(Union)
-def exact_of_union(node: Union, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    return frozenset.intersection(*inputs)
+exact_columns.register(Union, lambda node, inputs: frozenset.intersection(*inputs))
 
 
 @defines(DistinctIds)
@@ -201,9 +199,7 @@ def join_meeting(node: Join) -> Meeting:
     return Visit(node.children, (), frozenset(name for pair in node.on for name in pair))
 
 
-@exact_columns.register(Join)
-def exact_of_join(node: Join, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    return exact_of_pairs(node, inputs)
+exact_columns.register(Join, exact_of_pairs)
 
 
 @defines(WindowedJoin)
@@ -223,9 +219,7 @@ def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT * FROM {pairs}" + (f" WHERE {run.sql(node.where, node.schema)}" if node.where is not None else "")
 
 
-@exact_columns.register(WindowedJoin)
-def exact_of_windowed_join(node: WindowedJoin, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    return exact_of_pairs(node, inputs)
+exact_columns.register(WindowedJoin, exact_of_pairs)
 
 
 @defines(JoinTable)
@@ -241,9 +235,7 @@ def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed('a.le', 'a.re', *named_columns)} FROM {inputs[0]} a {kind} {table} b ON {agree}"
 
 
-@exact_columns.register(JoinTable)
-def exact_of_join_table(node: JoinTable, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    return inputs[0] | {to for _, to in node.names}
+exact_columns.register(JoinTable, lambda node, inputs: inputs[0] | {to for _, to in node.names})
 
 
 def saturated(ticks: str) -> str:

@@ -171,9 +171,10 @@ def _group(node: WindowAggregate, group: str, name: str) -> str:
     return f"any_value(p{schema.names.index(name)})" if nested else group
 
 
-@exact_columns.register(WindowAggregate)
-def exact_of_window_aggregate(node: WindowAggregate, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    return frozenset(node.keys) | {name for name, a in node.aggregates if _is_exact(a, inputs[0])}
+exact_columns.register(
+    WindowAggregate,
+    lambda node, inputs: frozenset(node.keys) | {name for name, a in node.aggregates if _is_exact(a, inputs[0])},
+)
 
 
 def _is_exact(aggregate: Aggregate, among: frozenset[str]) -> bool:
@@ -209,9 +210,7 @@ def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed(start, end, *columns)} FROM ({ranked}) WHERE {there} AND {limit} <= {node.k}"
 
 
-@exact_columns.register(TopK)
-def exact_of_top_k(node: TopK, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    return frozenset(node.schema.names)
+exact_columns.register(TopK, lambda node, inputs: frozenset(node.schema.names))
 
 
 @defines(Scan)
@@ -330,6 +329,4 @@ def _code_of(operator: StatefulOperator) -> tuple[Callable[[], Any], Callable[..
     return partial(copy.deepcopy, operator.initial), partial(module, **operator.options)
 
 
-@exact_columns.register(Scan)
-def exact_of_scan(node: Scan, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    return frozenset(node.schema.names)
+exact_columns.register(Scan, lambda node, inputs: frozenset(node.schema.names))
