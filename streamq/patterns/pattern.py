@@ -16,7 +16,7 @@ from streamq.keywords import check_keywords
 from streamq.patterns.conditions import Variables
 from streamq.patterns.definitions import Definitions, Detect, event_type, no_type, used_types, variables_of
 from streamq.patterns.operators.negation import CancelWhenVerbs, NotVerbs, UnlessBeforeVerbs, UnlessVerbs
-from streamq.patterns.parser import advise, check_program, parse
+from streamq.patterns.parser import SourceText, advise, check_program, parse, source_text
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import picture_section, render
 from streamq.patterns.pattern_tree import AliasVerbs, Contributor, Function, Type, parts_of, variables_below, with_types
@@ -30,8 +30,6 @@ from streamq.patterns.syntax import (
     Part,
     Program,
     Refusal,
-    SourceText,
-    source_text,
 )
 from streamq.plan.expr import Expr, as_expr
 from streamq.plan.node import Node, Verbs, accepts_placeholders, not_a_stream, tables_behind

@@ -1,8 +1,7 @@
-"""The syntax tree of the CEDR language: the contents of a text without its layout; and the text, with places.
+"""The syntax tree of the CEDR language: the contents of a text without its layout, and the errors at its places.
 
 Trees are values: two are equal if their contents are, whatever their places. ``place`` is that of the node in the text.
-Variables, types and fields are names as written; they are resolved later (``definitions.py``). The text knows its limits and
-the excerpts that errors show.
+Variables, types and fields are names as written; they are resolved later (``definitions.py``).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamq.choices import Consumption, Selection
-from streamq.errors import CedrError, PlanError, Sentence, StreamqError, kind_of, sentence
+from streamq.errors import Sentence, StreamqError
 
 if TYPE_CHECKING:
     from streamq.patterns.pattern_tree import PatternTree
@@ -174,10 +173,6 @@ class Program(SyntaxNode):
     definitions: tuple[Definition, ...]
 
 
-MAX_LENGTH: Final = 1_000_000
-"""The greatest number of characters of a text."""
-MAX_SIGNS: Final = 105_000
-"""The greatest number of words, numbers, strings and other signs of a text: 10,000 comparisons, or about two seconds."""
 MAX_EVENTS: Final = 100
 """The greatest number of events of a pattern: each is a join, and has its columns in every match."""
 
@@ -186,16 +181,6 @@ MAX_VALUES: Final = 5_000
 
 MAX_DEPTH: Final = 64
 """The greatest depth of nested brackets, and of operators in an expression."""
-SHOWN_WIDTH: Final = 76
-"""The number of characters of a line that an error shows around its caret."""
-
-_FORBIDDEN = re.compile("[\0\ud800-\udfff]")
-_SIGNS = re.compile(r"'[^']*'|`[^`]*`|--[^\n]*|//[^\n]*|/\*.*?\*/|/\*|\w+|[^\w\s]", re.DOTALL)
-_OPENED = {
-    "'": "a string without its closing '",
-    "`": "a name without its closing `",
-    "/*": "a comment without its closing */",
-}
 
 
 class Refusal(Exception):
@@ -234,97 +219,3 @@ def refusal_for(place: Place, error: StreamqError, verb: str, instead: str = "")
         hint = instead
     claim = text.claim.removeprefix(f"{verb}: ").removesuffix(".")
     return Refusal(place, _OF_PYTHON.sub(lambda match: _IN_TEXTS.get(match[0], match[0]), claim), "", hint)
-
-
-class SourceText:
-    """A text whose characters have places."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def place(self, offset: int) -> Place:
-        """Return the place of the character at an offset."""
-        return Place(self.text.count("\n", 0, offset) + 1, offset - (self.text.rfind("\n", 0, offset) + 1) + 1)
-
-    def offset(self, place: Place) -> int:
-        """Return the offset of the character at a place."""
-        start = 0
-        for _ in range(place.line - 1):
-            start = self.text.index("\n", start) + 1
-        return start + place.column - 1
-
-    def end(self) -> Place:
-        """Return the place after the last character that is not blank."""
-        return self.place(len(self.text.rstrip()))
-
-    def error(self, place: Place, wrong: str, observed: str = "", hint: str = "") -> CedrError:
-        """Return the error for a place: a sentence with line and column, then the line with a caret under the place."""
-        message = sentence(f"cedr, line {place.line}, column {place.column}", wrong, observed, hint)
-        return CedrError(f"{message}\n{self._excerpt(place)}", place.line, place.column)
-
-    def refused(self, refusal: Refusal) -> CedrError:
-        """Return a refusal as an error of this text."""
-        return self.error(refusal.place, refusal.wrong, refusal.observed, refusal.hint)
-
-    def _excerpt(self, place: Place) -> str:
-        """Return the line of a place, cut to SHOWN_WIDTH, and below it a line with a caret under the place."""
-        lines = self.text.split("\n", place.line)
-        line = lines[place.line - 1] if place.line <= len(lines) else ""
-        caret = place.column - 1
-        start = max(0, min(caret - SHOWN_WIDTH // 2, len(line) - SHOWN_WIDTH))
-        shown = "".join(c if c.isprintable() else " " for c in line[start : start + SHOWN_WIDTH])
-        left, right = "..." if start else "", "..." if start + SHOWN_WIDTH < len(line) else ""
-        return f"    {left}{shown.rstrip()}{right}\n    {' ' * (len(left) + caret - start)}^"
-
-
-def source_text(text: str | bytes) -> SourceText:
-    """Return a text that can be parsed in bounded time.
-
-    Raises CedrError for a text that is too long, is not UTF-8, has an illegal character, nests its brackets too deep, or has a
-    string, a name or a comment without an end; PlanError for anything but text.
-    """
-    if not isinstance(text, str | bytes):
-        raise PlanError("cedr", "the text is a string, or bytes in UTF-8", f"found {kind_of(text)}")
-    if len(text) > (MAX_LENGTH if isinstance(text, str) else 4 * MAX_LENGTH):
-        raise _too_long(text[:1000] if isinstance(text, str) else text[:1000].decode("utf-8", "replace"))
-    source = SourceText(text if isinstance(text, str) else _decoded(text))
-    if len(source.text) > MAX_LENGTH:
-        raise _too_long(source.text[:1000])
-    if wrong := _FORBIDDEN.search(source.text):
-        code = f"found U+{ord(wrong[0]):04X}"
-        raise source.error(source.place(wrong.start()), "a character that no text has", code)
-    _check_signs(source)
-    return source
-
-
-def _too_long(beginning: str) -> CedrError:
-    return SourceText(beginning).error(Place(1, 1), f"the text is longer than {MAX_LENGTH:,} characters")
-
-
-def _decoded(text: bytes) -> str:
-    """Return bytes in UTF-8 as text; raise CedrError at the first byte that is none."""
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError as e:
-        source = SourceText(text.decode("utf-8", "replace"))
-        place = source.place(len(text[: e.start].decode("utf-8")))
-        raise source.error(place, "the text is not UTF-8", f"found byte 0x{text[e.start]:02X}") from None
-
-
-def _check_signs(source: SourceText) -> None:
-    """Raise CedrError for too many signs, brackets, NOT or minus nested too deep, a string, name or comment without an end."""
-    depth = prefixes = 0
-    for number, sign in enumerate(_SIGNS.finditer(source.text)):
-        prefixes = prefixes + 1 if sign[0].upper() in ("-", "NOT") else 0
-        match sign[0]:
-            case "[" | "(" | "{":
-                depth += 1
-            case "]" | ")" | "}":
-                depth -= 1
-            case "/*" | "'" | "`" as opening:
-                raise source.error(source.place(sign.start()), _OPENED[opening])
-        if max(depth, prefixes) > MAX_DEPTH:
-            what = "brackets" if depth > MAX_DEPTH else "an expression"
-            raise source.error(source.place(sign.start()), f"{what} nested more than {MAX_DEPTH} deep")
-        if number == MAX_SIGNS:
-            raise source.error(source.place(sign.start()), f"the text has more than {MAX_SIGNS:,} words and signs")

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from streamq.errors import CedrError
-from streamq.patterns.parser import parse
+from streamq.patterns.parser import MAX_LENGTH, MAX_SIGNS, parse
 from streamq.patterns.pattern_text import render
-from streamq.patterns.syntax import MAX_DEPTH, MAX_LENGTH, MAX_SIGNS, EventField
+from streamq.patterns.syntax import MAX_DEPTH, EventField
 
 WHERE = "EVENT E WHEN A WHERE "
 
