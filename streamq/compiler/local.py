@@ -20,7 +20,7 @@ from streamq.runtime.arrow.columnar import concat, decode, with_column
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.event import LE, NOW, RE, WEIGHT
 from streamq.runtime.hosts.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
-from streamq.runtime.hosts.hosted_kernel import normalize_keys
+from streamq.runtime.hosts.hosted_kernel import StageWatcher, normalize_keys
 from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.readings import NO_READINGS, Reading, Readings, combine_readings
@@ -194,7 +194,7 @@ class LocalRun:
 
 
 @dataclass(frozen=True)
-class _Watcher:
+class _Watcher(StageWatcher):
     """A watcher of stages that passes the rows on to the observer of a run, as rows of its nodes."""
 
     run: LocalRun

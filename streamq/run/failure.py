@@ -77,8 +77,19 @@ def translated(
     hint: str = REPORT,
     kind: type[StreamqError] = QueryFailed,
 ) -> StreamqError:
-    """Return the streamq error within a Spark exception, else a new one with the reason; its ``report`` is the exception."""
-    read = _read(error, verb, wrong, hint, kind)
+    """Return the streamq error within a Spark exception, else a new one with the reason; its ``report`` is the exception.
+
+    A new one is of class ``kind``; ``verb``, ``wrong`` and ``hint`` word it, unless a sink has failed.
+    """
+    text = str(error)
+    if ours := _OURS.search(text):
+        own: type[StreamqError] = getattr(errors, ours.group(1), StreamqError)
+        read = own(_CODES.sub("", ours.group(2)).strip())
+    else:
+        if places := _SINK.findall(text):
+            # of a function among several sinks, the outermost note is last
+            verb, wrong, hint = "query", f"{places[-1]} failed", REPORT
+        read = kind(verb, wrong or _phase(error), reason(error), hint)
     read.report = error
     return read
 
@@ -99,21 +110,6 @@ def raised_in_sink(sink: str) -> Iterator[None]:
     except Exception as error:
         error.add_note(f"{_NOTE}{sink}")
         raise
-
-
-def _read(error: BaseException, verb: str, wrong: str, hint: str, kind: type[StreamqError]) -> StreamqError:
-    """Return the error of streamq for a Spark exception: one that streamq raised, a failed sink, or the reason.
-
-    A failed sink and any other reason make an error of class ``kind``; ``verb``, ``wrong`` and ``hint`` word the latter.
-    """
-    text = str(error)
-    if ours := _OURS.search(text):
-        own: type[StreamqError] = getattr(errors, ours.group(1), StreamqError)
-        return own(_CODES.sub("", ours.group(2)).strip())
-    if places := _SINK.findall(text):
-        # of a function among several sinks, the outermost note is last
-        verb, wrong, hint = "query", f"{places[-1]} failed", REPORT
-    return kind(verb, wrong or _phase(error), reason(error), hint)
 
 
 def _phase(error: BaseException) -> str:

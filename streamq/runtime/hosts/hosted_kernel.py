@@ -114,8 +114,8 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column if column.type == kind else column.cast(kind, safe=False)
 
 
-class StageWatcher(Protocol):
-    """A listener to the rows inside a stage, which no envelope holds."""
+class StageWatcher:
+    """A listener to the rows inside a stage, which no envelope holds; this one ignores them."""
 
     def kernel_sends(self, number: int, deltas: pa.Table) -> None:
         """Receive the deltas that the kernel of that number has made."""
@@ -124,17 +124,7 @@ class StageWatcher(Protocol):
         """Receive the deltas on the inner path of the channel of that number: at its beginning and after each step."""
 
 
-class NoWatcher:
-    """The watcher that ignores all rows."""
-
-    def kernel_sends(self, number: int, deltas: pa.Table) -> None:
-        """Ignore the rows."""
-
-    def rows_move(self, channel: int, tables: Sequence[pa.Table]) -> None:
-        """Ignore the rows."""
-
-
-UNWATCHED = NoWatcher()
+UNWATCHED = StageWatcher()
 
 
 HELD = "/held "
