@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -40,81 +40,73 @@ def spans(items: Sequence[Item]) -> list[tuple[int, int]]:
     return sorted((i.start, 2**62 if i.end is None else i.end) for i in items)
 
 
-@given(intervals(Intent(duration="point")))
-def test_points(items: list[Item]) -> None:
-    assert all(i.end == i.start + 1 for i in items)
-
-
-@given(intervals(Intent(duration="short")))
-def test_short(items: list[Item]) -> None:
-    assert all(i.end is not None and 1 <= i.end - i.start <= 5 for i in items)
-
-
-@given(intervals(Intent(duration="long")))
-def test_long(items: list[Item]) -> None:
-    assert all(i.end is not None and 1 <= i.end - i.start <= 30 for i in items)
-
-
-@given(intervals(Intent(overlap="none", duplicates=False)))
-def test_none_overlap(items: list[Item]) -> None:
-    assert all(b <= c for (_, b), (c, _) in itertools.pairwise(spans(items)))
-
-
-@given(intervals(Intent(overlap="back_to_back", duration="short", duplicates=False)))
-def test_back_to_back(items: list[Item]) -> None:
-    assert all(b == c for (_, b), (c, _) in itertools.pairwise(spans(items)))
-
-
-@given(intervals(Intent(overlap="off_by_one", duration="short", duplicates=False, disorder="in_order")))
-def test_off_by_one(items: list[Item]) -> None:
-    ends = {end for _, end in spans(items)}
-    assert all({start - 1, start + 1} & ends for start, _ in spans(items)[1:])
-
-
-@given(intervals(Intent(disorder="in_order")))
-def test_in_order(items: list[Item]) -> None:
-    assert [i.start for i in items] == sorted(i.start for i in items)
-
-
-@given(intervals(Intent(disorder="slight", duplicates=False)))
-def test_slightly_out_of_order(items: list[Item]) -> None:
-    for at, item in enumerate(items):
-        assert sum(other.start > item.start for other in items[:at]) <= 8
-
-
-@given(physical(Intent(ctis="none")))
-def test_no_ctis(items: list[Item]) -> None:
-    assert all(i.kind != CTI for i in items)
-
-
-@given(physical(Intent(ctis="eager")))
-def test_a_cti_after_every_item(items: list[Item]) -> None:
-    assert len([i for i in items if i.kind == CTI]) == len([i for i in items if i.kind != CTI]) + 1
-
-
-@given(physical(Intent(speculation=False)))
-def test_nothing_is_taken_back(items: list[Item]) -> None:
-    assert all(i.kind != RETRACT for i in items)
-
-
-@given(intervals(Intent(**PLAIN)))
-def test_no_special_values(items: list[Item]) -> None:
-    assert all(i.payload["k"] in ("a", "b", "c", "") and -3 < i.payload["v"] < 8 for i in items)
-
-
-@given(intervals(Intent(payload={"k": ["x"], "v": st.floats(1, 2)})))
-def test_values_of_ones_own(items: list[Item]) -> None:
-    assert all(i.payload["k"] == "x" and 1 <= i.payload["v"] <= 2 for i in items)
-
-
 def weekly(rng: random.Random, many: int) -> list[tuple[int, int | None]]:
     return [(7 * i, 7 * i + rng.choice([1, 5])) for i in range(many)]
 
 
-@given(intervals(Intent(pattern=weekly, disorder="in_order", duplicates=False)))
-def test_a_pattern_of_ones_own(items: list[Item]) -> None:
-    assert [i.start for i in items] == [7 * n for n in range(len(items))]
-    assert all(i.end is not None and i.end - i.start in (1, 5) for i in items)
+def last(items: list[Item], low: int, high: int) -> bool:
+    """Whether all items end, so many ticks after their starts."""
+    return all(i.end is not None and low <= i.end - i.start <= high for i in items)
+
+
+def off_by_one(items: list[Item]) -> bool:
+    ends = {end for _, end in spans(items)}
+    return all({start - 1, start + 1} & ends for start, _ in spans(items)[1:])
+
+
+def is_slight(items: list[Item]) -> bool:
+    return all(sum(o.start > item.start for o in items[:at]) <= 8 for at, item in enumerate(items))
+
+
+def has_eager_ctis(items: list[Item]) -> bool:
+    ctis = sum(i.kind == CTI for i in items)
+    return ctis == len(items) - ctis + 1
+
+
+SHAPED: list[tuple[Any, Intent, Callable[[list[Item]], bool]]] = [
+    (intervals, Intent(duration="point"), lambda items: last(items, 1, 1)),
+    (intervals, Intent(duration="short"), lambda items: last(items, 1, 5)),
+    (intervals, Intent(duration="long"), lambda items: last(items, 1, 30)),
+    (
+        intervals,
+        Intent(overlap="none", duplicates=False),
+        lambda items: all(b <= c for (_, b), (c, _) in itertools.pairwise(spans(items))),
+    ),
+    (
+        intervals,
+        Intent(overlap="back_to_back", duration="short", duplicates=False),
+        lambda items: all(b == c for (_, b), (c, _) in itertools.pairwise(spans(items))),
+    ),
+    (intervals, Intent(overlap="off_by_one", duration="short", duplicates=False, disorder="in_order"), off_by_one),
+    (intervals, Intent(disorder="in_order"), lambda items: items == sorted(items, key=lambda i: i.start)),
+    (intervals, Intent(disorder="slight", duplicates=False), is_slight),
+    (physical, Intent(ctis="none"), lambda items: all(i.kind != CTI for i in items)),
+    (physical, Intent(ctis="eager"), has_eager_ctis),
+    (physical, Intent(speculation=False), lambda items: all(i.kind != RETRACT for i in items)),
+    (
+        intervals,
+        Intent(**PLAIN),
+        lambda items: all(i.payload["k"] in ("a", "b", "c", "") and -3 < i.payload["v"] < 8 for i in items),
+    ),
+    (
+        intervals,
+        Intent(payload={"k": ["x"], "v": st.floats(1, 2)}),
+        lambda items: all(i.payload["k"] == "x" and 1 <= i.payload["v"] <= 2 for i in items),
+    ),
+    (
+        intervals,
+        Intent(pattern=weekly, disorder="in_order", duplicates=False),
+        lambda items: [i.start for i in items] == [7 * n for n in range(len(items))] and last(items, 1, 5),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "intent", "is_so"), SHAPED, ids=[repr(intent) for _, intent, _ in SHAPED])
+@given(data=st.data())
+def test_words_shape_what_is_drawn(
+    kind: Any, intent: Intent, is_so: Callable[[list[Item]], bool], data: st.DataObject
+) -> None:
+    assert is_so(data.draw(kind(intent)))
 
 
 @pytest.mark.parametrize(

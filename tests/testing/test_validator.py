@@ -182,6 +182,8 @@ def test_full_order_is_that_of_sync_times() -> None:
     rows = [sq.insert(1, 9), sq.insert(8, 9), sq.retract(1, 9, 7), sq.insert(8, 9), sq.insert(2, 9)]
     assert broken(rows, order="full") == [("order", 2), ("order", 4)]
     check_stream(rows, order="chain")
+    late = str(find_breaches([sq.insert(3, 9), sq.insert(4, 9), sq.insert(2, 9)], order="full"))
+    assert "has sync time 2, before 4 of row 1" in late, "the greatest before it, by however little"
 
 
 def test_inside_a_micro_batch_order_means_nothing() -> None:
