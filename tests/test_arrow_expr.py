@@ -270,7 +270,7 @@ def test_regular_expressions_beyond_the_shared_syntax_are_sparks(pattern: str) -
 def test_every_function_has_a_name_spark_knows() -> None:
     from pyspark.sql import functions as F
 
-    operators = {
+    operators = [
         "==",
         "!=",
         "<",
@@ -288,5 +288,5 @@ def test_every_function_has_a_name_spark_knows() -> None:
         "not",
         "isin",
         "getitem",
-    }
+    ]
     assert [n for n in BUILT_IN if n not in operators and not hasattr(F, n)] == []

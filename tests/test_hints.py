@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import operator
-import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -195,26 +194,6 @@ def test_errors_of_results_show_no_names_of_our_own() -> None:
             window.select(x=column).to_arrow()
         assert "__" not in str(error.value), error.value
         assert shown in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("mean", "Write sq.avg(...)."),
-        ("countDistinct", "Write sq.count_distinct(...)."),
-        ("collect_list", "Write sq.collect(...)."),
-        ("percentile_approx", "Write sq.percentile(...), which is exact."),
-        ("hll_sketch_agg", "Write sq.count_distinct(...), which is exact."),
-        ("upper", "Write sq.functions.upper(...)."),
-        ("window", "Windows are tumbling_window, hopping_window"),
-        ("pointz", "points"),
-    ],
-)
-def test_names_of_other_libraries_at_the_top(name: str, hint: str) -> None:
-    with pytest.raises(AttributeError, match=re.escape(f"streamq has no '{name}'")) as error:
-        getattr(sq, name)
-    assert hint in str(error.value)
-    assert not hasattr(sq, name)
 
 
 @pytest.mark.parametrize(

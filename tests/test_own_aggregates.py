@@ -29,7 +29,6 @@ from streamq.plan.partial import (
     Values,
     no_row_window,
 )
-from streamq.user_code.forms import window_form
 from tests.judges.aggregates import check_aggregates
 
 # one that merges: its partial results are bytes that only it can read
@@ -183,18 +182,6 @@ def test_they_keep_the_laws() -> None:
     """Also as partial results, and as values with weights, of which some are taken back."""
     assert "merge" in check_aggregates("int", apply_aggregate(MODE, "v"))
     check_aggregates("int", apply_aggregate(RISE, "v"))
-
-
-def test_modules_are_told_apart_by_their_code() -> None:
-    def top(k: int) -> Any:
-        return lambda values: int(values.nlargest(k).iloc[-1])
-
-    def identity(code: Any) -> str:
-        return window_form("test", code.__name__, code).states({}).identity
-
-    codes: list[Any] = [lambda v: v.quantile(0.5), lambda v: v.quantile(0.25), top(1), top(2)]
-    assert len(set(map(identity, codes))) == len(codes)
-    assert identity(top(2)) == identity(top(2))
 
 
 def test_one_that_merges_is_split_into_basic_windows_and_neither_is_written_as_json() -> None:

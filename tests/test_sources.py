@@ -181,13 +181,6 @@ def test_arrow_tables_that_cannot_be_taken(table: pa.Table, message: str) -> Non
         sq.events([(1, 2, {"t": 1})]).join_table(table, on="t")
 
 
-def test_what_is_no_event_in_an_arrow_table() -> None:
-    table = pa.table({"t": [1, None], "v": [1, 2]})
-    with pytest.raises(InvalidEvent, match="null start"):
-        sq.points(table, "t").show()
-    assert lived(sq.points(table, "t", invalid="drop")) == [(1, 2, 1)]
-
-
 LAST = 2**63 - 1
 ENDS = [-LAST - 1, -LAST, LAST - 2, LAST - 1, LAST]
 

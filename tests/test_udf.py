@@ -109,18 +109,6 @@ def test_whole_numbers_with_nulls_are_floats_in_pandas() -> None:
     assert values(S.select(x=sq.udf("bigint", takes="series")(lambda v: v.astype("float64"))("v"))) == [4, 9, None, -1]
 
 
-def test_what_a_function_says_of_itself_does_not_tell_it_apart() -> None:
-    def one(v: int) -> int:
-        """One text."""
-        return v + 1
-
-    def two(v: int) -> int:
-        """Another."""
-        return v + 1
-
-    assert sq.udf("int", name="f")(one)("v").digest == sq.udf("int", name="f")(two)("v").digest
-
-
 def test_what_tells_functions_apart() -> None:
     def made(add: int) -> Any:
         return sq.udf("int", name="f")(lambda v: v + add)

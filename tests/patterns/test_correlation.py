@@ -152,11 +152,6 @@ def test_timestamps_in_quotes_on_the_other(bound: str) -> None:
     assert values(f"@ [, '{bound}')", TIMES) == [0]
 
 
-def test_lifetimes_are_cut() -> None:
-    query = sq.cedr("EVENT E WHEN UNLESS(A, B, 9) OUTPUT A.v AS v # [4, 7)", A=TICKS, B=TICKS.where(sq.col("v") > 9))
-    assert [row[:2] for row in answer(query)] == [(4, 7), (5, 7)]
-
-
 @pytest.mark.parametrize(
     ("text", "stream", "message"),
     [

@@ -26,14 +26,9 @@ from streamq.patterns.syntax import (
     OutputField,
     Part,
     Place,
-    Program,
     Slice,
 )
 
-PAPER = """EVENT CIDR07_Example
-WHEN UNLESS(SEQUENCE(INSTALL x, SHUTDOWN AS y, 12 hours), RESTART AS z, 5 minutes)
-WHERE {x.Machine_Id = y.Machine_Id} AND {x.Machine_Id = z.Machine_Id}
-"""
 """The running example of "Consistent Streaming Through Time" (CIDR 2007), section 3.1."""
 
 A, B, C = Part(Type("A")), Part(Type("B")), Part(Type("C"))
@@ -56,14 +51,6 @@ def where(text: str) -> tuple[Condition, ...]:
 def expression(text: str) -> Expression:
     (field,) = definition(f"EVENT E WHEN A OUTPUT {text} AS result").output
     return field.expression
-
-
-def test_the_running_example_of_the_paper() -> None:
-    x, y, z = (EventField(variable, "Machine_Id") for variable in "xyz")
-    sequence = Sequence((Part(Type("INSTALL"), "x"), Part(Type("SHUTDOWN"), "y")), "12 hours")
-    unless = Unless(Part(sequence), Part(Type("RESTART"), "z"), "5 minutes")
-    same = Apply("=", (x, y)), Apply("=", (x, z))
-    assert parse(PAPER) == Program((Definition("CIDR07_Example", Part(unless), same),))
 
 
 def test_the_shorthands_of_the_paper() -> None:

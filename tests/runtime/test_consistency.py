@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.policies import Level, consistency_of
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets
+from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.runtime.time.consistency import AlignAt, HeldRows, progress_at_level
 from streamq.runtime.time.progress import LevelProgress
 from streamq.sources.literal import Item
@@ -197,45 +198,29 @@ def test_items_are_held_folded_and_released_by_sync_time() -> None:
 
 def test_an_end_that_an_edge_brings_is_due_at_its_own_time() -> None:
     """Until then its event goes on without one; or, where its payload comes with it, it waits."""
-    opened, closed = (Baskets(DictStore({})).scoped(name) for name in (AlignAt.EDGE_OPEN, AlignAt.EDGE_CLOSE))
-
-    def step(scope: KernelBaskets, ends: AlignAt, c: int, *rows: tuple[str, int, int, int]) -> list[tuple[Any, ...]]:
-        v, le, re, w = zip(*rows, strict=True) if rows else ((), (), (), ())
-        table = pa.table(
-            {"k": ["a"] * len(rows), "v": v, LE: pa.array(le, pa.int64()), RE: pa.array(re, pa.int64()), WEIGHT: w}
-        )
-        found = HeldRows(scope, ends, ["k"]).release(table if rows else None, c, NEVER)
-        return [] if found is None else sorted((r["v"], r[LE], r[RE], r[WEIGHT]) for r in found.to_pylist())
-
-    assert step(opened, AlignAt.EDGE_OPEN, 5, ("x", 1, 20, 1), ("x", 7, 9, 1)) == [("x", 1, INFINITY, 1)]
-    assert HeldRows(opened).backlog() == (3, 7)
-    assert step(opened, AlignAt.EDGE_OPEN, 6, ("x", 1, 20, -1), ("x", 1, 10, 1)) == []
-    assert step(opened, AlignAt.EDGE_OPEN, 8) == [("x", 7, INFINITY, 1)] and HeldRows(opened).backlog() == (4, 9)
-    released = [("x", 1, 10, 1), ("x", 1, INFINITY, -1), ("x", 7, 9, 1), ("x", 7, INFINITY, -1)]
-    assert step(opened, AlignAt.EDGE_OPEN, 11) == released
-    # another level let an end go on ahead of its time
-    assert step(opened, AlignAt.EDGE_OPEN, 12, ("x", 2, 30, -1), ("x", 2, 25, 1)) == []
-    assert step(opened, AlignAt.EDGE_OPEN, 26) == [("x", 2, 25, 1), ("x", 2, 30, -1)] and HeldRows(
-        opened
-    ).backlog() == (
-        0,
-        INFINITY,
-    )
-
-    assert step(closed, AlignAt.EDGE_CLOSE, 5, ("x", 1, INFINITY, 1), ("z", 2, 20, 1)) == [("x", 1, INFINITY, 1)]
-    assert step(closed, AlignAt.EDGE_CLOSE, 6, ("x", 1, INFINITY, -1), ("y", 1, 10, 1)) == [] and HeldRows(
-        closed
-    ).backlog() == (
-        3,
-        10,
-    )
-    assert step(closed, AlignAt.EDGE_CLOSE, 11) == [("x", 1, INFINITY, -1), ("y", 1, 10, 1)] and HeldRows(
-        closed
-    ).backlog() == (
-        1,
-        20,
-    )
-    assert step(closed, AlignAt.EDGE_CLOSE, INFINITY) == [("z", 2, 20, 1)]
+    opened = [
+        (5, [("x", 1, 20, 1), ("x", 7, 9, 1)], [("x", 1, INFINITY, 1)], (3, 7)),
+        (6, [("x", 1, 20, -1), ("x", 1, 10, 1)], [], (3, 7)),
+        (8, [], [("x", 7, INFINITY, 1)], (4, 9)),
+        (11, [], [("x", 1, 10, 1), ("x", 1, INFINITY, -1), ("x", 7, 9, 1), ("x", 7, INFINITY, -1)], (0, INFINITY)),
+        # another level let an end go on ahead of its time
+        (12, [("x", 2, 30, -1), ("x", 2, 25, 1)], [], (2, 25)),
+        (26, [], [("x", 2, 25, 1), ("x", 2, 30, -1)], (0, INFINITY)),
+    ]
+    closed = [
+        (5, [("x", 1, INFINITY, 1), ("z", 2, 20, 1)], [("x", 1, INFINITY, 1)], (1, 20)),
+        (6, [("x", 1, INFINITY, -1), ("y", 1, 10, 1)], [], (3, 10)),
+        (11, [], [("x", 1, INFINITY, -1), ("y", 1, 10, 1)], (1, 20)),
+        (INFINITY, [], [("z", 2, 20, 1)], (0, INFINITY)),
+    ]
+    columns = f"v string, {LE} bigint, {RE} bigint, {WEIGHT} bigint"
+    for ends, steps in ((AlignAt.EDGE_OPEN, opened), (AlignAt.EDGE_CLOSE, closed)):
+        held = HeldRows(Baskets(DictStore({})).scoped("align"), ends, ["k"])
+        for c, items, released, backlog in steps:
+            table = t.table(columns, items).append_column("k", pa.array(["a"] * len(items), pa.string()))
+            found = held.release(table if items else None, c, NEVER)
+            rows = [] if found is None else [(r["v"], r[LE], r[RE], r[WEIGHT]) for r in found.to_pylist()]
+            assert (sorted(rows), held.backlog()) == (released, backlog)
 
 
 def test_bins_of_what_is_held_stay_few() -> None:

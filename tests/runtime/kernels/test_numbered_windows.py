@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq import testing as t
 from streamq.choices import OutputForm
-from streamq.compiler.local import LocalRun
-from streamq.runtime.arrow.columnar import net_deltas
-from streamq.runtime.deltas import with_weights
 from streamq.runtime.kernels.windows_of_sizes import NumberedWindowsKernel
 from streamq.runtime.state.baskets import BinSizes
 from tests.programs import with_sizes
 from tests.runtime.kernels.test_rows_windows import (
-    COLUMNS,
-    MICRO_BATCHES,
     MOVING,
     RESULTS,
     SEEDS,
     SMALL,
     SOURCE,
+    played,
     started,
     trickle,
 )
@@ -44,15 +38,7 @@ def test_members_of_any_history_are_grouped_in_windows_of_all_rows(seed: int) ->
         with_sizes(started(query, output, early=at_once).program, SMALL if random.integers(2) else BinSizes())
         for at_once in early
     ]
-    run, events, sent, c = LocalRun(programs[0]), [], [], 0
-    for _ in range(MICRO_BATCHES):
-        starts = c + random.integers(0, apart, random.integers(24))
-        new = [(int(at), int(random.integers(2)), int(random.integers(9))) for at in starts]
-        events, c = events + new, c + int(random.integers(4))
-        sent.append(run.batch({"s": t.table(COLUMNS, new)}, [(None, c)]))
-        run = run.go_on(programs[int(random.integers(len(programs))) if random.random() < 0.3 else 0])
-    sent.append(run.finish())
-    rows = net_deltas(pa.concat_tables([with_weights(deltas) for deltas in sent])).to_pylist()
+    events, rows = played(random, programs, apart, 2, 9)
     named = ("__le", "__re", "k", *results)
     answer = Counter({tuple(row[name] for name in named): row["__w"] for row in rows})
     wanted: Counter[tuple[float, ...]] = Counter()

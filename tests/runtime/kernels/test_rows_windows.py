@@ -18,6 +18,7 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.node import number_sources
 from streamq.runtime.arrow.columnar import net_deltas
 from streamq.runtime.deltas import with_weights
@@ -67,6 +68,21 @@ def windows_of(
     return rows
 
 
+def played(
+    random: np.random.Generator, programs: list[StagedPlan], apart: int, keys: int, values: int
+) -> tuple[list[Event], list[dict[str, Any]]]:
+    """Events at random and the net rows of a run over them, which goes on with any of the programs after each micro-batch."""
+    run, events, sent, c = LocalRun(programs[0]), list[Event](), [], 0
+    for _ in range(MICRO_BATCHES):
+        starts = c + random.integers(0, apart, random.integers(24))
+        new = [(int(at), int(random.integers(keys)), int(random.integers(values))) for at in starts]
+        events, c = events + new, c + int(random.integers(4))
+        sent.append(run.batch({"s": t.table(COLUMNS, new)}, [(None, c)]))
+        run = run.go_on(programs[int(random.integers(len(programs))) if random.random() < 0.3 else 0])
+    sent.append(run.finish())
+    return events, net_deltas(pa.concat_tables([with_weights(deltas) for deltas in sent])).to_pylist()
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_history_in_any_micro_batches_has_the_windows_of_plain_rules(seed: int) -> None:
     """Several events start at one instant, or are equal; a run may send rows at once from some restart on."""
@@ -82,15 +98,7 @@ def test_any_history_in_any_micro_batches_has_the_windows_of_plain_rules(seed: i
     buckets = int(random.integers(1, 3))
     runs = [started(query, output, buckets=buckets, early=at_once) for at_once in early]
     programs = [with_sizes(run.program, SMALL if random.integers(2) else BinSizes()) for run in runs]
-    run, events, sent, c = LocalRun(programs[0]), [], [], 0
-    for _ in range(MICRO_BATCHES):
-        starts = c + random.integers(0, apart, random.integers(24))
-        new = [(int(at), int(random.integers(2)), int(random.integers(values))) for at in starts]
-        events, c = events + new, c + int(random.integers(4))
-        sent.append(run.batch({"s": t.table(COLUMNS, new)}, [(None, c)]))
-        run = run.go_on(programs[int(random.integers(len(programs))) if random.random() < 0.3 else 0])
-    sent.append(run.finish())
-    rows = net_deltas(pa.concat_tables([with_weights(deltas) for deltas in sent])).to_pylist()
+    events, rows = played(random, programs, apart, 2, values)
     answer = Counter({(row.get("k", 0), *(row[name] for name in "ab" + results)): row["__w"] for row in rows})
     assert answer == windows_of(events, n, step, (lambda e: e[1]) if has_keys else lambda _: 0, results)
 
@@ -102,15 +110,7 @@ def test_the_best_of_any_history_are_those_of_plain_rules(seed: int) -> None:
     ties, values = str(random.choice(["keep", "break"])), int(random.choice([2, 50]))
     best = SOURCE.rows_window(n, step, order_by="k", stamp="align").top_k(k, by="v", ties=ties)
     programs = [with_sizes(started(best, buckets=number).program, SMALL) for number in (1, 1)]
-    run, events, sent, c = LocalRun(programs[0]), [], [], 0
-    for _ in range(MICRO_BATCHES):
-        starts = c + random.integers(0, int(random.integers(1, 4)), random.integers(24))
-        new = [(int(at), int(random.integers(9)), int(random.integers(values))) for at in starts]
-        events, c = events + new, c + int(random.integers(4))
-        sent.append(run.batch({"s": t.table(COLUMNS, new)}, [(None, c)]))
-        run = run.go_on(programs[1])
-    sent.append(run.finish())
-    rows = net_deltas(pa.concat_tables([with_weights(deltas) for deltas in sent])).to_pylist()
+    events, rows = played(random, programs, int(random.integers(1, 4)), 9, values)
     wanted: Counter[tuple[int, ...]] = Counter()
     ordered = sorted(events)
     for first in range(0, len(ordered) - n + 1, step):
