@@ -38,8 +38,8 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import CallModulesKernel
 from streamq.time import INFINITY
+from streamq.user_code.uda import WindowModule
 from streamq.user_code.udo import UserOperator
-from streamq.user_code.window_module import WindowModule
 from streamq.windows import Hopping, Rows, Window
 from streamq.windows.batch_events import ENDS, STARTS, stamped, window_bounds
 

@@ -28,10 +28,10 @@ from streamq.runtime.user_code.code_values import instant_of, instants_of, serie
 from streamq.time import INTEGER
 from streamq.user_code.forms import is_window_code, window_form
 from streamq.user_code.module import name_of, time_bound
+from streamq.user_code.uda import WindowModule
 from streamq.user_code.udf import UserFunction
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.udso import StatefulCall, StatefulOperator
-from streamq.user_code.window_module import WindowModule
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

@@ -29,7 +29,7 @@ from streamq.plan.spark_types import parse_type
 from streamq.plan.tree import fold
 from streamq.time import INTEGER, show_duration
 from streamq.user_code.module import UserModule
-from streamq.user_code.window_module import WindowModule
+from streamq.user_code.uda import WindowModule
 
 WIDTH = 100
 """The greatest length of a call that is written on one line."""

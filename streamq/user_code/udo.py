@@ -18,7 +18,7 @@ from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.code_values import LASTS, START, RowShape
 from streamq.user_code.module import OF_OPERATORS, OF_WINDOWS, check_decorator, one_output_per_group, time_bound
 from streamq.user_code.repository import decorator
-from streamq.user_code.window_module import WindowModule
+from streamq.user_code.uda import WindowModule
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
 """The stamps under which rows of a time-sensitive operator keep their own lifetimes."""

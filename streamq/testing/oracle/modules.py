@@ -27,8 +27,8 @@ from streamq.runtime.user_code.code_values import FAILURES, LASTS, START
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 from streamq.user_code.module import UserModule
+from streamq.user_code.uda import WindowModule
 from streamq.user_code.udo import UserOperator
-from streamq.user_code.window_module import WindowModule
 
 NULLABLE = {
     pa.bool_(): pd.BooleanDtype(),
