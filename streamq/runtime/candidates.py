@@ -233,12 +233,9 @@ class PatternWalk(MatchWalk):
         super().__init__(rows)
         self.parts, self.conditions, self.within = step.parts, step.conditions, step.within
         self.sources = range(len(step.inputs))
-        self.fits = [self._column_of(step, part, part.fits) for part in step.parts]
+        columns = ((part.fits, step.inputs[part.source]) for part in step.parts)
+        self.fits = [None if place is None else rows.columns[names[place]].to_pylist() for place, names in columns]
         self.owner = {name: number for number, part in enumerate(step.parts) for name, _ in part.columns}
-
-    def _column_of(self, step: PatternStep, part: ScannedPart, place: int | None) -> list[Any] | None:
-        """Return the values in a place of a part's input; None without a place."""
-        return None if place is None else self.rows.columns[step.inputs[part.source][place]].to_pylist()
 
     def candidates_of(self, group: GroupRows) -> list[array[int]]:
         """Return the rows of a group's candidates, by input."""
@@ -279,7 +276,7 @@ class PatternWalk(MatchWalk):
 
 
 CANDIDATES = "candidates"
-"""The beginning of the names of the baskets of candidates."""
+"""The beginning of the names of the baskets of candidates, one for each input."""
 
 MOST_BINS = 32
 """The number of bins, roughly, up to which a scope is divided."""
@@ -298,10 +295,6 @@ COUNT = "__count"
 
 NEWEST = "__newest"
 """The column of the last start of a candidate that has come, consumed or not."""
-
-
-def candidates_basket(source: int) -> str:
-    return f"{CANDIDATES}{source}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,7 +328,10 @@ class HeldCandidates:
         """
         order = self.step.read_order
         bins = sorted(self._reached(events), key=lambda bin: bin.starts, reverse=order is ReadOrder.NEWEST_FIRST)
-        first = len(bins) if order is ReadOrder.ALL else max(most, self._number_of_few(bins))
+        first = len(bins)
+        if order is not ReadOrder.ALL:
+            rows_upto = np.cumsum([bin.rows for bin in bins], dtype=np.int64)
+            first = max(most, int((rows_upto <= self.few).sum()))
         rest, hashes = bins[first:], distinct_hashes([events])
         tables = [
             table for bin in bins[:first] if (table := bin.bins.read_groups(bin.name, lambda: hashes)) is not None
@@ -362,18 +358,13 @@ class HeldCandidates:
         for bins in map(self._bins, range(len(self.step.inputs))):
             bins.forget(c - self.step.within)
 
-    def _number_of_few(self, bins: Sequence[ReachedBin]) -> int:
-        """Return the number of the first bins that together have few rows."""
-        rows = np.cumsum([bin.rows for bin in bins], dtype=np.int64)
-        return int((rows <= self.few).sum())
-
     def _width(self, more: int) -> int:
         """Return the width of bins for new candidates, a power of two; ``more``: the number of these."""
         bins = (self.state.size(CANDIDATES)[0] + more) // max(1, self.few)
         return 1 << grain(0, self.step.within, max(1, min(MOST_BINS, bins)))
 
     def _bins(self, source: int) -> Bins:
-        return Bins(self.state, candidates_basket(source), net_deltas, self.evaluator.keys, self.sizes)
+        return Bins(self.state, f"{CANDIDATES}{source}", net_deltas, self.evaluator.keys, self.sizes)
 
     def _reached(self, events: pa.Table) -> Iterator[ReachedBin]:
         """Yield the bins that events look at and that their scope reaches."""

@@ -22,7 +22,7 @@ from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
-from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group, matching_groups, no_holds
+from streamq.runtime.groups import GROUP_NUMBER, ToCome, least_by_group, matching_groups
 from streamq.runtime.time.progress_rule import SETTLED, Cti, EndlessRow, NoRowReason, ProgressRule, Release
 from streamq.runtime.time.tick_arithmetic import ARRAYS
 from streamq.time import INFINITY, Grid
@@ -48,8 +48,23 @@ def _no_lifetime(part: str) -> pa.Array:
     raise AssertionError("a condition on two events has no lifetime")
 
 
+class KeyedSides(SettledProgress):
+    """Two streams whose columns ``on`` must be equal."""
+
+    on: tuple[tuple[str, str], ...]
+
+    @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(a for a, _ in self.on), tuple(b for _, b in self.on)
+
+    def _matching(self, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
+        """Return the group numbers of both sides, -1 where a key is NULL."""
+        ours, theirs = self.group_columns
+        return matching_groups(left, ours), matching_groups(right, theirs)
+
+
 @dataclass(frozen=True)
-class JoinEvaluator(SettledProgress):
+class JoinEvaluator(KeyedSides):
     """Pairs with equal ``on`` columns for which ``where`` holds; semi, anti: maximal parts of left lifetimes with, without a
     partner.
 
@@ -63,10 +78,6 @@ class JoinEvaluator(SettledProgress):
     left: tuple[str, ...]
     right: tuple[str, ...]
     kept: tuple[str, ...]
-
-    @property
-    def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(a for a, _ in self.on), tuple(b for _, b in self.on)
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -115,10 +126,6 @@ class JoinEvaluator(SettledProgress):
             agree = self.where.holds(pair_rows(left, right, self.left, self.right, at, of))
             at, of = at[agree], of[agree]
         return at, of
-
-    def _matching(self, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
-        ours, theirs = self.group_columns
-        return matching_groups(left, ours), matching_groups(right, theirs)
 
     def paired(self, left: pa.Table, right: pa.Table, at: Ints, of: Ints) -> pa.Table:
         """Return the rows of pairs: ``[max(starts), min(ends))``, the columns of both."""
@@ -217,15 +224,11 @@ class ExceptEvaluator(SettledProgress):
 
 
 @dataclass(frozen=True)
-class ClipEvaluator(SettledProgress):
+class ClipEvaluator(KeyedSides):
     """Events end at the first start, after their own, of an event of the other stream with equal ``on``."""
 
     names: tuple[str, ...]
     on: tuple[tuple[str, str], ...]
-
-    @property
-    def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(a for a, _ in self.on), tuple(b for _, b in self.on)
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -241,14 +244,14 @@ class ClipEvaluator(SettledProgress):
 
     def cuts(self, left: pa.Table, by: pa.Table) -> Ints:
         """Return, for each left event, the first later start with equal keys on the other side; INFINITY if there is none."""
-        ours, theirs = (matching_groups(t, keys) for t, keys in zip((left, by), self.group_columns, strict=True))
+        ours, theirs = self._matching(left, by)
         has_key = theirs >= 0
         return next_after(ours, ints(left, LE), theirs[has_key], ints(by, LE)[has_key])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Mark left events that end at or after c; of the other side, the starts from c on, and those that cut such an event."""
         left, by = inputs
-        ours, theirs = (matching_groups(t, keys) for t, keys in zip(inputs, self.group_columns, strict=True))
+        ours, theirs = self._matching(left, by)
         open_now = ints(left, RE) >= c
         cuts = pa.table({GROUP_NUMBER: ours, LE: self.cuts(left, by)}).filter(pa.array(open_now))
         starts = pa.table({GROUP_NUMBER: theirs, LE: ints(by, LE)})
@@ -256,7 +259,7 @@ class ClipEvaluator(SettledProgress):
 
 
 @dataclass(frozen=True)
-class WindowedJoinEvaluator:
+class WindowedJoinEvaluator(SettledProgress):
     """Every pair of members of one window of a grid, with the window as lifetime.
 
     A member's range has the numbers of its windows as a lifetime: from the first to the one after the last, INFINITY if it never
@@ -313,17 +316,10 @@ class WindowedJoinEvaluator:
         least = self.window.start(self.window.first_ending_after(c - 1))
         return [ints(table, RE) > min(c - 1, least) for table in inputs]
 
-    def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
-        return no_holds()
-
     def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
         """Return the events that live beyond ``upto``, with the start of the first window from there on."""
         later = np.concatenate([ints(table, GROUP_NUMBER)[ints(table, RE) > upto] for table in inputs])
         return ToCome(later, np.full(len(later), self.window.next_start(upto)))
-
-    @property
-    def leaves_out_rows_to_come(self) -> bool:
-        return False
 
     def cti(self, progress: Sequence[int], held: int) -> int:
         """Return the start of the earliest window that is not final, with members or not; at the end of the input INFINITY."""

@@ -245,7 +245,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         rows = self._evaluated(groups)
         hash_of = groups.hashes()
         rows = with_column(rows, HASH, hash_of[ints(rows, GROUP_NUMBER)])
-        sent = rows.select([*self._reported_columns(rows), HASH]).filter(pa.array(self._is_sent(rows, clock)))
+        reported = [*self.result, LE, RE, *(name for name in (LAST_END,) if name in rows.column_names), HASH]
+        sent = rows.select(reported).filter(pa.array(self._is_sent(rows, clock)))
         before = bins.read(REPORTED)
         change = self._difference(before, sent, clock.c_before)
         if clock.c != INFINITY:
@@ -328,9 +329,6 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     def _leaves_out_rows_to_come(self) -> bool:
         """True if rows that start after the progress so far are not evaluated yet."""
         return self.bound is not Bound.NONE or self.evaluator.leaves_out_rows_to_come
-
-    def _reported_columns(self, rows: pa.Table) -> list[str]:
-        return [*self.result, LE, RE, *([LAST_END] if LAST_END in rows.column_names else [])]
 
     def _is_sent(self, rows: pa.Table, clock: Clock) -> Mask:
         """Mark the rows that are sent after this micro-batch and could change in it."""

@@ -169,13 +169,6 @@ ROUND = "__round"
 """The column of the last round in which a partition had rows."""
 
 
-def greatest_starts(items: pa.Table, per: Sequence[str]) -> pa.Table:
-    """Return the greatest start of each partition among some items: the columns ``per`` and ``__le``."""
-    # rebuilt, because tables of several tasks are concatenated and must have fields of equal nullability
-    columns = pa.table({name: items.column(name) for name in (*per, LE)})
-    return group(columns, per, {LE: (LE, "max")})
-
-
 def heard_in(round: int, starts: Sequence[pa.Table], kept: Sequence[pa.Table], per: Sequence[str]) -> pa.Table:
     """Return the partitions kept so far together with those in ``starts``, which had rows in the round.
 
@@ -185,11 +178,6 @@ def heard_in(round: int, starts: Sequence[pa.Table], kept: Sequence[pa.Table], p
     # a session of another time zone has other types of instants
     together = concat([*heard, *(table.cast(heard[0].schema) for table in kept)])
     return group(together, per, {LE: (LE, "max"), ROUND: (ROUND, "max")})
-
-
-def without_idle(starts: pa.Table, idle_before: int) -> pa.Table:
-    """Return the partitions that had rows in the round ``idle_before`` or later."""
-    return starts.filter(pc.greater_equal(starts.column(ROUND), idle_before))
 
 
 def furthest_behind(starts: pa.Table, per: Sequence[str]) -> str:
@@ -226,7 +214,9 @@ class PartitionStarts(SourceParts):
 
     def summary(self, items: pa.Table) -> str:
         """Return the greatest start of each partition among the items, encoded as text."""
-        return encode_starts(greatest_starts(items, self.columns))
+        # rebuilt, because tables of several tasks are concatenated and must have fields of equal nullability
+        columns = pa.table({name: items.column(name) for name in (*self.columns, LE)})
+        return encode_starts(group(columns, self.columns, {LE: (LE, "max")}))
 
     def keep(self, state: dict[str, Any], summaries: Sequence[str], idle_before: int) -> None:
         """Begin a round if there are summaries, and forget partitions last heard before the round ``idle_before``.
@@ -248,7 +238,7 @@ class PartitionStarts(SourceParts):
         else:
             starts = decode_starts(state["starts"])
         state |= _NO_PARTITIONS
-        starts = without_idle(starts, idle_before)
+        starts = starts.filter(pc.greater_equal(starts.column(ROUND), idle_before))
         if starts.num_rows:
             state |= {
                 "starts": encode_starts(starts),
