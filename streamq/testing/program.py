@@ -35,7 +35,6 @@ from streamq.testing.program_text import (
     is_name,
     listed,
     module_name,
-    module_text,
     string,
     value,
 )
@@ -65,8 +64,8 @@ def program(query: Stream, tables: Mapping[str, pa.Table] | None = None) -> str:
     The program makes the calls that made the query. ``tables``: the rows of sources and static tables by name (None: those of the
     query). Streams used twice get a name; other verbs are chained. The query that the program builds has the plan's digest (of
     :func:`number_sources` plans). What no call made, or a call with an argument that has no text, is read from JSON by
-    ``sq.from_json``. Code of modules stands above, if it can be read alone; otherwise the module is looked up by its name. Raises
-    PlanError if a table is missing, and for a pyspark Column.
+    ``sq.from_json``. Modules are looked up by their names. Raises PlanError if a table is missing, and for a
+    pyspark Column.
 
     >>> import streamq as sq
     >>> from streamq.testing.table import table
@@ -113,10 +112,11 @@ def whole_program(
         name: [node for plan in plans.values() for node in table_readers(plan).get(name, [])] for name in variables
     }
     texts = {name: table_text(readers, tables[name]) for name, readers in nodes_of.items()}
-    modules = {module.name: module for plan in plans.values() for module in called_modules(plan)}
-    above = [module_text(module) for module in modules.values()] if calls else []
-    body = [text for _, text in above]
+    body: list[str] = []
     if calls:
+        looked_up = {module.name: module_name(module) for plan in plans.values() for module in called_modules(plan)}
+        for name, shown in looked_up.items():
+            body.append(f"{shown} = sq.modules.get({string(name)})  # your module; run its code first")
         # a source that follows another comes after it
         for name in sorted(
             variables, key=lambda name: any(isinstance(n, Source) and leader_of(n) for n in nodes_of[name])
@@ -130,7 +130,7 @@ def whole_program(
             f"{query} = {_from_json(plan, {n: texts[n] for n in table_readers(plan)})}" for query, plan in plans.items()
         ]
     statements = "\n".join([*body, *last])
-    return f"{_head(statements, [line for lines, _ in above for line in lines])}\n\n{statements}\n"
+    return f"{_head(statements)}\n\n{statements}\n"
 
 
 def statements(queries: Mapping[str, Stream]) -> str:
@@ -377,15 +377,15 @@ def _from_json(plan: Node, bindings: Mapping[str, str]) -> str:
     return call("sq.from_json", [text, "{" + ", ".join(f"{string(n)}: {shown}" for n, shown in bindings.items()) + "}"])
 
 
-def _head(body: str, more: Sequence[str]) -> str:
-    """Return the import of streamq, those of the names that the statements use, and ``more``."""
+def _head(body: str) -> str:
+    """Return the import of streamq, and those of the names that the statements use."""
     code = re.sub(r'r"""\n.*?\n?"""', "", body, flags=re.DOTALL)
     code = re.sub(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'", '""', code)
 
     def uses(name: str) -> bool:
         return re.search(rf"(?<![\w.]){name}\b(?!=[^=])", code) is not None
 
-    lines = {*(line for name, line in _IMPORTS.items() if uses(name)), *more}
+    lines = [line for name, line in _IMPORTS.items() if uses(name)]
     first = sorted(lines, key=lambda line: (line.startswith("from"), line))
     types = sorted(n for n in set(re.findall(r"(?<![\w.])([A-Z]\w*Type|StructField)\(", code)))
     third = [f"from pyspark.sql.types import {', '.join(types)}"] if types else []

@@ -24,14 +24,12 @@ from streamq.plan.node import Node, number_sources
 from streamq.testing.arrival import keys
 from streamq.testing.case import Case
 from streamq.testing.program import program
-from streamq.testing.program_text import module_text
 from streamq.testing.table import table
 from streamq.user_code.repository import called_modules
 from tests.algebra import QUERIES, SIZES, intervals
 from tests.drawn.queries import cases
 from tests.each import each
 from tests.laws.test_operators import OPERATORS
-from tests.mutation.queries import rises
 from tests.operators.test_plans_of_verbs import PLANS
 
 once = settings(max_examples=1, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
@@ -297,23 +295,13 @@ def test_what_is_wrong() -> None:
 # modules
 
 
-def test_code_of_a_module_stands_above_if_it_can_be_read_alone() -> None:
-    text = program(sq.events([(1, 5, {"k": "a", "v": 3.0})], name="s").session_window(4).select(rises("k", "v")))
-    assert "from typing import Any\n" in text and '@sq.udo("k string, rise double", name="rises"' in text
-    assert text.index("def rises(") < text.index("s = sq.intervals(") < text.index(".select(rises(")
-    assert built(text).to_arrow().num_rows == 0
-
-
-def test_a_module_whose_code_reads_what_is_around_it_is_looked_up() -> None:
-    limit = 3
-
+def test_a_module_is_looked_up() -> None:
     @sq.udf("boolean", name="is low")
     def low(v: int) -> bool:
-        return v < limit
+        return v < 3
 
     text = check(NAMED.where(low("v")))
     assert 'is_low = sq.modules.get("is low")' in text and '.where(is_low(col("v")))' in text
-    assert module_text(sq.udf("double", name="cube")(abs))[1].startswith("cube = sq.modules.get(")
 
 
 # what streams remember
