@@ -20,7 +20,7 @@ from streamq.runtime.arrow.columnar import concat, decode, with_column
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.event import LE, NOW, RE, WEIGHT
 from streamq.runtime.hosts.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
-from streamq.runtime.hosts.hosted_kernel import StageWatcher, normalize_keys
+from streamq.runtime.hosts.hosted_kernel import StageWatcher, full_rows, normalize_keys
 from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.readings import NO_READINGS, Reading, Readings, combine_readings
@@ -160,7 +160,12 @@ class LocalRun:
         stage_messages = [m for _, number, body in out if number == SPOKEN for m in decode_messages(body)]
         relations = self.program.made_at(number + 1)
         by_number = {r.number: r for r in relations}
-        tables = [(by_number[n], decode(body)) for _, number, body in out if (n := relation_of(number)) is not None]
+        parts: dict[int, list[pa.Table]] = {}
+        for _, channel, body in out:
+            if (n := relation_of(channel)) is not None:
+                payload = pa.schema([(f.name, arrow_type(f.type)) for f in by_number[n].schema.fields])
+                parts.setdefault(n, []).append(full_rows(decode(body), payload))
+        tables = [(by_number[n], concat(of_buckets)) for n, of_buckets in parts.items()]
         packer = self.program.packer(relations)
         done = {f.channel.number: f.result for f in self.program.feeds if f.result is not None}
         for _, number, body in passing:

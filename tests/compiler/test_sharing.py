@@ -198,7 +198,7 @@ def test_kernels_stay_in_the_stages_that_have_their_state() -> None:
 
 
 def test_plain_columns_need_no_evaluator_of_expressions() -> None:
-    (channel,) = program_of(again(SUMS)).stages[0].inner_channels
+    ((channel,),) = program_of(again(SUMS)).stages[0].inner_channels.values()
     assert isinstance(channel.inner, InnerPath)
     assert {type(step) for step in channel.inner.steps} == {RenamedColumns}
 

@@ -61,6 +61,14 @@ STEPS: dict[str, Step] = {
     "left": lambda s, other: s.join(other, on="k", how="left", suffixes=("", "_r")).select("k", n=C("n_r")),
     "filter": lambda s, _: s.where((C("n") > 1) | C("k").is_null()),
     "more": lambda s, _: s.select("k", n=sq.when(C("n") > 3, C("n") * 2).otherwise(C("n") - 1)),
+    "halves": lambda s, _: s.where(C("n") / 2 > 1),
+    "above the mean": lambda s, _: (
+        s.join(s.group_by("k").hopping_window(6, 3).select(m=sq.avg("n")), on="k", suffixes=("", "_r"))
+        .where(C("n") > C("m"))
+        .select("k", "n")
+    ),
+    "held for a while": lambda s, _: s.set_duration(5).clip(s, on="k"),
+    "chopped": lambda s, _: s.chop(3),
     "shift": lambda s, _: s.shift(2).extend(1),
     "no key": lambda s, _: s.tumbling_window(4).select(k=sq.min("k"), n=sq.count()),
     "function": lambda s, _: s.select("k", n=same("n")),
@@ -182,7 +190,7 @@ def extremes(payload: pa.Schema) -> pa.Table:
 def test_without_ansi_rules_steps_in_a_shared_stage_fail_on_no_row(query: sq.Stream) -> None:
     """Spark would give another number there."""
     for stage in compiled(plan_of(query), ansi=False).stages:
-        for channel in stage.inner_channels:
+        for channel in (one for channels in stage.inner_channels.values() for one in channels):
             assert channel.inner is not None
             assert channel.inner.tables(extremes(channel.inner.payload))
 
@@ -192,7 +200,7 @@ def test_by_ansi_rules_arithmetic_is_shared() -> None:
     for name in ("tumbling", "more", "snapshots"):
         query = STEPS[name](query, query)
     (shared,) = compiled(plan_of(query)).stages
-    (channel,) = shared.inner_channels
+    ((channel,),) = shared.inner_channels.values()
     assert channel.inner is not None
     with pytest.raises(StreamqError, match="ARITHMETIC_OVERFLOW"):
         channel.inner.tables(extremes(channel.inner.payload))

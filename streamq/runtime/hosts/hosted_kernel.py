@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.arrow.columnar import split_by, with_column
+from streamq.runtime.arrow.columnar import concat, split_by, with_column
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
@@ -56,9 +56,7 @@ class InnerPath:
 
     def tables(self, deltas: pa.Table) -> list[pa.Table]:
         """Return a kernel's deltas at the beginning of the path and after each step; the last ones are the port's."""
-        rows = with_weights(with_ends(deltas))
-        payload = {field.name: _as_type(rows.column(field.name), field.type) for field in self.payload}
-        tables = [pa.table({**{name: rows.column(name) for name in TECHNICAL}, **payload})]
+        tables = [full_rows(deltas, self.payload)]
         for step in self.steps:
             tables.append(step.applied_to(tables[-1]))
         tables[-1] = normalize_keys(tables[-1].select(self.columns), self.hashed)
@@ -73,6 +71,7 @@ class OutputPaths:
     """
 
     def __init__(self, paths: Sequence[tuple[int, InnerPath]]):
+        self._payload = paths[0][1].payload
         self._of_all = [(number, path) for number, path in paths if path.only is None]
         self._by_value: dict[str, dict[str | int, list[tuple[int, InnerPath]]]] = {}
         for number, path in paths:
@@ -80,8 +79,12 @@ class OutputPaths:
                 column, value = path.only
                 self._by_value.setdefault(column, {}).setdefault(value, []).append((number, path))
 
-    def tables(self, deltas: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the rows of a kernel's deltas that come to a channel, in the columns of its port, with the channel's number."""
+    def tables(self, parts: Sequence[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the rows of a kernel's deltas that come to a channel, in the columns of its port, with the channel's number.
+
+        ``parts`` are the deltas of several buckets; there is at least one.
+        """
+        deltas = concat([full_rows(part, self._payload) for part in parts])
         chosen = [(deltas, self._of_all)]
         for column, by_value in self._by_value.items():
             values = deltas.column(column).combine_chunks()
@@ -107,6 +110,13 @@ def normalize_keys(rows: pa.Table, hashed: Sequence[str]) -> pa.Table:
             plain = pc.if_else(pc.is_nan(column), nan, column)
             rows = with_column(rows, name, pc.if_else(pc.equal(column, zero), zero, plain))
     return rows
+
+
+def full_rows(deltas: pa.Table, payload: pa.Schema) -> pa.Table:
+    """Return deltas with lifetimes, weights and the columns of ``payload`` in their types, whichever they have left out."""
+    rows = with_weights(with_ends(deltas))
+    columns = {field.name: _as_type(rows.column(field.name), field.type) for field in payload}
+    return pa.table({**{name: rows.column(name) for name in TECHNICAL}, **columns})
 
 
 def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

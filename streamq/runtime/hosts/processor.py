@@ -346,6 +346,7 @@ def stage_packer(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield other envelopes batch by batch; at the end those of all rows, and of the kernels' progress."""
         tables: dict[int, list[pa.Table]] = {}
+        outputs: dict[int, list[pa.Table]] = {}
         stage_messages: list[Message] = []
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -357,8 +358,7 @@ def stage_packer(
                 if row["__channel"] == SPOKEN:
                     stage_messages += decode_messages(row["__body"])
                 elif row["__channel"] in paths:
-                    for number, rows in paths[row["__channel"]].tables(decode(row["__body"])):
-                        tables.setdefault(number, []).append(rows)
+                    outputs.setdefault(row["__channel"], []).append(decode(row["__body"]))
                 else:
                     passed.append((row["__to"], row["__channel"], row["__body"]))
             yield from envelope_batches(passed)
@@ -366,6 +366,9 @@ def stage_packer(
                 for number, rows in layout.take(table.filter(opened)).items():
                     if rows.num_rows:
                         tables.setdefault(number, []).append(rows)
+        for channel, parts in outputs.items():
+            for number, rows in paths[channel].tables(parts):
+                tables.setdefault(number, []).append(rows)
         yield from envelope_batches(packer.pack(tables, stage_messages, None))
 
     return packed(run)

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ from streamq.runtime.hosts.envelope import (
 from streamq.runtime.hosts.hosted_kernel import UNWATCHED, Channel, HostedKernel, StageWatcher
 from streamq.runtime.hosts.identity import FORM_CHANGED
 from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
-from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
+from streamq.runtime.kernel import Announcement, Arrival, Clock, Kernel, Output, Totals
 from streamq.runtime.state.baskets import Baskets, KernelBaskets, Work
 from streamq.runtime.time.consistency import HeldRows, progress_at_level
 from streamq.runtime.time.lateness import weighted_events
@@ -129,15 +129,24 @@ class Stage:
     buckets_behind: int | None = None
     """The number of buckets of the next stage; None: as many as this one."""
 
-    @property
+    @cached_property
     def inputs(self) -> set[str]:
         """The relations that the stage's kernels read."""
         return {r for h in self.hosted for r in h.inputs}
 
-    @property
-    def inner_channels(self) -> list[Channel]:
-        """The channels between two of the stage's kernels."""
-        return [channel for channel in self.channels if channel.inner is not None]
+    @cached_property
+    def inner_channels(self) -> dict[str, list[Channel]]:
+        """The channels between two of the stage's kernels, by the relation at which they begin."""
+        channels: dict[str, list[Channel]] = {}
+        for channel in self.channels:
+            if channel.inner is not None:
+                channels.setdefault(channel.relation, []).append(channel)
+        return channels
+
+    @cached_property
+    def kernels(self) -> dict[int, Kernel]:
+        """The stage's kernels, by number."""
+        return {hosted.number: hosted.kernel for hosted in self.hosted}
 
     def run(
         self,
@@ -211,8 +220,7 @@ class Stage:
         for r in self.sources.keys() & state.keys() if not reads_sources else ():
             forget_pace(state[r])
         # rows inside a stage stay in their bucket, so the bucket's own CTI is theirs
-        inner = {channel.relation for channel in self.inner_channels}
-        senders = {r: 1 if r in inner else self.buckets for r in relations}
+        senders = {r: 1 if r in self.inner_channels else self.buckets for r in relations}
         clocks = {r: RelationClock(state, r, senders[r], self.sources.get(r)) for r in sorted(relations)}
         if reads_sources and not all(clocks[r].has_pace for r in self.sources):
             # a result that begins where the checkpoint stands may be the first that reads them
@@ -289,10 +297,7 @@ class Stage:
 
     def _hand_on(self, message: Message, deltas: pa.Table | None, run: BucketRun, watcher: StageWatcher) -> None:
         """Add a kernel's progress and its deltas, if any, to ``run`` for the kernels of this stage that read them."""
-        readers = {hosted.number: hosted.kernel for hosted in self.hosted}
-        for channel in self.inner_channels:
-            if channel.relation != message.relation:
-                continue
+        for channel in self.inner_channels.get(message.relation, ()):
             run.clocks[channel.relation].hear(message)
             run.now[channel.relation] = run.clocks[channel.relation].pace
             if deltas is None:
@@ -301,7 +306,7 @@ class Stage:
             tables = channel.inner.tables(deltas)
             watcher.rows_move(channel.number, tables)
             if tables[-1].num_rows:
-                run.tables[channel.number] = [readers[channel.reader].combine(channel.port, tables[-1])]
+                run.tables[channel.number] = [self.kernels[channel.reader].combine(channel.port, tables[-1])]
 
     def _arrival(self, hosted: HostedKernel, channel: Channel, run: BucketRun, totals: Totals) -> Arrival | None:
         """Return the rows that a kernel gets from a channel, judged and held back if that happens before the kernel.
