@@ -398,3 +398,15 @@ def test_what_fails_and_is_taken_back_before_its_window_is_reported_fails_nothin
     else:
         with pytest.raises(ModuleFailed, match=r"own: it failed; ValueError: thirteen; window \[0, 10\)"):
             live.finish()
+
+
+def test_under_quarantine_a_change_that_fails_is_called_again_over_all_members() -> None:
+    class Holds(NoThirteen):
+        def remove(self, state: int, v: pd.Series) -> int:
+            raise ValueError("nothing goes")
+
+    events = sq.events([(i, i + 1, {"v": i}) for i in range(12)])
+    own = sq.uda("bigint", name="own", on_error="quarantine")(Holds)
+    query = events.hopping_window(6, 2).select(x=own("v"), y=sq.sum("v"))
+    assert all(row["x"] == row["y"] for row in query.to_arrow().to_pylist())
+    assert query.quarantine().to_arrow().num_rows == 0

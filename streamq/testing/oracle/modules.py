@@ -140,9 +140,11 @@ class ModuleValue:
             return [] if is_operator else None
         if self._module.time_sensitive:
             events = self._frame(columns, le.to_pylist(), re.to_pylist(), window)
-            result = _over_events(self._module, events, Interval(*(self._instant(ticks) for ticks in window)))
+            result = _called(self._module, [events], [Interval(*map(self._instant, window))])
+        elif hasattr(self._module.code, "zero"):
+            result = _reduced(self._module, columns)
         else:
-            result = _over_values(self._module, columns)
+            result = _called(self._module, [*map(series_of, columns)], ())
         return self._rows(result, window) if is_operator else plain_value(result)
 
     # time-sensitive
@@ -220,37 +222,29 @@ def sets_aside(module: UserModule) -> bool:
     return module.on_error == ErrorPolicy.QUARANTINE
 
 
-def _over_values(module: WindowModule, columns: list[pa.Array]) -> Any:
-    """Call code that does not read lifetimes, and return its result.
+def _called(module: WindowModule, arguments: Sequence[Any], window: Sequence[Interval]) -> Any:
+    """Call code over all members at once, and return its result.
 
-    An object with ``initial`` is called once with Series, one with ``zero`` for each row, and a function once with Series and the
-    options.
+    ``arguments`` are a Series each or, if it reads lifetimes, the events, and ``window`` is then the window, else empty. A class
+    with states is made with the options; a function gets these in the call.
     """
-    code = _callable_code(module)
-    if hasattr(code, "initial"):
-        return code.result(code.add(code.initial(), *map(series_of, columns)))
-    if hasattr(code, "zero"):
-        buffer = code.zero() if callable(code.zero) else code.zero
-        rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
-        for row in rows:
-            buffer = code.reduce(buffer, row if len(row) > 1 else row[0])
-        return code.finish(buffer)
-    return code(*map(series_of, columns), **module.options)
-
-
-def _over_events(module: WindowModule, events: pd.DataFrame, window: Interval) -> Any:
-    """Call time-sensitive code, an object with ``initial`` or a function, and return its result."""
-    code = _callable_code(module)
-    if hasattr(code, "initial"):
-        return code.result(code.add(code.initial(), events), window)
-    return code(events, window, **module.options)
-
-
-def _callable_code(module: WindowModule) -> Any:
-    """Return the module's code; for a class with states an object, constructed with the options."""
     code = module.code
-    is_class = inspect.isclass(code) and (hasattr(code, "initial") or hasattr(code, "zero"))
-    return code(**module.options) if is_class else code
+    if inspect.isclass(code) and (hasattr(code, "initial") or hasattr(code, "zero")):
+        code = code(**module.options)
+    if hasattr(code, "initial"):
+        return code.result(code.add(code.initial(), *arguments), *window)
+    return code(*arguments, *window, **module.options)
+
+
+def _reduced(module: WindowModule, columns: list[pa.Array]) -> Any:
+    """Return the result of code in the shape of Spark's Aggregator, which is called for each row."""
+    code: Any = module.code
+    if inspect.isclass(code):
+        code = code(**module.options)
+    buffer = code.zero() if callable(code.zero) else code.zero
+    for row in zip(*(column.to_pylist() for column in columns), strict=True):
+        buffer = code.reduce(buffer, row if len(row) > 1 else row[0])
+    return code.finish(buffer)
 
 
 # results
