@@ -2,9 +2,9 @@
 
 A verification takes a plan and its expressions as they were built, and lets streamq evaluate the expressions. So a mistake in
 these would make both sides of the comparison wrong. Spark judges functions, operators and casts, in ``tests/spark``. This judge
-calls users' functions as they are documented, tries whether expressions never fail that claim so, defines notations
-once more, compares parts of a plan by what they hold, and the words of a pattern's text with those of its normal form, watches
-kernels, and judges runs on the way: CTIs that come twice, the rows so far, upserts, counts and late outputs.
+calls users' functions as they are documented, tries whether expressions never fail that claim so, compares parts of a plan by what
+they hold, and the words of a pattern's text with those of its normal form, watches kernels, and judges runs on the way: CTIs that
+come twice, the rows so far, upserts, counts and late outputs.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ from tests.judges.claims import Claims
 from tests.judges.identities import one_digest_for_two
 from tests.judges.kernels import SMALL_BINS, watch_kernels
 from tests.judges.late_output import check_set_aside
-from tests.judges.notations import wrong_notation
 from tests.judges.runs import check_repeated, check_run, check_sources
 from tests.judges.wording import misread
 
 
 class OwnJudge(Judge):
-    """The judge of these tests; it keeps what it has found true of plans and notations until a verification begins."""
+    """The judge of these tests; it keeps what it has found true of plans until a verification begins."""
 
     def __init__(self) -> None:
         self.begin()
@@ -49,9 +48,8 @@ class OwnJudge(Judge):
     def false_claim(self, plan: Node) -> str | None:
         if plan.digest in self.sound:
             return None
-        wrong = wrong_notation() if not self.sound else None
-        if wrong is None and (alike := one_digest_for_two(plan)) is not None:
-            wrong = f"{alike[0]!r} and {alike[1]!r} have one digest"
+        alike = one_digest_for_two(plan)
+        wrong = None if alike is None else f"{alike[0]!r} and {alike[1]!r} have one digest"
         wrong = wrong or _misread(plan) or self.claims.false_one(plan)
         if wrong is None:
             self.sound.add(plan.digest)

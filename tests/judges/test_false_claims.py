@@ -12,11 +12,10 @@ from tests.mutation.faults import FAULTS, caught
 
 EVENTS = sq.events([(1, 2, {"k": "a", "v": 3.0, "w": 1.0})], name="events")
 SHARED = (
-    "count() of all",
     "no divisor is zero",
     pytest.param("no text in a series", marks=pytest.mark.slow),
 )
-"""Mistakes in what aggregates mean, in what cannot fail, in a function's result."""
+"""Mistakes in what cannot fail, in a function's result."""
 
 
 @pytest.mark.parametrize("name", SHARED)

@@ -223,7 +223,6 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
         readings(shape="points").to_signal(key="k").snapshot_window().select(n=sq.count(), total=sq.sum("v"))
     ),
     "both, doubled": lambda: S.union(readings()).select("k", twice=col("v") * 2),
-    "count of some": lambda: S.group_by("k").tumbling_window(5).select(n=sq.count(), high=sq.count(where=col("v") > 1)),
     "points and intervals": lambda: totals(
         readings(shape="points").union(readings(shape="intervals")).tumbling_window(4)
     ),

@@ -62,7 +62,7 @@ def test_what_goes_wrong_in_evaluating_is_not_taken_for_a_failed_query(spark: Sp
 
 
 @pytest.mark.usefixtures("plain")
-def test_aggregates_of_pairs_and_percentiles_are_sparks(spark: SparkSession) -> None:
+def test_aggregates_are_sparks(spark: SparkSession) -> None:
     columns = [
         ([1.0, NAN, 3.0], [1.0, 2.0, 3.0]),
         ([NAN, 1.0], [3.0, 3.0]),
@@ -75,19 +75,34 @@ def test_aggregates_of_pairs_and_percentiles_are_sparks(spark: SparkSession) -> 
         ([1e200, -1e200], [1.0, 2.0]),
         ([-1.7e308, 1.7e308], [None, 1.0]),
         ([5.0, None], [None, 1.0]),
+        ([NAN, NAN], [1.0, 2.0]),
+        ([1.0, 2.0, 3.0], [3.0, 1.0, 2.0]),
+        ([5.0, None], [2.0, 1.0]),
+        ([None, None], [1.0, 2.0]),
+        ([-INF, -INF, 2.0], [1.0, 2.0, 3.0]),
+        ([-INF, 2.0, INF], [1.0, 2.0, 3.0]),
+        ([4.0, None, 1.0], [1.0, 2.0, 3.0]),
+        ([INF, NAN, 3.0], [1.0, 2.0, 3.0]),
+        ([1.0], [1.0]),
     ]
-    rows = [(g, x, y) for g, pair in enumerate(columns) for x, y in zip(*pair, strict=True)]
+    pairs = [(g, x, y) for g, pair in enumerate(columns) for x, y in zip(*pair, strict=True)]
+    # the deviations of the greatest doubles are no doubles
+    rows = [(g, x, y, None if x in (-1.7e308, 1.7e308) else x) for g, x, y in pairs]
     s = sq.events(
-        [(0, 1, {"g": g, "x": x, "y": y}) for g, x, y in rows], schema={"g": "int", "x": "double", "y": "double"}
+        [(0, 1, dict(zip("gxyz", row, strict=True))) for row in rows],
+        schema={"g": "int", **dict.fromkeys("xyz", "double")},
     )
+    names = ("sum", "avg", "min", "max", "var", "var_pop", "stddev", "stddev_pop")
     query = s.group_by("g").tumbling_window(1).select(
-        a=sq.corr("x", "y"), b=sq.covar("x", "y"), c=sq.covar_pop("x", "y"),
-        d=sq.percentile("x", 0.25), e=sq.percentile("x", 0.5),
+        a=sq.corr("x", "y"), b=sq.covar("x", "y"), c=sq.covar_pop("x", "y"), n=sq.count("x"),
+        d=sq.percentile("x", 0.25), e=sq.percentile("x", 0.5), f=sq.percentile("x", 0.0),
+        **{name: getattr(sq, name)("z") for name in names},
     )  # fmt: skip
-    frame = spark.createDataFrame(rows, "g int, x double, y double").coalesce(1).groupBy("g")
+    frame = spark.createDataFrame(rows, "g int, x double, y double, z double").coalesce(1).groupBy("g")
     made = frame.agg(
         F.corr("x", "y").alias("a"), F.covar_samp("x", "y").alias("b"), F.covar_pop("x", "y").alias("c"),
-        F.percentile("x", F.lit(0.25)).alias("d"), F.percentile("x", F.lit(0.5)).alias("e"),
+        F.count("x").alias("n"), *(F.percentile("x", F.lit(f)).alias(n) for n, f in (("d", 0.25), ("e", 0.5), ("f", 0.0))),
+        *(getattr(F, {"var": "var_samp"}.get(name, name))("z").alias(name) for name in names),
     )  # fmt: skip
     expected = made.select(F.lit(0).cast("bigint").alias("start"), F.lit(1).cast("bigint").alias("end"), "*").toArrow()
     assert_same_history(oracle(query.plan, query.tables), expected)

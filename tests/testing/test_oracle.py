@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
-from typing import Any
 
 import pytest
 from pyspark.sql import types as t
@@ -23,7 +22,7 @@ from streamq.testing.oracle import ORACLE, SumOverflow, TooMuch, oracle
 from streamq.time import INFINITY
 from streamq.windows import Hopping
 from tests.drawn.operators import OVER_ONE, OVER_TWO
-from tests.testing.by_oracle import DOUBLE, INF, LONG, NAN, STRING, answer, intervals
+from tests.testing.by_oracle import DOUBLE, LONG, NAN, STRING, answer, intervals
 
 
 def window(source: Node, grid: Hopping, keys: Sequence[str] = (), **aggregates: Aggregate) -> WindowAggregate:
@@ -129,34 +128,6 @@ def test_groups_of_null_nan_and_both_zeros() -> None:
     plan = window(intervals(k=DOUBLE), Hopping(9, 9), ["k"], n=count())
     rows = answer(plan, [(0, 1, k) for k in (None, None, NAN, NAN, 0.0, -0.0)])
     assert sorted(str(row[2:]) for row in rows) == ["(0.0, 2)", "(None, 2)", "(nan, 2)"]
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "expected"),
-    [
-        ("count", [1.0, None, NAN], 2),
-        ("sum", [None, None], None),
-        ("sum", [INF, -INF], NAN),
-        ("sum", [1.0, NAN], NAN),
-        ("avg", [1.0, None, 2.0], 1.5),
-        ("avg", [None], None),
-        ("min", [NAN, 3.0, None], 3.0),
-        ("min", [NAN], NAN),
-        ("max", [INF, NAN, 3.0], NAN),
-        ("var", [1.0], None),
-        ("var", [1.0, 3.0, None], 2.0),
-        ("var_pop", [1.0, 3.0], 1.0),
-        ("var_pop", [7.0], 0.0),
-        ("var_pop", [None], None),
-        ("var_pop", [INF, 1.0], NAN),
-        ("stddev", [1.0, 3.0, 5.0], 2.0),
-        ("stddev", [NAN, 3.0], NAN),
-        ("stddev_pop", [1.0, 3.0], 1.0),
-    ],
-)
-def test_aggregates_of_floats(name: str, values: list[float | None], expected: Any) -> None:
-    rows = answer(window(intervals(v=DOUBLE), Hopping(9, 9), x=of(name)), [(0, 1, v) for v in values])
-    assert rows[0][2] == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize(

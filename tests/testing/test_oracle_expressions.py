@@ -196,59 +196,10 @@ def aggregated(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str], **a
     return {name: values[name] for name in aggregates}
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "corr", "covar", "covar_pop"),
-    [
-        ([1.0, NAN, 3.0], [1.0, 2.0, 3.0], NAN, NAN, NAN),
-        ([NAN, NAN], [1.0, 2.0], NAN, NAN, NAN),
-        ([INF, 1.0], [1.0, 2.0], NAN, NAN, NAN),
-        ([NAN, 1.0], [3.0, 3.0], None, NAN, NAN),
-        ([INF, INF], [3.0, 3.0], None, NAN, NAN),
-        ([0.1, 0.1, 0.1], [1.0, 2.0, 4.0], None, 0.0, 0.0),
-        ([1.0, 2.0, None, 9.0], [1.0, 2.0, 3.0, None], 1.0, 0.5, 0.25),
-        ([1.0, 2.0, 3.0], [3.0, 1.0, 2.0], -0.5, -0.5, -1 / 3),
-        ([5.0, None], [2.0, 1.0], None, None, 0.0),
-        ([None], [1.0], None, None, None),
-        ([1e200, -1e200], [1.0, 2.0], 0.0, -1e200, -5e199),
-    ],
-)
-def test_of_pairs(x: list[Any], y: list[Any], corr: Any, covar: Any, covar_pop: Any) -> None:
-    found = aggregated(
-        [{"x": a, "y": b} for a, b in zip(x, y, strict=True)],
-        {"x": "double", "y": "double"},
-        corr=sq.corr("x", "y"),
-        covar=sq.covar("x", "y"),
-        covar_pop=sq.covar_pop("x", "y"),
-    )
-    assert found == pytest.approx({"corr": corr, "covar": covar, "covar_pop": covar_pop}, nan_ok=True)
-
-
 def test_a_correlation_whose_spread_vanishes_fails() -> None:
     rows = [{"x": 0.0, "y": 0.0}, {"x": 1e-100, "y": 1e-100}]
     with pytest.raises(QueryFailed, match="division by zero"):
         aggregated(rows, {"x": "double", "y": "double"}, r=sq.corr("x", "y"))
-
-
-@pytest.mark.parametrize(
-    ("numbers", "fraction", "expected"),
-    [
-        ([INF, 1.0], 0.25, INF),
-        ([-INF, 1.0], 0.25, NAN),
-        ([-INF, INF], 0.5, NAN),
-        ([INF, INF], 0.5, INF),
-        ([-INF, -INF, 2.0], 0.25, -INF),
-        ([-INF, 2.0, INF], 0.5, 2.0),
-        ([NAN, 1.0], 0.0, 1.0),
-        ([NAN, 1.0], 0.5, NAN),
-        ([NAN, NAN], 0.5, NAN),
-        ([-1.7e308, 1.7e308], 0.25, INF),
-        ([4.0, None, 1.0], 0.25, 1.75),
-        ([None], 0.5, None),
-    ],
-)
-def test_percentiles(numbers: list[Any], fraction: float, expected: Any) -> None:
-    found = aggregated([{"x": x} for x in numbers], {"x": "double"}, p=sq.percentile("x", fraction))
-    assert found["p"] == pytest.approx(expected, nan_ok=True)
 
 
 def test_aggregates_of_instants() -> None:

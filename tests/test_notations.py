@@ -1,4 +1,4 @@
-"""A second definition of the notations of expressions and aggregates, after docs/expressions.md: the tree that each stands for.
+"""The notations of expressions and aggregates, after docs/expressions.md, build the trees that they mean.
 
 The oracle takes the expressions of a plan as they were built, so a notation that builds another tree would make both sides wrong.
 Trees are written here as nodes, without the operators and methods of expressions and the functions of aggregates.
@@ -158,15 +158,7 @@ AGGREGATES: tuple[tuple[AggregateFunction, Callable[..., Any], tuple[Expr, ...]]
 """The functions that build aggregates, with columns as arguments; each also takes a filter."""
 
 
-def wrong_notation() -> str | None:
-    """Return the first notation that does not build the tree that it means, with both trees; None if all do."""
-    for built, meant in _notations():
-        if built.digest != meant.digest:
-            return f"{show(meant)} is built as {show(built)}"
-    return None
-
-
-def _notations() -> Iterator[tuple[Expr, Expr]]:
+def notations() -> Iterator[tuple[Expr, Expr]]:
     """Yield what each notation builds, and the tree that it means."""
     for function, of_two in BINARY.items():
         yield of_two(A, B), _of(function, A, B)
@@ -187,4 +179,6 @@ def _notations() -> Iterator[tuple[Expr, Expr]]:
         yield median(A, where=where), Aggregate(PERCENTILE, (A,), where, (0.5,))
 
 
-__all__ = ["wrong_notation"]
+def test_every_notation_builds_what_it_means() -> None:
+    wrong = [(show(meant), show(built)) for built, meant in notations() if built.digest != meant.digest]
+    assert wrong == []
