@@ -2,9 +2,9 @@
 
 A verification takes a plan and its expressions as they were built, and lets streamq evaluate the expressions. So a mistake in
 these would make both sides of the comparison wrong. Spark judges functions, operators and casts, in ``tests/spark``. This judge
-calls users' functions as they are documented, tries whether expressions never fail that claim so, compares parts of a plan by what
-they hold, and the words of a pattern's text with those of its normal form, watches kernels, and judges runs on the way: CTIs that
-come twice, the rows so far, upserts, counts and late outputs.
+calls users' functions as they are documented, tries whether expressions never fail that claim so, compares parts of a plan by
+what they hold, and the words of a pattern's text with those of its normal form, watches kernels, and judges runs on the way:
+CTIs that come twice, the rows so far, upserts, counts and late outputs.
 """
 
 from __future__ import annotations
