@@ -21,6 +21,13 @@ def made(rows: list[tuple[int, int | None, int]], name: str) -> sq.Stream:
     return sq.events([(a, b, {"k": 1, name: v}) for a, b, v in rows])
 
 
+def test_null_keys_match_nothing_in_any_kind() -> None:
+    nulls = L.where(sq.col("v") == "c")
+    assert answer(nulls.join(R, "k")) == answer(nulls.join(R, "k", how="semi")) == []
+    assert answer(nulls.join(R, "k", how="left")) == [(3, 9, None, "c", None)]
+    assert answer(nulls.join(R, "k", how="anti")) == [(3, 9, None, "c")]
+
+
 def test_keys_are_equal_as_spark_has_it() -> None:
     """NaN equals NaN, -0.0 equals 0.0; keys of different numeric types meet in the wider one."""
     left = sq.events([(1, 5, {"k": k}) for k in (-0.0, NAN, 1.5)])

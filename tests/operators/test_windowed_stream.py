@@ -12,9 +12,6 @@ from streamq.errors import PlanError, TimeError, TypeMismatch, UnknownColumn
 from streamq.testing.table import table
 from tests.judged import answer, counts, members, spans
 
-# snapshot
-
-
 # sliding
 
 
@@ -29,7 +26,38 @@ def test_sliding_extends_lifetimes_and_sets_those_of_points() -> None:
 # count
 
 
+def test_count_windows_go_by_distinct_starts() -> None:
+    """Ties are members together: more than n events; fewer than n starts make no window."""
+    s = spans((1, 9, "p"), (4, 5, "q"), (4, 20, "r"), (9, 10, "s"))
+    assert members(s.count_window(1, stamp="align")) == [(1, 2, "p"), (4, 5, "q r"), (9, 10, "s")]
+    assert members(s.count_window(2, stamp="align")) == [(1, 5, "p q r"), (4, 10, "q r s")]
+    assert members(s.count_window(2)) == [(5, 6, "p q r"), (10, 11, "q r s")]
+    assert members(s.count_window(4)) == []
+
+
+def test_count_windows_by_end_leave_out_what_has_none() -> None:
+    s = spans((1, 9, "p"), (4, 5, "q"), (0, 9, "r"), (9, 12, "s"), (2, None, "t"))
+    assert members(s.count_window(2, by="end", stamp="align")) == [(5, 10, "r p q"), (9, 13, "r p s")]
+    assert members(s.count_window(1, by="end")) == [(6, 7, "q"), (10, 11, "r p"), (13, 14, "s")]
+    assert members(spans((1, None)).count_window(1, by="end")) == []
+
+
 # rows
+
+
+def test_rows_windows_cut_ties_by_the_order() -> None:
+    s = spans((1, 9, "c"), (1, 2, "a"), (1, 5, "b"), (7, 8, "d"))
+    assert members(s.rows_window(2, order_by="e", stamp="align")) == [(1, 2, "a b"), (1, 2, "b c"), (1, 8, "c d")]
+    assert members(s.rows_window(2, 2, order_by="e")) == [(2, 3, "a b"), (8, 9, "c d")]
+    assert members(s.rows_window(1, 3)) == [(2, 3, "a"), (8, 9, "d")]
+    assert members(s.rows_window(5)) == []
+
+
+def test_rows_windows_by_another_column_and_the_rest_of_the_payload() -> None:
+    s = sq.events([(1, 2, {"e": e, "v": v}) for e, v in (("a", 2), ("b", 1), ("c", None), ("d", 1))])
+    assert sorted(members(s.rows_window(2, 2, order_by="v", stamp="align"))) == [(1, 2, "a d"), (1, 2, "b c")]
+    twice = sq.events([(1, 2, {"e": "a"}), (1, 9, {"e": "a"}), (3, 4, {"e": "b"})])
+    assert members(twice.rows_window(2)) == [(2, 3, "a a"), (4, 5, "a b")], "equal rows differ in nothing that counts"
 
 
 # session
@@ -42,6 +70,12 @@ def test_the_least_gap_is_two_ticks() -> None:
 
 
 # landmark
+
+
+def test_a_single_landmark_forgets_nothing_and_sees_nothing_before_itself() -> None:
+    s = spans((1, 2, "a"), (5, 6, "b"), (-4, 3, "c"))
+    assert members(s.landmark_window(4, start=2, stamp="align")) == [(2, 6, "c b"), (2, 10, "c b")]
+    assert members(s.landmark_window(4, start=100)) == []
 
 
 def test_landmarks_on_a_timestamp_axis_start_at_the_epoch() -> None:
