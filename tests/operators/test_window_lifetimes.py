@@ -17,6 +17,11 @@ from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, StreamqWarning
 from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
+from streamq.testing.arrival import Item
+from streamq.testing.case import Case
+from streamq.testing.execution import Execution
+from streamq.testing.table import table
+from streamq.testing.trial import check
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Landmark
 from tests.judged import answer, counts, members, spans
@@ -167,6 +172,21 @@ def test_events_of_a_basic_window_are_one_row_before_the_shuffle(query: sq.Strea
     assert hosted.kernel.combine(0, events).num_rows == rows
 
 
+@pytest.mark.parametrize("clip", ["full", "none"])
+@pytest.mark.parametrize(("size", "hop"), [(6, 2), (10, 10)])
+def test_what_is_left_of_a_late_event_is_weighed_and_listed_from_the_same_instant(
+    size: int, hop: int, clip: str
+) -> None:
+    lives = sq.intervals(
+        table("a bigint, b bigint, v bigint", []), "a", "b", name="s", progress=sq.generate(0), late="adjust"
+    )
+    windows = lives.hopping_window(size, hop, clip_input=clip)
+    plan, _ = number_sources(windows.select(load=sq.time_weighted_avg("v"), all=sq.collect("v")).plan)
+    rows = (1, 3, 1), (9, 12, 2), (0, 30, 4), (4, 15, 8), (8, 9, 16), (31, 33, 1), (7, 40, 32)
+    arrival = [("s", Item("insert", start, end, payload={"v": v})) for start, end, v in rows]
+    check(Case(plan, tuple(arrival), (2, 3, 2)), [Execution()])
+
+
 # Points in landmark windows: added up by group and hop before the shuffle, late by the ends of windows.
 POINTS = sq.points(EMPTY, time="t", name="s", progress=sq.generate(0))
 SUMS = {"n": sq.count(), "total": sq.sum("v")}
@@ -208,6 +228,16 @@ def test_their_kernel_judges_points_and_early_rows_are_not_combined() -> None:
     (stage,) = program(query, early=True).stages
     events = pa.table({stage.channels[0].columns[0]: [1, 2], "__le": [1, 2]})
     assert stage.hosted[0].kernel.combine(0, events) is events
+
+
+@pytest.mark.parametrize("period", [None, 12])
+@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
+def test_a_hop_is_late_as_a_whole(period: int | None, output: OutputForm) -> None:
+    """At 8 the point of 6 is not late, that of 4 is, as a window ended at 5; two late ones of a hop count twice."""
+    query = POINTS.group_by("k").landmark_window(5, start=0, period=period).select(**SUMS)
+    plan, _ = number_sources(query.plan)
+    arrival = [("s", Item("insert", t, t + 1, payload={"k": "a", "v": t})) for t in (1, 2, 8, 6, 4, 3, 14, 13, 11, 30)]
+    check(Case(plan, tuple(arrival), (3, 3, 3, 1)), [Execution(output=output, buckets=3, restart=True)])
 
 
 def test_ends_and_basic_windows_agree() -> None:

@@ -54,6 +54,15 @@ def test_a_late_row_counts_once(name: str) -> None:
     assert len(rows) == 1
 
 
+@pytest.mark.parametrize("by", [5, -5, 10])
+def test_a_late_row_before_a_moved_window_is_late_for_the_source(by: int) -> None:
+    """c = 106 lies in a window of the grid, but the window is one of moved events: c is not rounded down to it."""
+    counted, rows = second(
+        lambda s: s.shift(by).tumbling_window(10).select(n=sq.count()), [(101, 102), (107, 108)], first=(106, 107)
+    )
+    assert counted == {"s|dropped": 1} and sum(r["n"] for r in rows) == 2
+
+
 def test_a_query_without_state_judges_at_its_source_before_its_filters() -> None:
     """A late row counts though a filter drops it; before a window's stage it does not."""
     s = sq.events(
