@@ -10,11 +10,12 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 
+from streamq.plan.tree import lazy
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.arrow.columnar import concat, decode, encode, encode_small, ints, net_deltas
 from streamq.runtime.deltas import unit_weights, with_weights
@@ -129,12 +130,12 @@ class Stage:
     buckets_behind: int | None = None
     """The number of buckets of the next stage; None: as many as this one."""
 
-    @cached_property
+    @lazy
     def inputs(self) -> set[str]:
         """The relations that the stage's kernels read."""
         return {r for h in self.hosted for r in h.inputs}
 
-    @cached_property
+    @lazy
     def inner_channels(self) -> dict[str, list[Channel]]:
         """The channels between two of the stage's kernels, by the relation at which they begin."""
         channels: dict[str, list[Channel]] = {}
@@ -143,7 +144,7 @@ class Stage:
                 channels.setdefault(channel.relation, []).append(channel)
         return channels
 
-    @cached_property
+    @lazy
     def kernels(self) -> dict[int, Kernel]:
         """The stage's kernels, by number."""
         return {hosted.number: hosted.kernel for hosted in self.hosted}
