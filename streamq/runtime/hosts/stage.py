@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.plan.tree import lazy
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.arrow.columnar import concat, decode, encode, encode_small, ints, net_deltas
 from streamq.runtime.deltas import unit_weights, with_weights
@@ -130,24 +129,28 @@ class Stage:
     buckets_behind: int | None = None
     """The number of buckets of the next stage; None: as many as this one."""
 
-    @lazy
-    def inputs(self) -> set[str]:
-        """The relations that the stage's kernels read."""
-        return {r for h in self.hosted for r in h.inputs}
+    inputs: frozenset[str] = field(init=False)
+    """The relations that the stage's kernels read."""
 
-    @lazy
-    def inner_channels(self) -> dict[str, list[Channel]]:
-        """The channels between two of the stage's kernels, by the relation at which they begin."""
-        channels: dict[str, list[Channel]] = {}
+    inner_channels: Mapping[str, Sequence[Channel]] = field(init=False)
+    """The channels between two of the stage's kernels, by the relation at which they begin."""
+
+    kernels: Mapping[int, Kernel] = field(init=False)
+    """The stage's kernels, by number."""
+
+    def __post_init__(self) -> None:
+        inner: dict[str, list[Channel]] = {}
         for channel in self.channels:
             if channel.inner is not None:
-                channels.setdefault(channel.relation, []).append(channel)
-        return channels
-
-    @lazy
-    def kernels(self) -> dict[int, Kernel]:
-        """The stage's kernels, by number."""
-        return {hosted.number: hosted.kernel for hosted in self.hosted}
+                inner.setdefault(channel.relation, []).append(channel)
+        derived = {
+            "inputs": frozenset(r for h in self.hosted for r in h.inputs),
+            "inner_channels": inner,
+            "kernels": {hosted.number: hosted.kernel for hosted in self.hosted},
+        }
+        # the instance is frozen, and a cached property has a lock, which does not go to workers
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def run(
         self,
