@@ -101,7 +101,7 @@ SHAPED: list[tuple[Any, Intent, Callable[[list[Item]], bool]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "intent", "is_so"), SHAPED, ids=[repr(intent) for _, intent, _ in SHAPED])
+@pytest.mark.parametrize(("kind", "intent", "is_so"), SHAPED)
 @given(data=st.data())
 def test_words_shape_what_is_drawn(
     kind: Any, intent: Intent, is_so: Callable[[list[Item]], bool], data: st.DataObject
