@@ -8,7 +8,7 @@ import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,7 +104,9 @@ def test_a_tap_shows_what_an_observer_sees_and_changes_nothing(name: str) -> Non
     commands: list[TapCommand] = []
     reports: list[dict[str, Any]] = []
     stages: list[Stage] = [
-        TappedStage(**{n: getattr(stage, n) for n in Stage.__dataclass_fields__}, commands=commands, reports=reports)
+        TappedStage(
+            **{f.name: getattr(stage, f.name) for f in fields(Stage) if f.init}, commands=commands, reports=reports
+        )
         for stage in program.stages
     ]
     listener = Listener()

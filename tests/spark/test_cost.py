@@ -13,8 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from streamq.compiler import stages
 from streamq.compiler.staged_plan import StagedPlan
+from streamq.compiler.stages import compile_stages
+from streamq.run import prepared_stream
 from streamq.testing.on_spark import land, stream
 from tests.laws.cost_operators import EACH, FAR, HOT, NEW, OPERATORS, SMALL
 from tests.mutation.faults import FAULTS
@@ -38,10 +39,10 @@ def events(rows: list[tuple[int, int, int, int]]) -> pa.Table:
 def in_small_bins(right: Any) -> Any:
     """The compiler of a run, which gives kernels the sizes of the law in-process: a run has no argument for them."""
 
-    def compile_stages(*args: Any) -> StagedPlan:
+    def compiled(*args: Any) -> StagedPlan:
         return with_sizes(right(*args), SMALL)
 
-    return compile_stages
+    return compiled
 
 
 def work_of_trickle(spark: SparkSession, folder: Path) -> tuple[int, int]:
@@ -51,7 +52,7 @@ def work_of_trickle(spark: SparkSession, folder: Path) -> tuple[int, int]:
     results = [sq.result(OPERATORS[name](s, s), sink="noop", output="changelog") for name in TRIED]
     work = []
     with (
-        patch.object(stages, "compile_stages", in_small_bins(stages.compile_stages)),
+        patch.object(prepared_stream, "compile_stages", in_small_bins(compile_stages)),
         sq.run_all(results, checkpoint=f"{folder}-checkpoint", buckets=2) as run,
     ):
         for number in range(2 + BATCHES):

@@ -64,6 +64,9 @@ def without_code(plan: Node) -> Any:
 def check(query: sq.Stream) -> str:
     """The program, once it has built the same query over the same tables."""
     text = program(query)
+    for module in called_modules(query.plan):
+        # other tests have modules of that name
+        sq.modules.register(module)
     assert builds(text, query.plan)
     again = built(text)
     ours, theirs = (
