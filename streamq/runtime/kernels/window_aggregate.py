@@ -191,7 +191,7 @@ class WindowAggregateKernel:
         if not self.final and out and clock.c != INFINITY:
             self._reported.add(state, out, least)
         if new is not None and clock.c != INFINITY:
-            self._blocks.add(state, new)
+            self._hold(state, new, least)
         self._blocks.merge_past(state, grid.last_starting_before(clock.m))
         self._forget(state, least)
         next_due = None
@@ -538,6 +538,12 @@ class WindowAggregateKernel:
         index = ints(table, INDEX)
         final = (index >= first_open(table, before, open_before)) & (index < first_open(table, opened, INFINITY))
         return [table.filter(pa.array(final))] if final.any() else []
+
+    def _hold(self, state: KernelBaskets, new: pa.Table, least: int) -> None:
+        """Add partial results to the state, but for those of windows before ``least``: of a long micro-batch most are final."""
+        later = new.filter(pa.array(ints(new, HI) >= least))
+        if later.num_rows:
+            self._blocks.add(state, later)
 
     def _forget(self, state: KernelBaskets, least: int) -> None:
         """Drop the state of windows before ``least``: partial results, blocks that no later window contains, and rows."""

@@ -88,10 +88,10 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
             rows = kernel._deltas(self._due_rows(state, new, kernel, place, clock))
             if rows is not None:
                 out.append(self._numbered(rows, number))
-        if new is not None and clock.c != INFINITY:
-            self._blocks.add(state, new)
-        self._blocks.merge_past(state, self.window.last_starting_before(clock.m))
         least = self.window.first_ending_after(clock.c)
+        if new is not None and clock.c != INFINITY:
+            self._hold(state, new, least)
+        self._blocks.merge_past(state, self.window.last_starting_before(clock.m))
         self._forget(state, least)
         ends = [place.next_end(self._held.spans(state), clock.c) for place in places]
         due = min((end for end in ends if end is not None), default=None)
