@@ -174,6 +174,31 @@ def test_events_are_spread_as_in_the_checkpoint() -> None:
         assert [len(stage.hosted) for stage in run.run.program.stages] == stages
 
 
+def test_columns_by_which_events_are_spread_may_go_and_have_any_name() -> None:
+    """A column that nobody reads any more is gone; the name of another is that of a scope that holds rows back."""
+    odd = rows(0, 0).rename_columns(["start", "end", "a/held b", "v", "w"])
+    s = sq.intervals(odd, "start", "end", name="s", progress=sq.generate(9))
+    both = [s.group_by("a/held b").session_window(4).select(n=sq.count()), s.left_anti_join(s.shift(2), on="a/held b")]
+    sent = []
+    for changes in (True, False):
+        run = ChangingRun(*both, output="changelog", level=Level(5))
+        run.batch({"s": rows(0, 4).rename_columns(odd.column_names)})
+        if changes:
+            run.changed(*both, both[0].where(sq.col("n") > 0), output="changelog", level=Level(5))
+        sent.append([run.batch({"s": rows(4, 8).rename_columns(odd.column_names)}), run.finish()])
+    changed, steady = ([net([batch[n] for batch in parts]) for n in range(2)] for parts in sent)
+    assert [same_history(a, b) for a, b in zip(changed, steady, strict=True)] == [None] * 2
+    window = S.group_by("w").tumbling_window(10).select(n=sq.count())
+    run = ChangingRun(sessions(S), join(S), window)
+    run.batch({"s": rows(0, 6)})
+    without = source("s", "k").group_by("w").tumbling_window(10).select(n=sq.count())
+    run.changed(without)
+    anew = ChangingRun(without)
+    anew.batch({"s": rows(0, 6, "k")})
+    parts = [[one.batch({"s": rows(6, 10, "k")})[0], one.finish()[0]] for one in (run, anew)]
+    assert same_history(net(parts[0]), net(parts[1])) is None
+
+
 def test_an_operator_that_ends_and_begins_again_finds_none_of_its_old_state() -> None:
     """Not in buckets without rows in between either, where nothing has run since."""
     both = [counted(S).snapshot_window().select(n=sq.sum("n")), sessions(S)]

@@ -267,18 +267,24 @@ def path_in_arrow(path: Path, port: PortInput, relation: Relation, *, ansi: bool
 
 
 def only_values(path: Path) -> Iterator[tuple[str, str | int]]:
-    """Yield the columns, where a path begins, of which one text or integer alone passes the path's filters, with that value."""
+    """Yield the columns, where a path begins, of which one text or integer alone passes the path's filters, with that value.
+
+    What could fail for a row before such a filter must see all rows, so there is none behind it.
+    """
     for place, step in enumerate(path.steps):
-        for part in conjuncts(step.predicate) if isinstance(step, Where) else ():
+        schema = step.input.schema
+        for part in conjuncts(step.predicate) if isinstance(step, Where) else expressions(step):
             match part:
                 case Call(function=function, args=(Col() as column, Lit(value=str() | int() as value))) if (
-                    function == EQUAL and not isinstance(value, bool)
+                    isinstance(step, Where) and function == EQUAL and not isinstance(value, bool)
                 ):
-                    kind = step.input.schema.type_of(column.name)
+                    kind = schema.type_of(column.name)
                     is_alike = kind == StringType() if isinstance(value, str) else isinstance(kind, INTEGRAL)
                     name = copied_before(path.steps[:place], column)
                     if is_alike and name is not None:
                         yield name, value
+            if can_fail(part, schema):
+                return
 
 
 def _hashed_text(port: PortInput) -> str:

@@ -22,7 +22,7 @@ from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.shared_windows import share_windows
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_state, placed_spread, state_name
-from streamq.compiler.strategy import JudgePlace
+from streamq.compiler.strategy import JudgePlace, can_spread
 from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import PortColumns, all_columns
@@ -262,7 +262,9 @@ class _Compiler:
         spread = judging.spread if placed is None else placed
         kernel = InsertIngressKernel(path.points, judging.ends, node.ids)
         title = f"each id once ({', '.join(node.ids)}), judge lateness" if node.ids else "judge lateness"
-        ingress = Ingress(kernel, () if path.points else (RE,), node.ids or spread or (LE,), title)
+        # of columns that a changed query has no more nobody is left who would meet events there
+        hashed = node.ids or (spread if can_spread(path.schema, spread) else ()) or (LE,)
+        ingress = Ingress(kernel, () if path.points else (RE,), hashed, title)
         return self._host_ingress(path, ingress, () if node.ids else spread)
 
     def _judge_unread(self, source: Source) -> None:

@@ -139,7 +139,11 @@ def ingress_state(program: StagedPlan, path: Path, spread: Sequence[str] = ()) -
     assert source is not None
     columns = all_columns(path.schema) if source.ids or not source.insert_only else ()
     name = state_name(program, INGRESS, source.detail(), [PortInput([path], PortColumns(columns), ())])
-    return dataclasses.replace(name, digest=f"{name.digest}{SPREAD_BY}{json.dumps(spread)}") if spread else name
+    if not spread:
+        return name
+    # a slash would be read as the beginning of a scope's name
+    columns_as_json = json.dumps(spread).replace("/", r"\u002f")
+    return dataclasses.replace(name, digest=f"{name.digest}{SPREAD_BY}{columns_as_json}")
 
 
 def placed_spread(program: StagedPlan, path: Path) -> tuple[str, ...] | None:

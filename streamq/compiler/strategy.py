@@ -14,6 +14,7 @@ from streamq.compiler.rewriter import Consumer, consumers
 from streamq.operators.source import Source
 from streamq.plan.lowering import has_float
 from streamq.plan.node import Node, nodes
+from streamq.plan.schema import Schema
 from streamq.time import WindowEnds
 
 
@@ -66,13 +67,15 @@ def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> Judg
 
 
 def _common_spread(source: Source, ways: Sequence[Consumer]) -> tuple[str, ...]:
-    """Return the columns by which all operators that read a source's events one by one spread them; () if there are none.
-
-    Events pass on as they are, and floats would be normalized to be keys, so columns with floats are none.
-    """
+    """Return the columns by which all operators that read a source's events one by one spread them; () if there are none."""
     asked = {way.spread for way in ways if way.spread is not None}
     spread = asked.pop() if len(asked) == 1 else ()
-    return () if any(has_float(source.schema.type_of(name)) for name in spread) else spread
+    return spread if can_spread(source.schema, spread) else ()
+
+
+def can_spread(schema: Schema, names: Sequence[str]) -> bool:
+    """Return True if events can be spread by these columns and pass on as they are: floats would be normalized to be keys."""
+    return all(name in schema.names and not has_float(schema.type_of(name)) for name in names)
 
 
 def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Options) -> str:

@@ -24,6 +24,8 @@ FILTERS: dict[str, tuple[Expr, tuple[str, str | int] | None]] = {
     "the same text": ((K == "a") & (N > 1), ("k", "a")),
     "an integer": (N == 2, ("n", 2)),
     "an integer that its column cannot hold": (sq.col("b") == 300, ("b", 300)),
+    "a text behind what may fail": ((N * 2 > 0) & (K == "a"), None),
+    "a text before what may fail": ((K == "a") & (N * 2 > 0), ("k", "a")),
     "a text or another": ((K == "a") | (K == "b"), None),
     "a float": (X == 1, None),
     "more than a constant": (N > 2, None),
