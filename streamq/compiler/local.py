@@ -160,11 +160,11 @@ class LocalRun:
         stage_messages = [m for _, number, body in out if number == SPOKEN for m in decode_messages(body)]
         relations = self.program.made_at(number + 1)
         by_number = {r.number: r for r in relations}
+        payloads = {n: pa.schema([(f.name, arrow_type(f.type)) for f in r.schema.fields]) for n, r in by_number.items()}
         parts: dict[int, list[pa.Table]] = {}
         for _, channel, body in out:
             if (n := relation_of(channel)) is not None:
-                payload = pa.schema([(f.name, arrow_type(f.type)) for f in by_number[n].schema.fields])
-                parts.setdefault(n, []).append(full_rows(decode(body), payload))
+                parts.setdefault(n, []).append(full_rows(decode(body), payloads[n]))
         tables = [(by_number[n], concat(of_buckets)) for n, of_buckets in parts.items()]
         packer = self.program.packer(relations)
         done = {f.channel.number: f.result for f in self.program.feeds if f.result is not None}

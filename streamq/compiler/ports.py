@@ -262,14 +262,15 @@ def path_in_arrow(path: Path, port: PortInput, relation: Relation, *, ansi: bool
         return Sharing(reason="Spark computes the arguments without ANSI rules")
     payload = pa.schema([(field.name, arrow_type(field.type)) for field in relation.schema.fields])
     names = tuple(name for name, _ in port.columns.columns)
-    only = next(only_values(path), None)
-    return Sharing(InnerPath(payload, (*steps, columns), (*names, *port.lifetimes), port.columns.hashed, only))
+    return Sharing(
+        InnerPath(payload, (*steps, columns), (*names, *port.lifetimes), port.columns.hashed, only_value(path))
+    )
 
 
-def only_values(path: Path) -> Iterator[tuple[str, str | int]]:
-    """Yield the columns, where a path begins, of which one text or integer alone passes the path's filters, with that value.
+def only_value(path: Path) -> tuple[str, str | int] | None:
+    """Return a column, where a path begins, of which one text or integer alone passes the path's filters, with that value.
 
-    What could fail for a row before such a filter must see all rows, so there is none behind it.
+    None if there is none: what could fail for a row before such a filter must see all rows, so none behind it counts.
     """
     for place, step in enumerate(path.steps):
         schema = step.input.schema
@@ -282,9 +283,10 @@ def only_values(path: Path) -> Iterator[tuple[str, str | int]]:
                     is_alike = kind == StringType() if isinstance(value, str) else isinstance(kind, INTEGRAL)
                     name = copied_before(path.steps[:place], column)
                     if is_alike and name is not None:
-                        yield name, value
+                        return name, value
             if can_fail(part, schema):
-                return
+                return None
+    return None
 
 
 def _hashed_text(port: PortInput) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamq.compiler.rules import RULES, Rule
+from streamq.compiler.rules.rule import answers_kept
 from streamq.errors import NeedsSpark, RewriteError, StreamqError
 from streamq.operators import Explode, MergePartials, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -193,10 +194,11 @@ def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None
     allowed = 1_000 + 100 * len(nodes(plan)) if budget is None else budget
     firings: list[Firing] = []
     skipped: list[SkippedRule] = []
-    for phase in sorted({r.phase for r in rules}):
-        run = _Phase([r for r in rules if r.phase <= phase], plan, allowed, firings)
-        plan = run.normal_form(plan)
-        skipped += run.skipped([r for r in rules if r.phase == phase], plan)
+    with answers_kept():
+        for phase in sorted({r.phase for r in rules}):
+            run = _Phase([r for r in rules if r.phase <= phase], plan, allowed, firings)
+            plan = run.normal_form(plan)
+            skipped += run.skipped([r for r in rules if r.phase == phase], plan)
     return RewriteResult(plan, tuple(firings), tuple(skipped))
 
 

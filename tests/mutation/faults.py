@@ -17,7 +17,6 @@ from typing import Any
 
 import tests.judges  # noqa: F401 (it registers the judge that catches some)
 from streamq import testing as t
-from streamq.compiler.rules import rule
 from tests.mutation.queries import QUERIES
 
 ROOT = Path(__file__).parents[2]
@@ -68,8 +67,6 @@ class Fault:
             for function, code in [change for edit in self.edits for change in edit.changes()]:
                 stack.callback(setattr, function, "__code__", function.__code__)
                 function.__code__ = code
-            # what is remembered of expressions has been computed with the fault
-            stack.callback(rule._totals.clear)
             yield
 
 

@@ -6,7 +6,9 @@ An expression that may raise an error on some row (overflow, division by zero, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from pyspark.sql import types as t
@@ -54,7 +56,7 @@ CHEAP = 4
 """The most operators that a rule may let be evaluated twice to move a filter before them."""
 
 REMEMBERED = 50_000
-"""The number of expressions whose facts are cached, or whether they are total; beyond that the cache is cleared."""
+"""The number of expressions whose facts are cached; beyond that the cache is cleared."""
 
 
 @dataclass(frozen=True)
@@ -160,19 +162,31 @@ def _typed(expr: Expr) -> Expr:
 
 _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType]
 
-_totals: dict[tuple[str, str], bool] = {}
-"""Whether expressions are total, by their digest and that of the schema: a filter that goes down asks again at each operator."""
+_answers: ContextVar[dict[tuple[str, str], bool] | None] = ContextVar("answers", default=None)
+"""The answers of ``can_fail`` so far, by the digests of expression and schema; None where they are not kept."""
+
+
+@contextmanager
+def answers_kept() -> Iterator[None]:
+    """Keep the answers of ``can_fail``: a filter that goes down asks again at each operator."""
+    token = _answers.set({})
+    try:
+        yield
+    finally:
+        _answers.reset(token)
 
 
 def can_fail(expr: Expr, schema: Schema) -> bool:
     """Return True if, by Spark's ANSI rules, an expression may raise an error on some row of a schema, or it is not known."""
-    if len(_totals) > REMEMBERED:
-        _totals.clear()
+    answers = _answers.get()
     asked = expr.digest, schema.digest
-    if asked not in _totals:
-        kinds = types(expr, schema, "rewrite")
-        _totals[asked] = all(_is_total(n, kinds) for n in expression_nodes(expr))
-    return not _totals[asked]
+    if answers is not None and asked in answers:
+        return answers[asked]
+    kinds = types(expr, schema, "rewrite")
+    answer = not all(_is_total(n, kinds) for n in expression_nodes(expr))
+    if answers is not None:
+        answers[asked] = answer
+    return answer
 
 
 def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:

@@ -90,10 +90,10 @@ class OutputPaths:
             values = deltas.column(column).combine_chunks()
             values = values.cast(pa.int64()) if pa.types.is_integer(values.type) else values
             places = pc.index_in(values, value_set=pa.array([*by_value], values.type))
-            found = deltas.filter(pc.is_valid(places))
+            matching = deltas.filter(pc.is_valid(places))
             paths = [*by_value.values()]
             chosen += [
-                (rows, paths[at]) for at, rows in split_by(found, places.drop_null().to_numpy().astype(np.int64))
+                (rows, paths[at]) for at, rows in split_by(matching, places.drop_null().to_numpy().astype(np.int64))
             ]
         for rows, paths_of_rows in chosen:
             for number, path in paths_of_rows:
