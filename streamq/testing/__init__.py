@@ -11,7 +11,6 @@ if missing := [package for package in ("duckdb", "hypothesis") if find_spec(pack
 
 from streamq.testing.case import Case, VerificationFailed
 from streamq.testing.difference import Difference, assert_same_history, same_history
-from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.folding import fold_physical
 from streamq.testing.history import history, plot
 from streamq.testing.intent import Intent
@@ -21,7 +20,7 @@ from streamq.testing.modules import check_module
 from streamq.testing.profiles import PROFILES, Profile, Verification, load_profile
 from streamq.testing.program import program
 from streamq.testing.replay import replay
-from streamq.testing.scenario import ANY, Scenario, stream
+from streamq.testing.scenario import ANY, Scenario, concrete, stream
 from streamq.testing.table import table
 from streamq.testing.validator import StreamCheck, StreamViolation, check_stream, find_breaches
 from streamq.testing.verify import verify

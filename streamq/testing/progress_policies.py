@@ -1,4 +1,7 @@
-"""Progress policies for tests: their CTIs once more, after docs/concepts.md, their draws and text; the progress of sources."""
+"""Progress policies for tests: their CTIs once more, after docs/concepts.md, their draws and text.
+
+And the progress of sources, and the reach of operators: the greatest start or finite CTI that has come.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from typing import Any, ClassVar, Generic, TypeVar
+from functools import cache, partial, singledispatch
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hypothesis import strategies as st
 
 from streamq.operators import Source
-from streamq.plan.node import Node
+from streamq.plan.node import Node, nodes
 from streamq.plan.schema import has_equality
 from streamq.plan.tree import fold
 from streamq.progress.generate import ClockCtis, GeneratedCtis, PartitionCtis
@@ -22,7 +25,11 @@ from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.arrival import Item, brings_start, comparable, is_event, start_of
 from streamq.testing.program_text import duration
 from streamq.testing.sources.room import Reach
+from streamq.testing.sources.room import room_of as room_of_source
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+
+if TYPE_CHECKING:
+    from streamq.testing.oracle.run import Run
 
 P = TypeVar("P", bound=ProgressPolicy)
 
@@ -327,3 +334,59 @@ def last_leader(sources: Mapping[str, Source], name: str) -> str:
     """Return the name of the source whose progress a source has: the end of its chain of ``follow``."""
     leader = leader_of(sources[name])
     return name if leader is None else last_leader(sources, leader)
+
+
+def reach(node: Node, plan: Node, run: Run) -> int | None:
+    """Return the reach of an operator's output, if that of its inputs is ``run.reach``; None if nothing has arrived.
+
+    Events that are taken back later, and those that filters drop, count too, because time has come that far. The caller sets
+    ``run.reach`` to the greatest reach of the inputs before; a source does not read it. An operator hands it on, unless it moves
+    starts.
+    """
+    if isinstance(node, Source):
+        start = _start(node, run)
+        return _latest([start, _promise(node, start, run), _followed(node, plan, run)])
+    return None if run.reach is None else moved(node, run.reach, run)
+
+
+@singledispatch
+def moved(node: Node, instant: int, run: Run) -> int | None:
+    """Return the reach of an operator whose input has the reach ``instant``; the same unless its room registers another.
+
+    None: the operator makes no instant of it.
+    """
+    return instant
+
+
+def _latest(instants: list[int | None]) -> int | None:
+    return max((t for t in instants if t is not None), default=None)
+
+
+def _greatest(instants: str, run: Run) -> int | None:
+    """Return the greatest instant ``t`` of a query; None if there is none."""
+    greatest = run.value(f"SELECT max(t) FROM ({instants})")
+    return None if greatest is None else int(greatest)
+
+
+def _start(node: Source, run: Run) -> int | None:
+    return _greatest(room_of_source(node).starts(node, run), run)
+
+
+def _promise(node: Source, latest: int | None, run: Run) -> int | None:
+    """Return the greatest finite CTI of a source: in its rows, generated from their latest start, or from outside.
+
+    ``latest`` is that start, None if there is none; None is returned if the source has no such CTI.
+    """
+    ctis = room_of_source(node).ctis(node, run)
+    cti = None if ctis is None else _greatest(ctis, run)
+    own = room_of(node).cti(node.policy.progress, latest, cti)
+    return _latest([own, run.ctis.get(node.table)])
+
+
+def _followed(node: Source, plan: Node, run: Run) -> int | None:
+    """Return the greatest finite CTI of the source at the end of a source's chain of ``follow``; None if it follows none."""
+    sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
+    other = node
+    while (leader := leader_of(other)) is not None:
+        other = sources[leader]
+    return None if other is node else _promise(other, _start(other, run), run)

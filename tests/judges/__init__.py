@@ -24,8 +24,8 @@ from streamq.runtime.state.baskets import TimeBinSizes
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
 from streamq.testing.expectation import Expectation
-from streamq.testing.oracle.definitions import JUDGES, Judge
 from streamq.testing.oracle.python_functions import PythonFunctions
+from streamq.testing.oracle.run import JUDGES, Judge
 from streamq.time import INFINITY
 from tests.judges.by_value import called_by_value
 from tests.judges.claims import Claims

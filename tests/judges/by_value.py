@@ -18,8 +18,7 @@ from streamq.plan.expr import Call, Expr
 from streamq.plan.passes import infer
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.testing.oracle.modules import plain_value, series_of
-from streamq.testing.oracle.python_functions import Operand, PythonFunctions, evaluated
+from streamq.testing.oracle.python_functions import Operand, PythonFunctions, evaluated, plain_value, series_of
 from streamq.user_code.udf import UserFunction
 
 

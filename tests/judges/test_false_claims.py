@@ -6,7 +6,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError
-from streamq.testing.in_process import read_back
+from streamq.testing.backends import read_back
 from tests.judges.claims import Claims
 from tests.mutation.faults import FAULTS, caught
 

@@ -12,11 +12,11 @@ import streamq as sq
 from streamq import testing as t
 from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.testing.arrival import Item
+from streamq.testing.backends import execute
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, SPARK, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import expectation
 from streamq.testing.history import WrongOutput
-from streamq.testing.in_process import execute
 from streamq.testing.trial import with_late_sinks
 from tests.judges.late_output import check_late_output
 

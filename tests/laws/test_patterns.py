@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.patterns.parser import parse
+from streamq.testing.backends import execute
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
-from streamq.testing.in_process import execute
 from streamq.testing.oracle import oracle
 from streamq.testing.patterns.matches import UndeterminedAnswer
 from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of

@@ -19,8 +19,8 @@ from streamq.compiler.batch import lower_in_batch
 from streamq.errors import InvalidEvent
 from streamq.operators.operator import BatchRun
 from streamq.plan.node import Node
+from streamq.testing.backends import frame
 from streamq.testing.difference import assert_same_history
-from streamq.testing.on_spark import frame
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 from tests.drawn.scenarios import composition

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import CheckpointError, StreamqWarning
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 from tests.spark.replay import bag
 from tests.spark.test_kill import started
 

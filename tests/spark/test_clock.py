@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import streamq as sq
 from streamq import testing as t
 from streamq.stream import Stream
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 
 SECOND = dt.timedelta(seconds=1)
 DUE = 3 * SECOND

@@ -16,7 +16,7 @@ import streamq as sq
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.run import prepared_stream
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 from tests.laws.cost_operators import EACH, FAR, HOT, NEW, OPERATORS, SMALL
 from tests.mutation.faults import FAULTS
 from tests.programs import with_sizes

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
 from streamq.errors import CheckpointError, PlanError, QueryFailed, SourceError
+from streamq.testing.backends import land, stream
 from streamq.testing.difference import assert_same_history
-from streamq.testing.on_spark import land, stream
 from streamq.testing.validator import check_stream, find_breaches
 from tests.spark.replay import ended
 

@@ -13,7 +13,7 @@ from streamq import testing as t
 from streamq.errors import CheckpointError
 from streamq.run.batch.answers import is_unlimited
 from streamq.run.storage.checkpoint import ControlFolder
-from streamq.testing.on_spark import land
+from streamq.testing.backends import land
 from tests.spark.replay import bag, rows
 
 COLUMNS = "start bigint, end bigint, k string, v bigint"

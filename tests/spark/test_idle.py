@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 
 
 def test_an_idle_input_lets_the_others_pass(spark: SparkSession, plain: None, tmp_path: Path) -> None:

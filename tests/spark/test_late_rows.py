@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import streamq as sq
 from streamq.errors import InvalidEvent
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 from tests.spark.replay import ended
 
 

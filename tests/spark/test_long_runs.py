@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import testing as t
 from streamq.run.status.history import from_spark
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 
 RUNS, EACH = 12, 84
 """Runs on one checkpoint, and micro-batches of each; Spark keeps a hundred reports of a run."""

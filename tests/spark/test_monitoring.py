@@ -17,7 +17,7 @@ import streamq as sq
 from streamq.errors import LateEvent, PlanError
 from streamq.run.status.watching import GOES_ON, Interrupt, NewestRows, watch_run
 from streamq.screens import LineScreen
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 
 COLUMNS = "at bigint, device string, zone double"
 NAN = float("nan")

@@ -16,10 +16,9 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.choices import OutputForm
+from streamq.testing.backends import execute, execute_on_spark
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, LITERAL, SPARK, Execution
-from streamq.testing.in_process import execute
-from streamq.testing.on_spark import execute_on_spark
 from tests.patterns.pattern_cases import CASES, STREAMS, bag, brute_force, histories
 
 pytestmark = pytest.mark.usefixtures("one_task")

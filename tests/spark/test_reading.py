@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import PlanError, SourceError
-from streamq.testing.on_spark import land
+from streamq.testing.backends import land
 
 
 def test_a_backfill_in_bounded_micro_batches(spark: SparkSession, plain: None, tmp_path: Path) -> None:

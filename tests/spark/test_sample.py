@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import PlanError, TimeError, UnknownColumn
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
 

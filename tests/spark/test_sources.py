@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import InvalidEvent
-from streamq.testing.on_spark import land
+from streamq.testing.backends import land
 from tests.host_cases import DEBEZIUM, FEED, LOG
 from tests.spark.replay import bag, rows
 

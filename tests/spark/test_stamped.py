@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 import streamq as sq
 import streamq.testing as t
 from streamq.errors import QueryFailed
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 from tests.spark.replay import bag, rows
 
 COLUMNS = "at bigint, k string, v bigint"

@@ -14,9 +14,8 @@ from streamq.choices import OutputForm
 from streamq.run.session.findings import active_session
 from streamq.run.session.spark_session import REQUIRED
 from streamq.testing.arrival import Item
+from streamq.testing.backends import answer_before_end, session_in
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, SPARK, STARTS, WRITTEN, Execution
-from streamq.testing.in_process import answer_before_end
-from streamq.testing.on_spark import session_in
 from streamq.testing.trial import check
 from tests.conftest import INTERPRETED
 

@@ -18,7 +18,7 @@ from streamq.compiler.streaming import build_frame, spark_hash
 from streamq.errors import CheckpointError, PlanError, QueryFailed
 from streamq.plan.node import Node, number_sources
 from streamq.run.storage.checkpoint import identity_of
-from streamq.testing.on_spark import land, session_in, stream
+from streamq.testing.backends import land, session_in, stream
 from tests.programs import compiled
 from tests.spark.replay import bag, ended, folded, rows
 

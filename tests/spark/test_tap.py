@@ -16,7 +16,7 @@ from streamq.errors import PlanError
 from streamq.run.samples.tap import Tap
 from streamq.run.storage.checkpoint import Checkpoint
 from streamq.runtime.hosts.stage import TAPS
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
 

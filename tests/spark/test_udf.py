@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import ModuleFailed, PlanError
-from streamq.testing.on_spark import land, stream
+from streamq.testing.backends import land, stream
 from tests.host_cases import inverse
 from tests.spark.replay import ended
 

@@ -11,11 +11,11 @@ import streamq as sq
 from streamq import testing as t
 from streamq.choices import CountReason
 from streamq.testing.arrival import Item
+from streamq.testing.backends import execute_on_spark
 from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
 from streamq.testing.expectation import expectation
 from streamq.testing.history import WrongOutput
-from streamq.testing.on_spark import execute_on_spark
 from streamq.testing.sources.room import SetAsideItem
 from streamq.testing.trial import with_late_sinks
 

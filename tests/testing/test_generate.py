@@ -35,12 +35,12 @@ from streamq.testing.arrival import (
     delay_for,
     keys,
 )
+from streamq.testing.backends import play
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.execution import Execution
 from streamq.testing.folding import fold_physical
 from streamq.testing.generate import cuts
-from streamq.testing.in_process import play
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.payloads import rows as payloads

@@ -15,8 +15,8 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.errors import PlanError, SourceError
 from streamq.testing.arrival import Item, keys
+from streamq.testing.backends import execute
 from streamq.testing.execution import Execution, in_process
-from streamq.testing.in_process import execute
 from streamq.testing.replay import case_from_json, case_to_json, replay, save
 from streamq.testing.trial import check
 from tests.drawn.scenarios import composition

@@ -12,10 +12,10 @@ from streamq.choices import OutputForm
 from streamq.compiler.results import Results
 from streamq.errors import PlanError
 from streamq.testing.arrival import Item
+from streamq.testing.backends import execute
 from streamq.testing.case import Case
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.history import result_of, side_by_side
-from streamq.testing.in_process import execute
 from streamq.testing.replay import case_from_json, case_to_json, replay
 from streamq.testing.trial import check
 

@@ -16,8 +16,8 @@ from streamq.runtime.event import LE, RE
 from streamq.testing import Difference, assert_same_history, same_history
 from streamq.testing.arrival import comparable
 from streamq.testing.case import Case
-from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.oracle import TooMuch, oracle
+from streamq.testing.scenario import concrete
 from streamq.time import MINUS_INFINITY
 from streamq.tracing.lineage import Lineage
 from streamq.tracing.recorded_run import Recording, history_rows, record_run

@@ -15,8 +15,7 @@ from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.run import Run, defines
 from streamq.testing.oracle.values import from_duckdb, listed, payload, to_duckdb
 from streamq.testing.patterns.conditions import UnjudgedPattern
 from streamq.testing.patterns.matches import EventType, event_types, parts_below

@@ -25,10 +25,9 @@ from streamq.operators import (
 from streamq.plan.schema import Schema
 from streamq.testing.arrival import Bounds, GridBounds
 from streamq.testing.drawn_expressions import exact_columns, exact_of_pairs, is_exact
-from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.reach import moved
-from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.run import Run, defines
 from streamq.testing.oracle.values import keys, listed, own_keys, payload, quoted, same
+from streamq.testing.progress_policies import moved
 from streamq.testing.query_scale import Meeting, Visit, bounds, lengths, meeting_of, recurrences
 from streamq.testing.window_kinds import bound, hopping_windows
 from streamq.time import FIRST_INSTANT, INFINITY, Grid

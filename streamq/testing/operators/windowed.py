@@ -25,9 +25,8 @@ from streamq.runtime.groups import number_groups
 from streamq.runtime.user_code.code_values import FAILURES
 from streamq.testing.drawn_expressions import exact_columns, is_exact
 from streamq.testing.oracle.aggregates import ORACLE_OF, Arguments
-from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.modules import ModuleValue, plain_value, sets_aside
-from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.python_functions import ModuleValue, plain_value, sets_aside
+from streamq.testing.oracle.run import Run, defines
 from streamq.testing.oracle.values import (
     floating,
     from_duckdb,

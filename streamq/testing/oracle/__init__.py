@@ -27,11 +27,10 @@ from streamq.plan.schema import POINT
 from streamq.plan.tree import fold
 from streamq.testing import operators, sources  # noqa: F401 (their rooms define the operators)
 from streamq.testing.oracle.aggregates import SumOverflow
-from streamq.testing.oracle.definitions import JUDGES, ORACLE, FalseClaim, Judge
 from streamq.testing.oracle.python_functions import PythonFunctions
-from streamq.testing.oracle.reach import reach
-from streamq.testing.oracle.run import Run, TooMuch, database
+from streamq.testing.oracle.run import JUDGES, ORACLE, FalseClaim, Judge, Run, TooMuch, database
 from streamq.testing.oracle.values import from_duckdb, listed, literal, own_keys, payload, sql_type
+from streamq.testing.progress_policies import reach
 from streamq.time import INFINITY
 
 

@@ -1,31 +1,111 @@
-"""One evaluation of the oracle: its database, its tables, the rows of the sources, and SQL that the rooms of sources share."""
+"""One evaluation of the oracle: its database, its tables, the rows of the sources, and SQL that the rooms of sources share.
+
+And its registries: the definitions of operators, by the class of their node, and the judges beside them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
 
 from streamq.choices import Invalid
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import InvalidEvent, ModuleFailed, PlanError, QueryFailed, SourceError, StreamqError
 from streamq.operators import JoinTable, Source
 from streamq.plan.expr import Call, Expr
 from streamq.plan.node import Node
 from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Schema
+from streamq.runtime.state.baskets import TimeBinSizes
 from streamq.testing.arrival import time_columns
 from streamq.testing.oracle.aggregates import SumOverflow
-from streamq.testing.oracle.definitions import JUDGES
-from streamq.testing.oracle.modules import sets_aside
-from streamq.testing.oracle.python_functions import PythonFunctions, evaluated
+from streamq.testing.oracle.python_functions import PythonFunctions, evaluated, sets_aside
 from streamq.testing.oracle.values import keys, listed, own_keys, payload, ticks, to_duckdb
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.user_code.udf import UserFunction
+
+if TYPE_CHECKING:
+    from streamq.compiler.local import LocalRun
+
+
+Definition = Callable[[Any, Sequence[str], "Run"], str]
+"""``(node, names of the input histories, Run)``: return a query with the columns ``le``, ``re`` and ``c0, c1, ...``."""
+
+D = TypeVar("D", bound=Definition)
+
+ORACLE: dict[type[Node], Definition] = {}
+"""The definition of every operator that users write."""
+
+
+class FalseClaim(AssertionError):
+    """Raised for a false claim of a plan: that rows are points, that none lives for ever, or what a judge knows better."""
+
+
+def defines(kind: type[Node]) -> Callable[[D], D]:
+    """Make a function the oracle's definition of a node: ``@defines(Where)``."""
+
+    def register(definition: D) -> D:
+        ORACLE[kind] = definition
+        return definition
+
+    return register
+
+
+class Judge(ABC):
+    """A judge of streamq itself, which sees what every verification tries; a user's verifications need none.
+
+    ``case``, ``how`` and ``expected`` are a Case, its Execution and the Expectation of this.
+    """
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Forget earlier verifications."""
+
+    @abstractmethod
+    def false_claim(self, plan: Node) -> str | None:
+        """Return something false that a plan says or is built of; None if there is nothing."""
+
+    @abstractmethod
+    def sql(self, expr: Expr, schema: Schema, functions: PythonFunctions) -> str | None:
+        """Return the SQL of an expression over a history by a definition of its own; None if there is none."""
+
+    @abstractmethod
+    def watch(self, programs: list[StagedPlan], how: Any) -> tuple[list[StagedPlan], TimeBinSizes]:
+        """Return the programs, of an execution, with kernels that are watched, and the sizes of bins with which to run them."""
+
+    @abstractmethod
+    def after_step(
+        self,
+        case: Any,
+        how: Any,
+        run: LocalRun,
+        ctis: Sequence[tuple[str | None, int]],
+        until: int | None,
+        number: int | None,
+    ) -> None:
+        """Judge a run in-process after micro-batch ``number``, or (None) its end, with the CTIs that came from outside then."""
+
+    @abstractmethod
+    def after_run(
+        self, case: Any, how: Any, program: StagedPlan, out: Sequence[Sequence[pa.Table]], expected: Any
+    ) -> None:
+        """Judge the deltas of each query in each micro-batch of a run in-process, and at its end."""
+
+    @abstractmethod
+    def set_aside(self, case: Any, counted: Mapping[str, int], late: Sequence[pa.Table] | None, expected: Any) -> None:
+        """Judge the counts of a run, and the rows of its late output (None: it has none)."""
+
+
+JUDGES: list[Judge] = []
+"""The judges of streamq itself: that of its own tests, which registers itself when they are loaded."""
+
 
 MEMORY = "2GB"
 """The memory limit of an evaluation; nothing is spilled to disk."""
@@ -55,7 +135,7 @@ class Run:
     """One evaluation: the connection, the rows of the sources, the bound on windows of endless lifetimes, and the tables.
 
     - ``ctis``: CTIs of sources from outside
-    - ``reach``: the reach of the input of the current operator (``streamq.testing.oracle.reach``), None if nothing has arrived
+    - ``reach``: the reach of the input of the current operator (``progress_policies.reach``), None if nothing has arrived
     - ``functions``: the Python functions that SQL calls
     - ``names``: the names of all tables
     - ``registered_sources``, ``histories``: by digest, the names of the tables of the sources' rows, and of the nodes so far

@@ -223,7 +223,7 @@ def compose(chain: Chain, within: int, absent: Bound, operator: int, text: str |
 @cache
 def rooms() -> Mapping[type[Any], OperatorRoom]:
     """Return the rooms by the kinds of their operators."""
-    import_module("streamq.testing.patterns.operators")
+    import_module("streamq.testing.patterns.rules")
     return ROOMS
 
 
