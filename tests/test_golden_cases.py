@@ -9,7 +9,7 @@ import pytest
 
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.time import INFINITY
 from tests.golden_cases import ARRIVING, CASES, Arriving, Golden, Row, in_order
 from tests.judged import answer

@@ -16,8 +16,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.plan.passes import columns
-from streamq.runtime.arrow.columnar import net_deltas
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE, net_deltas
 from tests.programs import compiled
 
 WIDE = sq.events(

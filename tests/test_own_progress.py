@@ -18,9 +18,9 @@ from streamq.plan.node import number_sources
 from streamq.progress import verbs
 from streamq.progress.generate import GeneratedCtis
 from streamq.progress.promises import ProgressArgument
-from streamq.runtime.event import LE
+from streamq.runtime.deltas import LE
 from streamq.runtime.time.progress_policy import ProgressPolicy, SourceParts
-from streamq.runtime.time.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic
+from streamq.runtime.time.progress_rule import ARRAYS, INTEGERS, Arithmetic
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.batch_events import SQL, TickSql
 from tests.programs import compiled

@@ -20,7 +20,7 @@ from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.status.history import RunHistory
 from streamq.run.status.watcher import Listener, RoundLog
-from streamq.runtime.event import LE
+from streamq.runtime.deltas import LE
 from streamq.time import MINUS_INFINITY
 from tests.programs import compiled
 

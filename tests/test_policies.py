@@ -17,7 +17,7 @@ from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.status.history import SourceStatus
 from streamq.run.status.watcher import ctis_for_silent
-from streamq.runtime.event import LE
+from streamq.runtime.deltas import LE
 from streamq.time import MINUS_INFINITY, TIMESTAMP
 from tests.programs import compiled
 

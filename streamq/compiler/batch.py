@@ -15,7 +15,7 @@ from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema, quote
 from streamq.plan.tree import fold
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.time import INFINITY, TIMESTAMP
 
 

@@ -17,8 +17,7 @@ from streamq.operators.step import ArrowRows
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import concat, decode, with_column
-from streamq.runtime.deltas import with_weights
-from streamq.runtime.event import LE, NOW, RE, WEIGHT
+from streamq.runtime.deltas import LE, NOW, RE, WEIGHT, with_weights
 from streamq.runtime.hosts.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.hosts.hosted_kernel import StageWatcher, full_rows, normalize_keys
 from streamq.runtime.hosts.identity import Identity, check_state

@@ -29,7 +29,7 @@ from streamq.plan.schema import Schema, shown_name
 from streamq.plan.spark_types import INTEGRAL
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel, InnerPath
 from streamq.runtime.hosts.identity import OPEN, OperatorState
 from streamq.runtime.hosts.stage import Stage

@@ -18,7 +18,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.lowering import DeltaColumns, as_key, end_column, to_spark
 from streamq.plan.passes import infer, is_opaque
 from streamq.plan.schema import Schema, quote
-from streamq.runtime.event import KEEP, LE, RE, WEIGHT
+from streamq.runtime.deltas import KEEP, LE, RE, WEIGHT
 from streamq.runtime.hosts.processor import WideRowLayout
 
 

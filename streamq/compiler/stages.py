@@ -35,7 +35,7 @@ from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
 from streamq.plan.tree import fold
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import EARLY, FINAL, OF_CTIS, OF_RESULT, OPEN
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel

@@ -38,7 +38,7 @@ from streamq.operators.source import Source
 from streamq.plan.lowering import map_in_arrow, ship_runtime
 from streamq.plan.schema import quote
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.event import BAD, KEEP, LE, NOW, RE, WEIGHT
+from streamq.runtime.deltas import BAD, KEEP, LE, NOW, RE, WEIGHT
 from streamq.runtime.hosts.envelope import BESIDE_RESULTS
 from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
 from streamq.runtime.hosts.identity import Identity

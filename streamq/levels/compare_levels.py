@@ -31,7 +31,7 @@ from streamq.policies import MIDDLE, Consistency, Level, written_level
 from streamq.run.batch.passed_batches import ArrivingRows, passed_batches
 from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.arrow.values import Ints, combine_numbers, number_values
-from streamq.runtime.event import INSERT, WEIGHT
+from streamq.runtime.deltas import INSERT, WEIGHT
 from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_ticks, show_duration

@@ -22,7 +22,7 @@ from streamq.plan.passes import infer, reads_end
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.plan.tree import show
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.hosts.hosted_kernel import TableStep
 from streamq.runtime.time.progress import ExprProgressMap, ProgressMap, ProgressShift
 from streamq.time import FIRST_INSTANT, INFINITY, Duration, show_duration, ticks

@@ -18,8 +18,8 @@ from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, Verbs, node, not_a_stream
 from streamq.plan.schema import INTERVAL, Schema, check_key, quote
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.joins import ExceptEvaluator
-from streamq.runtime.event import LE, RE
 
 
 @node

@@ -21,9 +21,9 @@ from streamq.plan.footprint import Footprint, Retention, live
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import ADDED, Node, Traits, Verbs, node, not_a_stream
 from streamq.plan.schema import SIGNAL, Schema, check_key, key_types, quote, show_equality, shown_name
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.joins import ClipEvaluator
 from streamq.runtime.evaluators.spans import SignalEvaluator
-from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.left_join import ClipKernel
 from streamq.time import INFINITY
 

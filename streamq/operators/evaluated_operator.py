@@ -30,7 +30,7 @@ from streamq.plan.passes import infer
 from streamq.plan.schema import quote
 from streamq.plan.tree import fold, lazy
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.grid_ranges import WindowSpans
 from streamq.runtime.groups import HASH
 from streamq.runtime.hosts.result_rows import folding

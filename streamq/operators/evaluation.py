@@ -20,9 +20,9 @@ from streamq.plan.footprint import Expected
 from streamq.plan.node import Node
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import Schema, key_types
+from streamq.runtime.deltas import LE
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import PairCondition
-from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.time.consistency import AlignAt

@@ -18,7 +18,7 @@ from streamq.operators.join_arguments import Pairs
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node
 from streamq.plan.schema import key_types, quote
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.time import INFINITY
 
 OTHER_LE, OTHER_RE = "__le2", "__re2"

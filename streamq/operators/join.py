@@ -40,8 +40,8 @@ from streamq.plan.node import ImpliedWindows, Node, Traits, Verbs, node
 from streamq.plan.passes import calls_python, check_boolean, substitute
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, show_equality
 from streamq.plan.tree import show
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.joins import JoinEvaluator
-from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.left_join import LeftJoinKernel
 

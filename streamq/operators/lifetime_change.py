@@ -24,7 +24,7 @@ from streamq.plan.passes import columns, infer, reads_lifetime
 from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import saturating
 from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:

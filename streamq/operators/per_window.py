@@ -24,9 +24,9 @@ from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, Verbs, named_after, node
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import INTERVAL, POINT, Schema
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.grid_ranges import WindowSpans
-from streamq.runtime.time.tick_arithmetic import ARRAYS
+from streamq.runtime.time.progress_rule import ARRAYS
 from streamq.time import TIMESTAMP
 from streamq.windows import Hopping, Snapshot
 from streamq.windows.batch_events import SQL, TickSql

@@ -26,8 +26,8 @@ from streamq.plan.schema import Field, Schema, check_names, shown_name
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import check_in_process
 from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.deltas import LE
 from streamq.runtime.evaluators.spans import AttemptEvaluator
-from streamq.runtime.event import LE
 from streamq.runtime.hosts.hosted_kernel import TableStep
 from streamq.runtime.kernels.settle import AttemptKernel
 

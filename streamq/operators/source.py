@@ -19,7 +19,7 @@ from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import instant, orderable, text_literal
 from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, quote
 from streamq.plan.tree import lazy
-from streamq.runtime.event import BAD, LE, NOW, RE, beside_column
+from streamq.runtime.deltas import BAD, LE, NOW, RE, beside_column
 from streamq.runtime.hosts.packer import Items
 from streamq.runtime.kernel import MEND_THE_SOURCE, Kernel
 from streamq.runtime.time.consistency import AlignAt

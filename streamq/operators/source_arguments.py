@@ -30,7 +30,7 @@ from streamq.progress import verbs
 from streamq.progress.generate import GeneratedCtis, generate
 from streamq.progress.promises import ProgressArgument, explicit
 from streamq.runtime.arrow.arrow_expr import evaluate
-from streamq.runtime.event import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EARLY, TOO_LATE
+from streamq.runtime.deltas import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EARLY, TOO_LATE
 from streamq.runtime.kernel import DROP, LATE_POLICIES, LatePolicy
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.time import INFINITY, MINUS_INFINITY, show_ticks

@@ -20,8 +20,8 @@ from streamq.plan.footprint import Footprint, Retention, live
 from streamq.plan.lowering import lifetime, payload_order
 from streamq.plan.node import ImpliedWindows, Node, Traits, Verbs, node
 from streamq.plan.schema import INTERVAL, Schema, check_key, quote, shown_name
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, LastRowsEvaluator
-from streamq.runtime.event import LE, RE
 from streamq.runtime.time.endpoints import Bound
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, Grid, show_duration, ticks
 from streamq.windows import Rows

@@ -28,8 +28,7 @@ from streamq.plan.schema import Schema, quote
 from streamq.plan.tree import fold
 from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate, lifetime_part
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.deltas import with_ends, with_weights
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE, with_ends, with_weights
 from streamq.runtime.hosts.hosted_kernel import TECHNICAL, RenamedColumns, TableStep
 from streamq.runtime.time.progress import ProgressMap
 

@@ -33,8 +33,8 @@ from streamq.plan.partial import COUNT
 from streamq.plan.passes import columns, reads_end
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, shown_name
 from streamq.plan.tree import lazy, show
+from streamq.runtime.deltas import LE
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
-from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import CallModulesKernel
 from streamq.time import INFINITY

@@ -18,7 +18,7 @@ from streamq.plan.aggregation import Aggregates, Expansion, expand, not_merged
 from streamq.plan.lowering import lifetime, spark_expression
 from streamq.plan.partial import are_exact, spark_partials
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.time import INFINITY
 from streamq.windows import Window
 from streamq.windows.batch_events import COUNT, ENDS, HI, INDEX, LO, STARTS

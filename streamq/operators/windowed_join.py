@@ -32,8 +32,8 @@ from streamq.plan.node import ImpliedWindows, Node, Traits, Verbs, node
 from streamq.plan.passes import check_boolean
 from streamq.plan.schema import INTERVAL, Field, Schema, quote, show_equality
 from streamq.plan.tree import show
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.joins import JoinEvaluator, WindowedJoinEvaluator
-from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.inner_join import WindowedJoinKernel
 from streamq.runtime.time.endpoints import Bound
 from streamq.time import INFINITY, Duration

@@ -17,7 +17,7 @@ from streamq.plan.tree import lazy
 from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import Ints, Numbered, combine_numbers, number_values
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 WIDTH = 760

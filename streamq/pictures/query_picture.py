@@ -36,7 +36,7 @@ from streamq.plan.schema import POINT, Schema, carried_key, show_keys
 from streamq.progress.promises import ExplicitCtis
 from streamq.run.batch.answers import compute_answer
 from streamq.run.batch.passed_batches import passed_batches, passed_tables
-from streamq.runtime.event import BAD
+from streamq.runtime.deltas import BAD
 from streamq.time import TIMESTAMP, instant_ticks
 from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
 

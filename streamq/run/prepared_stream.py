@@ -38,7 +38,7 @@ from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
 from streamq.run.status.history import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import Checkpoint, ClockRows, identity_of, ticking_clock
 from streamq.run.storage.files import WRITABLE
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import Identity, OtherLayout, fit_to_state
 from streamq.runtime.hosts.result_rows import INSERTED, RETRACTED, SENT
 

@@ -24,16 +24,15 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import Consumption, Selection
-from streamq.runtime.arrow.columnar import concat, group, ints, is_matching, net_deltas, with_column
+from streamq.runtime.arrow.columnar import concat, group, ints, is_matching, with_column
 from streamq.runtime.arrow.values import Ints, Mask, distinct
-from streamq.runtime.deltas import history_of, weighted
+from streamq.runtime.deltas import LE, RE, history_of, net_deltas, weighted
 from streamq.runtime.evaluators.joins import PairCondition
-from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import HASH, distinct_hashes, with_hashes
 from streamq.runtime.state.baskets import COUNTS, BinSizes, KernelBaskets, Span, grain
 from streamq.runtime.state.bins import Bins
 from streamq.runtime.state.group_bins import GroupBins
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

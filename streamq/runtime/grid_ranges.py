@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from streamq.plan.partial import COUNT
 from streamq.runtime.arrow.columnar import codes, concat, group, ints
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.event import LE, RE
-from streamq.runtime.time.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic, Number
+from streamq.runtime.deltas import LE, RE
+from streamq.runtime.time.progress_rule import ARRAYS, INTEGERS, Arithmetic, Number
 from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 

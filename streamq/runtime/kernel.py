@@ -15,7 +15,7 @@ from streamq.choices import CountReason, Invalid
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.plan.function import NamedObject
 from streamq.runtime.arrow.values import Mask
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.time.endpoints import Endpoint
 from streamq.runtime.time.progress_rule import ProgressRule

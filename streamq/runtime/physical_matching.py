@@ -17,14 +17,14 @@ import pyarrow as pa
 from streamq.choices import CountReason
 from streamq.runtime.arrow.columnar import codes, concat, ints, is_matching, with_column
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.event import LE, NEW_END, RE
+from streamq.runtime.deltas import LE, NEW_END, RE
 from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Judge, Totals
 from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins, with_timed_hashes
 from streamq.runtime.time.lateness import Judgement, count_late, error_of_rows, is_behind, judgement
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 
 EVENT = "__event"

@@ -31,7 +31,7 @@ from streamq.plan.expr import Col, Lit
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema
 from streamq.progress.promises import ProgressArgument
-from streamq.runtime.event import LAST_POINT, LE, RE
+from streamq.runtime.deltas import LAST_POINT, LE, RE
 from streamq.stream import Stream
 from streamq.time import INFINITY
 

@@ -21,7 +21,7 @@ from streamq.operators import Source
 from streamq.operators.source import AS_END, AS_START
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.time import INFINITY, Grid
 
 Row = tuple[Any, ...]

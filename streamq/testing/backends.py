@@ -43,7 +43,7 @@ from streamq.run.session.spark_session import REQUIRED, TUNED, session
 from streamq.run.status.history import RunHistory
 from streamq.run.status.watcher import Listener
 from streamq.run.storage.checkpoint import CONTROL_DDL, OutsideCti
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.deltas import WEIGHT
 from streamq.runtime.state.baskets import TimeBinSizes
 from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.stream import Stream

@@ -22,7 +22,7 @@ from streamq.operators import Source
 from streamq.operators.scan import Scan
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import expression_nodes, infer
-from streamq.runtime.event import INSERT, RETRACT
+from streamq.runtime.deltas import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, is_event
 from streamq.testing.difference import Difference

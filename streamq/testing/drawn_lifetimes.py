@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamq.errors import PlanError
-from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.testing.arrival import Item, Scale, bounds, comparable, end_ticks
 from streamq.testing.intent import Intent
 from streamq.time import INFINITY

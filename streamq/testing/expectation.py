@@ -17,7 +17,7 @@ from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.schema import Field
 from streamq.plan.tree import fold
 from streamq.progress.promises import ExplicitCtis
-from streamq.runtime.event import CTI
+from streamq.runtime.deltas import CTI
 from streamq.sources.insert_only import Intervals
 from streamq.testing.arrival import brings_start, is_event, start_of, time_columns
 from streamq.testing.case import Case

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streamq.errors import InvalidEvent
 from streamq.keywords import check_keywords
-from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.testing.recorded import Column, Names, RecordedRow, read_stream
 
 Rows = Sequence[RecordedRow]

@@ -20,7 +20,7 @@ from streamq.plan.expr import Col
 from streamq.plan.node import Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.plan.tree import fold
-from streamq.runtime.event import CTI, RETRACT
+from streamq.runtime.deltas import CTI, RETRACT
 from streamq.testing.arrival import TICKS, Item, Scale, delay_for
 from streamq.testing.case import Arrival, Case
 from streamq.testing.drawn_lifetimes import forbids_overlap

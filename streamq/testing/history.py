@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from streamq.choices import OutputForm
 from streamq.errors import InvalidEvent, SourceError
 from streamq.keywords import check_keywords
-from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
+from streamq.runtime.deltas import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.sources.insert_only import intervals
 from streamq.sources.physical import physical
 from streamq.testing.arrival import comparable, keys, plain_values

@@ -23,7 +23,7 @@ from streamq.operators.top_k import RANK
 from streamq.plan.expr import Col, Lit
 from streamq.plan.node import Node
 from streamq.progress.promises import ExplicitCtis
-from streamq.runtime.event import CTI, INSERT
+from streamq.runtime.deltas import CTI, INSERT
 from streamq.runtime.kernel import FAIL, LATE_POLICIES
 from streamq.stream import Stream
 from streamq.testing.arrival import CLOSE, Item, Scale, delay_for, end_ticks, is_event

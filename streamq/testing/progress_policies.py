@@ -20,7 +20,7 @@ from streamq.plan.schema import has_equality
 from streamq.plan.tree import fold
 from streamq.progress.generate import ClockCtis, GeneratedCtis, PartitionCtis
 from streamq.progress.promises import ExplicitCtis, LeaderCtis
-from streamq.runtime.event import CTI
+from streamq.runtime.deltas import CTI
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.arrival import Item, brings_start, comparable, is_event, start_of
 from streamq.testing.program_text import duration

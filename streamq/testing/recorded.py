@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 
 from streamq.errors import SourceError
 from streamq.plan.schema import MICRO_BATCH
-from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.sources.literal import Item
 from streamq.testing.arrival import comparable, plain_values
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer

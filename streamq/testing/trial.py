@@ -15,7 +15,7 @@ from streamq.errors import InvalidEvent, LateEvent, ModuleFailed, NeedsSpark, Qu
 from streamq.operators import WindowAggregate
 from streamq.operators.step import Step
 from streamq.plan.node import Node, expanded, nodes
-from streamq.runtime.event import INSERT, RETRACT
+from streamq.runtime.deltas import INSERT, RETRACT
 from streamq.testing.arrival import OPEN, Item, count_contradictions
 from streamq.testing.backends import answer_before_end, execute, execute_on_spark, session_of
 from streamq.testing.case import Case, VerificationFailed

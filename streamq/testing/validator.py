@@ -12,7 +12,7 @@ from typing import Any
 
 from streamq.errors import PlanError, SourceError, StreamqError, counted
 from streamq.keywords import check_keywords
-from streamq.runtime.event import CTI, RETRACT
+from streamq.runtime.deltas import CTI, RETRACT
 from streamq.testing.folding import Change, Event, fold_items, history_of, in_order, unmatched
 from streamq.testing.history import Axis, interval, shown
 from streamq.testing.recorded import Names, RecordedRow, RecordedStream, read_stream

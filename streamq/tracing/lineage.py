@@ -32,7 +32,7 @@ from streamq.plan.node import Node, Traits, expanded
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import fold
 from streamq.runtime.arrow.columnar import concat
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.time import MINUS_INFINITY
 from streamq.tracing.recorded_run import Recording, net_rows, row_identities
 

@@ -33,7 +33,7 @@ from streamq.run.batch.passed_batches import ArrivingRows
 from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import combine_numbers, number_values
-from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
+from streamq.runtime.deltas import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.screens import ProgressBar

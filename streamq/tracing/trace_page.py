@@ -21,7 +21,7 @@ from streamq.pictures.panel_history import instant_label, shown_value
 from streamq.plan.schema import POINT
 from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.event import LE, RE, RETRACT
+from streamq.runtime.deltas import LE, RE, RETRACT
 from streamq.time import show_duration
 from streamq.tracing.recorded_run import (
     CHANGE,

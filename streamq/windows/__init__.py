@@ -1,8 +1,7 @@
 """The kinds of windows, a room each."""
 
-from streamq.windows.calendar import Calendar, CalendarVerbs
 from streamq.windows.counting import Count, CountVerbs, Rows, RowsVerbs
-from streamq.windows.hopping import Hopping, HoppingVerbs
+from streamq.windows.hopping import Calendar, CalendarVerbs, Hopping, HoppingVerbs
 from streamq.windows.landmark import Landmark, LandmarkVerbs
 from streamq.windows.sessions import Session, SessionVerbs, Snapshot, SnapshotVerbs
 from streamq.windows.window import W, Window

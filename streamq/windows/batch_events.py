@@ -17,9 +17,9 @@ from streamq.choices import Stamp
 from streamq.plan.lowering import lifetime
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
 from streamq.runtime import grid_ranges as rule
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.time.endpoints import Bound
-from streamq.runtime.time.tick_arithmetic import Arithmetic
+from streamq.runtime.time.progress_rule import Arithmetic
 from streamq.time import FIRST_INSTANT, INFINITY, Grid
 
 STARTS, ENDS = "__wle", "__wre"

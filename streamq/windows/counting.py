@@ -16,6 +16,7 @@ from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import ADDED
 from streamq.runtime.arrow.columnar import codes, first_places, ints
 from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.assigner import (
     Assigner,
     OrderedRows,
@@ -28,10 +29,8 @@ from streamq.runtime.evaluators.assigner import (
     is_new_pair,
     run_bounds,
 )
-from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
-from streamq.runtime.time.progress_rule import Cti, MissingRows
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import Cti, MissingRows, saturating
 from streamq.time import INFINITY
 from streamq.windows.window import W, Window, WindowKindVerbs
 

@@ -16,12 +16,12 @@ from streamq.errors import PlanError, TimeError
 from streamq.plan.footprint import Footprint, Retention
 from streamq.runtime.arrow.columnar import codes, expand_ranges, ints
 from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges, distance_behind
-from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_index
 from streamq.runtime.groups import ToCome
 from streamq.runtime.time.endpoints import Bound
-from streamq.runtime.time.tick_arithmetic import ARRAYS, saturating
+from streamq.runtime.time.progress_rule import ARRAYS, saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, Grid, instant_ticks, show_duration, show_ticks, ticks
 from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs

@@ -17,11 +17,10 @@ from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.schema import quote
 from streamq.runtime.arrow.columnar import codes, ints
 from streamq.runtime.arrow.values import Ints, Mask, distinct
+from streamq.runtime.deltas import LE, RE, WAKES
 from streamq.runtime.evaluators.assigner import Assigner, Ranges, distinct_pairs, find_places, running_max
-from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group
-from streamq.runtime.time.progress_rule import Cti
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import Cti, saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs

@@ -23,7 +23,7 @@ from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
 from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.deltas import WEIGHT
 from streamq.runtime.kernel import UncombinedKernel
 from streamq.testing.difference import assert_same_history
 from streamq.testing.history import net

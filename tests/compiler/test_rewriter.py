@@ -30,7 +30,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
 from streamq.run.batch.answers import local_history
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.testing.difference import assert_same_history
 from tests.compiler.rules.law import HOPPING, MORE, STAYS, TABLES, TRIPS, drawn
 

@@ -24,8 +24,8 @@ from streamq.plan.spark_types import parse_type
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.arrow.columnar import concat, ints, with_column
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
-from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import HI, LO, grid_lifetimes
 from streamq.runtime.groups import number_groups
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel

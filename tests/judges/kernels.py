@@ -13,7 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from streamq.compiler.staged_plan import StagedPlan
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
 from streamq.runtime.kernels.condensing import CallModulesKernel

@@ -17,7 +17,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from streamq.runtime.event import RE, WEIGHT
+from streamq.runtime.deltas import RE, WEIGHT
 from streamq.runtime.partials.built_in_partials import PartialSum
 from streamq.runtime.state.baskets import BinSizes
 from tests.programs import compiled, with_sizes

@@ -20,7 +20,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import StreamqError
 from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.testing.difference import assert_same_history
 from streamq.testing.history import net
 from tests.programs import compiled

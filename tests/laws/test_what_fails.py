@@ -24,7 +24,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.errors import ModuleFailed
 from streamq.plan.node import Node
 from streamq.run.batch.answers import local_answer
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.testing.case import Case
 from streamq.testing.history import history
 from streamq.testing.oracle import oracle

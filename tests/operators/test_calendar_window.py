@@ -13,7 +13,7 @@ import pytest
 import streamq as sq
 from streamq.errors import TimeError
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows.calendar import UNITS, CalendarAssigner
+from streamq.windows.hopping import UNITS, CalendarAssigner
 from tests.judged import answer
 from tests.rehearsed import rehearsal
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq.operators import WindowSpan
 from streamq.runtime.grid_ranges import WindowSpans
-from streamq.runtime.time.tick_arithmetic import ARRAYS, INTEGERS
+from streamq.runtime.time.progress_rule import ARRAYS, INTEGERS
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
 from streamq.windows import Hopping
 

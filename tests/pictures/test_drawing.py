@@ -27,7 +27,7 @@ from streamq.pictures.panel_history import (
 )
 from streamq.pictures.panels import LEAST_WIDTH, bars_of, bin_edges, density_rows
 from streamq.pictures.picture import DARK, LIGHT
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.stream import Stream
 from streamq.time import INFINITY, TIMESTAMP, instant_ticks
 from streamq.tracing.recorded_run import record_run

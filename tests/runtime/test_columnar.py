@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import StreamqError
-from streamq.runtime.arrow.columnar import codes, concat, group, narrow_sums, negate, net_deltas
+from streamq.runtime.arrow.columnar import codes, concat, group, narrow_sums, negate
+from streamq.runtime.deltas import LE, RE, net_deltas
 from streamq.runtime.evaluators.assigner import event_order
-from streamq.runtime.event import LE, RE
 
 
 def test_net_of_deltas_with_columns_that_have_no_order() -> None:

@@ -14,7 +14,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.policies import Level, consistency_of
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.runtime.time.consistency import AlignAt, HeldRows, progress_at_level
 from streamq.runtime.time.progress import LevelProgress

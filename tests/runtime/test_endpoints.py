@@ -14,7 +14,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.policies import Level
 from streamq.run.batch.answers import local_history
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.deltas import WEIGHT
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, Work
 from streamq.runtime.time.endpoints import Endpoint, Endpoints
 from streamq.testing.difference import assert_same_history

@@ -23,7 +23,7 @@ from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.node import Node, number_sources
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.result_rows import changelog_rows, folding, split_ctis, upsert_rows
 from streamq.testing.arrival import comparable
 from streamq.testing.case import Case

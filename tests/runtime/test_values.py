@@ -12,8 +12,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamq.runtime.arrow.columnar import codes, concat, group, net_deltas
+from streamq.runtime.arrow.columnar import codes, concat, group
 from streamq.runtime.arrow.values import EQUAL, ORDER, SAME, column_ranks, number_values
+from streamq.runtime.deltas import net_deltas
 from streamq.runtime.groups import buckets_of, hashes
 
 NAN = float("nan")

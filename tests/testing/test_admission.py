@@ -18,7 +18,7 @@ from streamq.plan.node import Node
 from streamq.plan.tree import fold
 from streamq.progress.generate import GeneratedCtis
 from streamq.progress.promises import ExplicitCtis
-from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, end_ticks, is_event
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution

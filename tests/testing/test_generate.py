@@ -21,7 +21,7 @@ from streamq.operators import Source, TopK, Union
 from streamq.plan.expr import Lit
 from streamq.plan.node import nodes
 from streamq.plan.schema import Field
-from streamq.runtime.event import CTI, INSERT, RETRACT, WEIGHT
+from streamq.runtime.deltas import CTI, INSERT, RETRACT, WEIGHT
 from streamq.sources.edges import Edges
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import (

@@ -16,7 +16,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import PlanError
 from streamq.plan.schema import Field
-from streamq.runtime.event import CTI, RETRACT
+from streamq.runtime.deltas import CTI, RETRACT
 from streamq.testing import Intent
 from streamq.testing.arrival import TICKS, Item
 from streamq.testing.payloads import rows

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamq import testing as t
 from streamq.errors import PlanError, StreamqError
 from streamq.operators import Source
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.testing import Difference, assert_same_history, same_history
 from streamq.testing.arrival import comparable
 from streamq.testing.case import Case

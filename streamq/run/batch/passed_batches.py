@@ -17,7 +17,7 @@ from streamq.plan.node import Node, nodes
 from streamq.run.batch.answers import is_dataframe
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import concat
-from streamq.runtime.event import LE
+from streamq.runtime.deltas import LE
 from streamq.time import MINUS_INFINITY
 
 

@@ -27,7 +27,7 @@ from streamq.run.prepared_stream import PreparedStream
 from streamq.run.status.history import RESULTS, observed_values
 from streamq.run.storage.files import Offsets, RawFolder, local_path, path_exists, spark_sources
 from streamq.runtime.arrow.columnar import concat, decode, encode
-from streamq.runtime.event import LE
+from streamq.runtime.deltas import LE
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 

@@ -18,7 +18,7 @@ from streamq.run.status.history import is_of_a_micro_batch, observed_values
 from streamq.run.storage.checkpoint import TapCommand
 from streamq.runtime.arrow.columnar import decode_small
 from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.stage import OUT
 from streamq.time import INFINITY, TIMESTAMP
 

@@ -13,7 +13,7 @@ from streamq.plan.node import WrittenPattern, nodes
 from streamq.run.status.run_sources import Needed, RunSources
 from streamq.run.status.run_status import RunStatus
 from streamq.run.status.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.deltas import WEIGHT
 from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.time.consistency import AlignAt
 from streamq.runtime.time.progress import ProgressShift, map_progress

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.errors import StreamqError
-from streamq.runtime.arrow.values import SAME, Ints, Mask, bytes_tell, combine_numbers, number_values
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.arrow.values import Ints, Mask, bytes_tell, combine_numbers, number_values
 
 NUMBER = "__number"
 """The name of a column of group numbers."""
@@ -285,47 +284,6 @@ def split_by(table: pa.Table, values: np.ndarray[Any, np.dtype[np.int64]]) -> It
     ends = np.append(starts[1:], len(values))
     for a, b in zip(starts, ends, strict=True):
         yield int(values[a]), rest.slice(a, b - a)
-
-
-def net_deltas(table: pa.Table) -> pa.Table:
-    """Return deltas summed up, without those that cancel out.
-
-    A retraction cancels an insert that is equal to it, if possible one that is equal in every bit. Remaining rows keep their own
-    values: -0.0 and 0.0 are equal, but not the same.
-    """
-    names = [n for n in table.column_names if n != WEIGHT]
-    odd = [n for n in names if not bytes_tell(table.column(n))]
-    if not odd:
-        merged = group(table, names, {WEIGHT: (WEIGHT, "sum")})
-        return merged.filter(pc.not_equal(merged.column(WEIGHT), 0)).select(table.column_names)
-    equal, first = codes(table, names)
-    finest = [number_values(table.column(n), SAME) for n in odd]
-    same, _ = combine_numbers([(equal, len(first)), *finest])
-    rows = pa.table({"equal": equal, "same": same, "at": np.arange(len(same)), WEIGHT: table.column(WEIGHT)})
-    rows = group(rows, ["equal", "same"], {"at": ("at", "min"), WEIGHT: (WEIGHT, "sum")})
-    weight = _remaining_weights(ints(rows, "equal"), ints(rows, WEIGHT))
-    is_left = weight != 0
-    return with_column(table.take(rows.column("at").filter(pa.array(is_left))), WEIGHT, weight[is_left])
-
-
-def _remaining_weights(number: Ints, weight: Ints) -> Ints:
-    """Return the weight of each row that remains when, within each number, negative weights cancel positive ones.
-
-    The first rows of a number are cancelled first.
-    """
-    left = np.zeros(len(weight), np.int64)
-    if not len(weight):
-        return left
-    order = np.argsort(number, kind="stable")
-    heads = np.flatnonzero(np.diff(number[order], prepend=-1))
-    sizes = np.diff(np.append(heads, len(order)))
-    for sign in (1, -1):
-        mine, others = np.maximum(sign * weight[order], 0), np.maximum(-sign * weight[order], 0)
-        cancelled = np.repeat(np.add.reduceat(others, heads), sizes)
-        before = np.cumsum(mine) - mine
-        before = before - np.repeat(before[heads], sizes)
-        left[order] += sign * np.clip(before + mine - cancelled, 0, mine)
-    return left
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:

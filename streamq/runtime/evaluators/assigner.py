@@ -18,7 +18,7 @@ import pyarrow as pa
 from streamq.plan.partial import COUNT
 from streamq.runtime.arrow.columnar import codes, first_places, ints
 from streamq.runtime.arrow.values import Ints, Mask, column_ranks, distinct
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.groups import Holds, ToCome, no_holds
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
 

@@ -19,12 +19,11 @@ from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.arrow.columnar import concat, expand_ranges, ints, is_matching, with_column, with_columns
 from streamq.runtime.arrow.overlap import next_after, overlapping_pairs, remaining_pieces, union_of_pieces
 from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluator import SettledProgress
-from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
 from streamq.runtime.groups import GROUP_NUMBER, ToCome, least_by_group, matching_groups
-from streamq.runtime.time.progress_rule import SETTLED, Cti, EndlessRow, NoRowReason, ProgressRule, Release
-from streamq.runtime.time.tick_arithmetic import ARRAYS
+from streamq.runtime.time.progress_rule import ARRAYS, SETTLED, Cti, EndlessRow, NoRowReason, ProgressRule, Release
 from streamq.time import INFINITY, Grid
 
 

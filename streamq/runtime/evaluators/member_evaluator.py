@@ -16,12 +16,11 @@ import pyarrow as pa
 from streamq.choices import ClipInput, Stamp
 from streamq.runtime.arrow.columnar import expand_ranges, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
-from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome
-from streamq.runtime.time.progress_rule import Release
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import Release, saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
 from streamq.runtime.arrow.rendering import python_rows, python_values
 from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.candidates import EventRows, GroupRows, MatchStep, MatchWalk
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.assigner import event_order
-from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.time.progress_rule import NoRowReason, ProgressRule, Release
 from streamq.runtime.user_code.calls import ModuleCall, StepCall, pickled, shown_instant, shown_values

@@ -23,9 +23,9 @@ from streamq.runtime.arrow.arrow_expr import attempt, lifetime_part
 from streamq.runtime.arrow.columnar import codes, expand_ranges, ints, with_column, with_columns
 from streamq.runtime.arrow.overlap import next_after
 from streamq.runtime.arrow.values import ORDER, Ints, Mask, column_ranks, combine_numbers, number_values
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.assigner import OrderedRows, event_order
-from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.groups import GROUP_NUMBER, ToCome
 from streamq.runtime.time.progress_rule import AT_ONCE, SETTLED, EndlessRow, ProgressRule, Release

@@ -11,9 +11,9 @@ import pyarrow as pa
 from streamq.plan.partial import COUNT
 from streamq.runtime.arrow.columnar import expand_ranges, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask, column_ranks, distinct
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.assigner import Ranges, is_new_pair
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import LAST_END
 from streamq.runtime.groups import GROUP_NUMBER
 

@@ -26,9 +26,9 @@ from streamq.plan.partial import (
 )
 from streamq.runtime.arrow.columnar import codes, expand_ranges, ints, with_column, with_columns
 from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.evaluators.assigner import Ranges, event_order, find_places
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import LAST_END, grid_lifetimes
 from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.partials.built_in_partials import PartialMax, PartialMin

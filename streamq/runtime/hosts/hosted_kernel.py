@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import concat, split_by, with_column
-from streamq.runtime.deltas import with_ends, with_weights
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT, with_ends, with_weights
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.time.consistency import AlignAt
 from streamq.runtime.time.progress import ProgressMap, map_progress

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from streamq.choices import Invalid
 from streamq.runtime.arrow.columnar import concat, encode, split_by, with_column
 from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.event import BAD, KEEP, LAST_POINT, LE, NOW, start_reasons
+from streamq.runtime.deltas import BAD, KEEP, LAST_POINT, LE, NOW, start_reasons
 from streamq.runtime.groups import buckets_of
 from streamq.runtime.hosts.envelope import LATE, PROGRESS, Envelope
 from streamq.runtime.hosts.hosted_kernel import Channel

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import ints
-from streamq.runtime.deltas import with_ends, with_weights
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT, with_ends, with_weights
 from streamq.runtime.kernel import Arrival, Output
 from streamq.runtime.state.baskets import Work
 from streamq.runtime.time.progress import StartSummary

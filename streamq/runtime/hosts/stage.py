@@ -16,9 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.arrow.columnar import concat, decode, encode, encode_small, ints, net_deltas
-from streamq.runtime.deltas import unit_weights, with_weights
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.arrow.columnar import concat, decode, encode, encode_small, ints
+from streamq.runtime.deltas import WEIGHT, net_deltas, unit_weights, with_weights
 from streamq.runtime.hosts.envelope import (
     LATE,
     PROGRESS,

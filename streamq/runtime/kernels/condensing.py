@@ -29,20 +29,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.errors import ModuleFailed
-from streamq.runtime.arrow.columnar import codes, concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.deltas import history_of, weighted, with_ends
+from streamq.runtime.deltas import LE, RE, WAKES, WEIGHT, history_of, net_deltas, weighted, with_ends
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
-from streamq.runtime.event import LE, RE, WAKES, WEIGHT
 from streamq.runtime.groups import GROUP_NUMBER, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Totals
 from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.time_bins import TimeBins
 from streamq.runtime.time.lateness import QuarantineRows, weighted_events
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import saturating
 from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.runtime.user_code.module_walk import CallMemory, latest_calls
 from streamq.time import INFINITY, MINUS_INFINITY

@@ -21,10 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import CountReason
-from streamq.runtime.arrow.columnar import codes, concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask, column_ranks
-from streamq.runtime.deltas import weighted
-from streamq.runtime.event import LE, OPENS, RE, beside_names, without_beside
+from streamq.runtime.deltas import LE, OPENS, RE, beside_names, net_deltas, weighted, without_beside
 from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.kernels.insert_ingress import repeats
@@ -32,8 +31,7 @@ from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.time.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
-from streamq.runtime.time.progress_rule import Cti, ProgressRule
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import Cti, ProgressRule, saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 
 EDGES = "edges"

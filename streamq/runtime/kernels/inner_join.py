@@ -20,11 +20,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.arrow.values import Mask
-from streamq.runtime.deltas import cancelling_deltas, net_retractions
+from streamq.runtime.deltas import LE, RE, WEIGHT, cancelling_deltas, net_deltas, net_retractions
 from streamq.runtime.evaluators.joins import JoinEvaluator, WindowedJoinEvaluator
-from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import GroupHashes, distinct_hashes, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets

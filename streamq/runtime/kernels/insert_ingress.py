@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import codes, concat
 from streamq.runtime.arrow.values import Ints, Mask, column_ranks
-from streamq.runtime.deltas import with_ends
-from streamq.runtime.event import LE, RE, beside_names, without_beside
+from streamq.runtime.deltas import LE, RE, beside_names, with_ends, without_beside
 from streamq.runtime.groups import HASH, distinct_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel
 from streamq.runtime.state.agenda import agenda_of

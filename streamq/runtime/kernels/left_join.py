@@ -21,12 +21,21 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.arrow.values import Mask, distinct
-from streamq.runtime.deltas import cancelling_deltas, history_of, net_retractions, unit_weights, weighted
+from streamq.runtime.deltas import (
+    LE,
+    RE,
+    WEIGHT,
+    cancelling_deltas,
+    history_of,
+    net_deltas,
+    net_retractions,
+    unit_weights,
+    weighted,
+)
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import ClipEvaluator, JoinEvaluator
-from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import distinct_hashes, number_groups
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.kernels.recompute import input_basket, new_deltas

@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 from streamq.choices import CountReason
 from streamq.runtime.arrow.columnar import concat, ints, is_matching, with_column
 from streamq.runtime.arrow.values import Mask
-from streamq.runtime.deltas import weighted
-from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT
+from streamq.runtime.deltas import INSERT, KIND, LE, NEW_END, RE, RETRACT, weighted
 from streamq.runtime.groups import HASH
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.kernels.insert_ingress import repetitions

@@ -17,11 +17,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.deltas import as_points, cancelling_deltas, history_of, weighted
+from streamq.runtime.deltas import LE, RE, WEIGHT, as_points, cancelling_deltas, history_of, net_deltas, weighted
 from streamq.runtime.evaluator import Evaluator
-from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
@@ -30,8 +29,7 @@ from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.state.group_bins import GroupBins
 from streamq.runtime.time.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.time.lateness import weighted_events
-from streamq.runtime.time.progress_rule import ProgressRule, Release
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import ProgressRule, Release, saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

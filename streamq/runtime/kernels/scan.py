@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.candidates import FACTOR, CandidateCounts, HeldCandidates
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.scan import MatchScan, MatchScanEvaluator, ModuleScanEvaluator, ScanEvaluator
-from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.kernel import Arrival, Clock, Output
 from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, Waits

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow.columnar import concat, ints, net_deltas
-from streamq.runtime.deltas import weighted
+from streamq.runtime.arrow.columnar import concat, ints
+from streamq.runtime.deltas import LE, RE, WEIGHT, net_deltas, weighted
 from streamq.runtime.evaluators.spans import AttemptEvaluator, set_events_aside
-from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.time_bins import unsettled_rows

@@ -19,11 +19,20 @@ import pyarrow.compute as pc
 
 from streamq.choices import ClipInput, CountReason
 from streamq.plan.partial import COUNT, Partial, Reduction, RowWindow, are_exact
-from streamq.runtime.arrow.columnar import concat, expand_ranges, group, ints, net_deltas, with_column, with_columns
+from streamq.runtime.arrow.columnar import concat, expand_ranges, group, ints, with_column, with_columns
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_ends, with_weights
+from streamq.runtime.deltas import (
+    LE,
+    RE,
+    WEIGHT,
+    cancelling_deltas,
+    net_deltas,
+    unit_weights,
+    weighted,
+    with_ends,
+    with_weights,
+)
 from streamq.runtime.evaluators.window_evaluator import reduced_windows, value_columns
-from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import (
     HI,
     LO,
@@ -50,8 +59,7 @@ from streamq.runtime.state.blocks import BlocksBasket, block_sizes
 from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket
 from streamq.runtime.time.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.time.lateness import judgement
-from streamq.runtime.time.progress_rule import Cti, ProgressRule, Release
-from streamq.runtime.time.tick_arithmetic import ARRAYS
+from streamq.runtime.time.progress_rule import ARRAYS, Cti, ProgressRule, Release
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 

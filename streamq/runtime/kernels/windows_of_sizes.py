@@ -29,16 +29,14 @@ from streamq.runtime.arrow.columnar import (
     expand_ranges,
     first_places,
     ints,
-    net_deltas,
     with_column,
     with_columns,
 )
 from streamq.runtime.arrow.values import Ints
-from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
+from streamq.runtime.deltas import LE, RE, WEIGHT, cancelling_deltas, history_of, net_deltas, weighted
 from streamq.runtime.evaluators.assigner import event_order
 from streamq.runtime.evaluators.top_k_evaluator import Ranking
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
-from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import HI, LO, grid_index
 from streamq.runtime.groups import HASH
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals
@@ -48,8 +46,7 @@ from streamq.runtime.partials.range_partials import INDEX, TouchedWindows
 from streamq.runtime.state.baskets import KernelBaskets, Span
 from streamq.runtime.state.time_bins import TimeBins
 from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket
-from streamq.runtime.time.progress_rule import ProgressRule
-from streamq.runtime.time.tick_arithmetic import ARRAYS
+from streamq.runtime.time.progress_rule import ARRAYS, ProgressRule
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
 
 NUMBER = "__window"

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, split_by
 from streamq.runtime.arrow.values import Ints
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.groups import BITS, HASH, GroupHashes, hashes_with, with_hashes
 from streamq.runtime.state.baskets import CELLS, SIZES, BinSizes, Compact, KernelBaskets, Span, grain
 from streamq.time import INFINITY, MINUS_INFINITY

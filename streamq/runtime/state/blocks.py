@@ -26,7 +26,7 @@ from streamq.runtime.partials.range_partials import dyadic_nodes
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.bins import ENDLESS, Bins, bin_start, class_of
 from streamq.runtime.state.window_bins import PARTIALS, PartialsBasket
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
 
 BLOCKS = "blocks"

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow.columnar import concat, ints, net_deltas, split_by, with_column
+from streamq.runtime.arrow.columnar import concat, ints, split_by, with_column
 from streamq.runtime.arrow.values import Ints, Mask, distinct
-from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT, cancelling_deltas, history_of, net_deltas, weighted
 from streamq.runtime.groups import BITS, HASH, GroupHashes, group_hashes, hashes_with, is_among
 from streamq.runtime.state.agenda import STORED, Agenda, Leaf, agenda_of, latest_agenda, without_silent
 from streamq.runtime.state.baskets import AGENDA, CELLS, Basket, BinSizes, Compact, KernelBaskets, grain

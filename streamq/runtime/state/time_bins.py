@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.arrow.columnar import concat, ints, net_deltas, split_by
+from streamq.runtime.arrow.columnar import concat, ints, split_by
 from streamq.runtime.arrow.values import Ints, Mask, distinct
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT, net_deltas
 from streamq.runtime.state.baskets import KernelBaskets, TimeBinSizes
 from streamq.time import INFINITY, MINUS_INFINITY
 

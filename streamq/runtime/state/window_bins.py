@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.plan.partial import COUNT, Partial
-from streamq.runtime.arrow.columnar import codes, concat, group, ints, net_deltas, sort, with_column
+from streamq.runtime.arrow.columnar import codes, concat, group, ints, sort, with_column
 from streamq.runtime.arrow.values import Ints
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE, net_deltas
 from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.groups import HASH
 from streamq.runtime.partials.range_partials import INDEX, TouchedWindows, merge_partial_rows, net_partial_rows
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets, Span
 from streamq.runtime.state.bins import Bins
-from streamq.runtime.time.tick_arithmetic import saturating
+from streamq.runtime.time.progress_rule import saturating
 from streamq.time import Grid
 
 PARTIALS, REPORTED = "partials", "reported"

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.policies import Level
-from streamq.runtime.arrow.columnar import codes, concat, ints, net_deltas, with_column
+from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT, net_deltas
 from streamq.runtime.groups import group_hashes
 from streamq.runtime.hosts.result_rows import replacement_masks
 from streamq.runtime.state.baskets import KernelBaskets

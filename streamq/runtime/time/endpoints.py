@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import group, ints
-from streamq.runtime.deltas import with_ends, with_weights
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT, with_ends, with_weights
 from streamq.runtime.state.baskets import ENDS
 from streamq.runtime.state.time_bins import TimeBins
-from streamq.runtime.time.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic, Number
+from streamq.runtime.time.progress_rule import ARRAYS, INTEGERS, Arithmetic, Number
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from streamq.plan.partial import Mask, RangedMembers, ReducedColumn
 from streamq.runtime.arrow.columnar import codes, expand_ranges, with_column
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import Ints, float_bits
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.groups import BITS, HASH, Hashes, combine_hashes, group_hashes, hashes
 from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
 from streamq.runtime.user_code.code_values import FAILURES, instants_of

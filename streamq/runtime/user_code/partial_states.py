@@ -22,7 +22,7 @@ from streamq.plan.partial import COUNT, Ints, Mask, MergeableColumns, Partial, R
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import codes, ints, with_column, with_columns
 from streamq.runtime.arrow.rendering import python_values
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.user_code.calls import FIRST, States, WindowCall, pickled
 from streamq.runtime.user_code.code_values import FAILURES, ReturnError, instants_of, reason_of
 

@@ -20,7 +20,7 @@ from streamq.plan.aggregate import Aggregate, Rounding
 from streamq.plan.expr import Expr
 from streamq.plan.passes import infer
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.groups import number_groups
 from streamq.runtime.user_code.code_values import FAILURES
 from streamq.testing.drawn_expressions import exact_columns, is_exact

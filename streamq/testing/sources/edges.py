@@ -14,7 +14,7 @@ from streamq.choices import CountReason
 from streamq.errors import PlanError
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.schema import Field
-from streamq.runtime.event import INSERT
+from streamq.runtime.deltas import INSERT
 from streamq.runtime.kernel import ADJUST
 from streamq.sources.edges import DELETES, PREIMAGES, VERSIONS, Changes, Edges, EdgeSource
 from streamq.testing.arrival import CLOSE, OPEN, Item, Scale, comparable, comparable_payload, start_of

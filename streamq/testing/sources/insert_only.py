@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from streamq.choices import CountReason
 from streamq.operators import Source
 from streamq.plan.schema import Field
-from streamq.runtime.event import INSERT
+from streamq.runtime.deltas import INSERT
 from streamq.sources.insert_only import Intervals, Points
 from streamq.testing.arrival import Item, Scale, comparable, comparable_payload, end_or_none, end_ticks, start_of
 from streamq.testing.drawn_lifetimes import DuplicateFilter, arranged, copies, lifetimes

@@ -14,7 +14,7 @@ from streamq.choices import CountReason, Invalid
 from streamq.errors import InvalidEvent
 from streamq.plan.schema import Field
 from streamq.progress.promises import ExplicitCtis
-from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import (
     Item,

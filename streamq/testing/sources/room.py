@@ -21,7 +21,7 @@ from streamq.errors import PlanError
 from streamq.operators import Source
 from streamq.plan.schema import Field
 from streamq.progress.generate import GeneratedCtis
-from streamq.runtime.event import CTI, INSERT
+from streamq.runtime.deltas import CTI, INSERT
 from streamq.runtime.kernel import ADJUST, DROP, FAIL
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.arrival import Item, Scale, count_contradictions, count_distinct, is_event, table_of

@@ -11,7 +11,7 @@ from streamq.compiler.rules import RULES
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
 from streamq.run.batch.answers import local_history
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.sources.insert_only import Intervals, Points
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle

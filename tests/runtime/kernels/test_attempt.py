@@ -12,7 +12,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import ModuleFailed
 from streamq.plan.node import number_sources
-from streamq.runtime.event import LE, WEIGHT
+from streamq.runtime.deltas import LE, WEIGHT
 from streamq.time import INFINITY
 from tests.programs import compiled
 

@@ -14,7 +14,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import ModuleFailed
 from streamq.plan.node import number_sources
-from streamq.runtime.event import LE, RE
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.stream import Stream
 from streamq.time import INFINITY

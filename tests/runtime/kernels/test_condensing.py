@@ -20,8 +20,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from streamq.runtime.arrow.columnar import net_deltas
-from streamq.runtime.deltas import with_weights
+from streamq.runtime.deltas import net_deltas, with_weights
 from streamq.runtime.hosts.readings import KernelReadings
 from streamq.runtime.kernels.condensing import ASLEEP, CondensingKernel, slots
 from streamq.runtime.kernels.recompute import input_basket

@@ -15,8 +15,8 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
 from streamq.runtime.arrow.columnar import with_column
+from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluator import SettledProgress
-from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.state.baskets import BinSizes
 from streamq.runtime.time.progress_rule import ProgressRule, Release

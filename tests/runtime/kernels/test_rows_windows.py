@@ -20,8 +20,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.node import number_sources
-from streamq.runtime.arrow.columnar import net_deltas
-from streamq.runtime.deltas import with_weights
+from streamq.runtime.deltas import net_deltas, with_weights
 from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.runtime.state.baskets import BinSizes
 from tests.laws.cost_operators import TOTAL

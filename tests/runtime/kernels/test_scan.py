@@ -11,7 +11,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import ModuleFailed
 from streamq.plan.node import number_sources
-from streamq.runtime.event import LE
+from streamq.runtime.deltas import LE
 from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.stream import Stream
 from tests.programs import compiled

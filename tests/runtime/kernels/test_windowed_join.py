@@ -19,8 +19,8 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.node import number_sources
 from streamq.policies import Level
+from streamq.runtime.deltas import LE
 from streamq.runtime.evaluators.joins import PairCondition
-from streamq.runtime.event import LE
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.testing.history import net
 from streamq.time import INFINITY, Grid

@@ -14,7 +14,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import StreamqError
 from streamq.run.batch.answers import local_answer
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from tests.programs import compiled
 from tests.window_modules import WINDOWS
 

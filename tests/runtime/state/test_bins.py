@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.arrow.columnar import ints, net_deltas
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.arrow.columnar import ints
+from streamq.runtime.deltas import LE, RE, WEIGHT, net_deltas
 from streamq.runtime.groups import HASH, with_hashes
 from streamq.runtime.state.baskets import CHUNK_ROWS, COMPACT_AT, UNREAD, Baskets, BinSizes, DictStore, KernelBaskets
 from streamq.runtime.state.bins import ENDLESS, MOST, Bins, is_part

@@ -20,7 +20,7 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.run.storage.checkpoint import identity_of
-from streamq.runtime.event import LE, WEIGHT
+from streamq.runtime.deltas import LE, WEIGHT
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.runtime.state.blocks import BLOCKS
 from tests.laws.cost_operators import program, work

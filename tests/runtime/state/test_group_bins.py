@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.runtime.arrow.columnar import decode_rows, decode_small, encode_small, ints
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.groups import HASH
 from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore, KernelBaskets

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.arrow.columnar import net_deltas
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT, net_deltas
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, TimeBinSizes
 from streamq.runtime.state.time_bins import TimeBins, unsettled_rows
 from streamq.time import INFINITY, MINUS_INFINITY
