@@ -368,7 +368,7 @@ def _cti_rule(node: Node) -> str:
         return node.progress
     if not isinstance(node, Step):
         return "c"
-    match node.lifetime_change and node.lifetime_change.progress_map:
+    match node.effect.progress_map:
         case None | ProgressShift(by=0):
             rule = "c"
         case ProgressShift(by=by):

@@ -57,7 +57,7 @@ class Consumer:
     @property
     def changes_rows(self) -> bool:
         """True if a step on the way moves rows in time or makes several of one."""
-        return any(step.lifetime_change is not None or step.multiplies for step in self.steps)
+        return any(step.effect.progress_map is not None or step.effect.multiplies for step in self.steps)
 
     @property
     def moves_alike(self) -> bool:
@@ -66,16 +66,15 @@ class Consumer:
         If a step replaces lifetimes by windows, these must be fixed, and no step before it may move starts.
         """
         is_moved_first = self._spans is not None and self.ends is None
-        changes = [step.lifetime_change for step in self.steps]
-        are_alike = all(change is None or change.moves_as_progress for change in changes)
-        return not is_moved_first and are_alike and not any(step.multiplies for step in self.steps)
+        effects = [step.effect for step in self.steps]
+        return not is_moved_first and all(e.moves_as_progress and not e.multiplies for e in effects)
 
     @property
     def ends(self) -> WindowEnds | None:
         """The ends of the windows whose members the events are; None if they go by events, and if a step before moves starts."""
         before = self.steps if self._spans is None else self.steps[: self._spans]
         window = self.window if self._spans is None else self.steps[self._spans].event_windows
-        moves_start = any(step.lifetime_change is not None and step.lifetime_change.moves_start for step in before)
+        moves_start = any(step.effect.moves_start for step in before)
         return None if window is None or moves_start else window.fixed_ends
 
     @property

@@ -149,7 +149,7 @@ def apply_paths(
         df = apply_steps_on_spark(lowering, feed, df, relation.schema)
         # a column costs: rows that are no events are told by their start or reason
         has_ctis = relation.source is not None and relation.source.items.ctis is not None
-        always = not has_ctis and not any(step.may_drop for step in feed.path.steps)
+        always = not has_ctis and not any(step.effect.drops for step in feed.path.steps)
         df = df.select(*_port(feed, df, [*beside.outside, *beside.rows], always))
         return df, WideRowLayout({feed.channel.number: (None, feed.channel.columns)})
     single = len(relations) == 1
@@ -204,7 +204,7 @@ def copy_for_paths(
 
 def _is_plain(feed: Feed) -> bool:
     """Return True if the columns of a single channel can be plain: no step moves its rows."""
-    return not any(step.lifetime_change is not None for step in feed.path.steps)
+    return not any(step.effect.progress_map is not None for step in feed.path.steps)
 
 
 def apply_steps_on_spark(lowering: StreamLowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:

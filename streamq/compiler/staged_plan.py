@@ -79,7 +79,7 @@ class Path:
     @property
     def multiplies(self) -> bool:
         """True if a step may make several rows of one."""
-        return any(step.multiplies for step in self.steps)
+        return any(step.effect.multiplies for step in self.steps)
 
     def then(self, step: Step) -> Path:
         """Return the path extended by a step."""
@@ -87,15 +87,15 @@ class Path:
         open_end = first if self.open_end is None else self.open_end
         moving = step.moving_columns(self.moving) if self.moves and isinstance(step, Select) else self.moving
         path = replace(self, schema=step.schema, steps=(*self.steps, step), open_end=open_end, moving=moving)
-        if (change := step.lifetime_change) is None:
+        if (progress_map := step.effect.progress_map) is None:
             return path
-        is_point, moves = step.schema.shape == POINT, self.moves and change.keeps_end
-        return replace(path, points=is_point, moves=moves, progress_maps=(*self.progress_maps, change.progress_map))
+        is_point, moves = step.schema.shape == POINT, self.moves and step.effect.keeps_end
+        return replace(path, points=is_point, moves=moves, progress_maps=(*self.progress_maps, progress_map))
 
     @property
     def filters_open_end(self) -> bool:
         """True if a step that may drop rows is, or comes after, the first step that reads an end which may still move."""
-        return self.open_end is not None and any(step.may_drop for step in self.steps[self.open_end :])
+        return self.open_end is not None and any(step.effect.drops for step in self.steps[self.open_end :])
 
     def first_steps(self, number: int) -> Path:
         """Return the path with only the first ``number`` steps; the step after them reads ends which may still move.
@@ -103,7 +103,7 @@ class Path:
         The ends of its rows may move, and it has retractions.
         """
         steps = self.steps[:number]
-        progress_maps = tuple(change.progress_map for step in steps if (change := step.lifetime_change) is not None)
+        progress_maps = tuple(mapped for step in steps if (mapped := step.effect.progress_map) is not None)
         return Path(
             relation=self.relation,
             stage=self.stage,

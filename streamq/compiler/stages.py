@@ -132,7 +132,7 @@ class _Compiler:
         If the step changes lifetimes, progress waits until the ends that it or an earlier step of the path reads no longer move.
         """
         path = path.then(step)
-        return self._settle_before_open_end(path, step) if step.lifetime_change is not None else path
+        return self._settle_before_open_end(path, step) if step.effect.progress_map is not None else path
 
     # operators that have an evaluator
 

@@ -13,7 +13,7 @@ from streamq.choices import Anchor, LengthKind
 from streamq.errors import TypeMismatch
 from streamq.operators.lifetime_change import BREACH, ChangedLifetimes, Length, Start, length_of, start_of
 from streamq.operators.operator import RowKey
-from streamq.operators.step import ArrowRows, LifetimeChange, MovedRows, SparkRows, Step
+from streamq.operators.step import ArrowRows, MovedRows, SparkRows, Step, StepEffect
 from streamq.plan.expr import Lit
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import spark_expression
@@ -42,7 +42,6 @@ class AlterLifetime(Step):
     length: Length
 
     title = "alter_lifetime"
-    may_drop = True
 
     @property
     def footprint(self) -> Footprint:
@@ -145,11 +144,12 @@ class AlterLifetime(Step):
         return ProgressShift(start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0))
 
     @property
-    def lifetime_change(self) -> LifetimeChange:
+    def effect(self) -> StepEffect:
         start, length = self.start, self.length
         is_moved_by = start.expr is None and start.anchor == Anchor.LE
-        return LifetimeChange(
-            self._progress_map(),
+        return StepEffect(
+            drops=True,
+            progress_map=self._progress_map(),
             moves_as_progress=is_moved_by and (length.kind != LengthKind.SAME or length.by >= 0),
             moves_start=not is_moved_by or start.by != 0,
             keeps_end=length.kind != LengthKind.FIXED or start.anchor == Anchor.RE,

@@ -71,9 +71,9 @@ def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
     """
     if isinstance(node, Source):
         return _source_reach(node, run)
-    if isinstance(node, Step) and node.lifetime_change is not None:
+    if isinstance(node, Step) and (progress_map := node.effect.progress_map) is not None:
         (reach,) = below
-        mapped = F.when(F.col(REACH).isNotNull(), _mapped(node.lifetime_change.progress_map))
+        mapped = F.when(F.col(REACH).isNotNull(), _mapped(progress_map))
         return reach.withColumn(LE, F.col(REACH)).select(mapped.alias(REACH))
     return _furthest(below)
 

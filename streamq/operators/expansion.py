@@ -19,7 +19,7 @@ from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch
 from streamq.operators.input_table import source_name, static_table
 from streamq.operators.join_arguments import On, check_pairs, check_suffixes, equality_pairs
 from streamq.operators.operator import RowKey
-from streamq.operators.step import ArrowRows, SparkRows, Step
+from streamq.operators.step import ArrowRows, SparkRows, Step, StepEffect
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Verbs, node
 from streamq.plan.schema import Field, Schema, check_names, key_types, quote, show_equality, shown_name
@@ -41,7 +41,7 @@ class Explode(Step):
     flatten: bool = False
 
     title = "explode"
-    may_drop = multiplies = True
+    effect = StepEffect(drops=True, multiplies=True)
 
     @property
     def footprint(self) -> Footprint:
@@ -145,7 +145,7 @@ class JoinTable(Step):
     names: tuple[tuple[str, str], ...]
 
     title = "join_table"
-    may_drop = multiplies = True
+    effect = StepEffect(drops=True, multiplies=True)
 
     @property
     def footprint(self) -> Footprint:

@@ -130,7 +130,7 @@ class MemberOperator(EvaluatedOperator):
         on_windows = self.stamp == Stamp.ALIGN
         # results of per_window() have the lifetimes of its events
         is_per_window = self.window.is_piecewise and BOUNDS.keys() <= set(self.keys)
-        mixes = self.input.traits.mixes_windows if is_per_window else self.window.overlap
+        mixes = self.input.traits.mixes_windows if is_per_window else self.window.windows_of_a_point > 1
         traits = self.window.traits(self.stamp, self.input.traits)
         return replace(traits, on_windows=on_windows, mixes_windows=on_windows and mixes)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -204,18 +204,14 @@ class BatchRun:
 
 
 class Operator(Node, ABC):
-    """A node that can be executed.
-
-    ``attempts``: it may set aside an event for which one of its expressions fails.
-    """
-
-    attempts: ClassVar[bool] = False
+    """A node that can be executed."""
 
     def __post_init__(self) -> None:
-        """Raise PlanError if an expression sets events aside, unless the operator attempts its expressions."""
+        """Raise PlanError if an expression sets events aside, unless they are the operator's own, or its expansion's."""
         super().__post_init__()
-        for expr in () if self.attempts else expressions(self):
-            if calls := set_aside_by(expr):
+        for expr in expressions(self):
+            calls = set_aside_by(expr)
+            if calls and self.expansion is self and calls[0].function.name not in {a.module for a in self.set_aside}:
                 name = calls[0].function.name
                 wrong = (
                     "what it fails for is set aside in select, with_columns, where and the columns of group_by alone"

@@ -17,7 +17,7 @@ from streamq.errors import warn
 from streamq.operators.join_arguments import Pairs
 from streamq.operators.member_operator import BOUNDS
 from streamq.operators.select import Select
-from streamq.operators.step import ArrowRows, LifetimeChange, SparkRows, Step
+from streamq.operators.step import ArrowRows, SparkRows, Step, StepEffect
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.plan.expr import Col, Lifetime
 from streamq.plan.footprint import Footprint
@@ -152,9 +152,9 @@ class WindowSpan(Step):
         return self.window.shown(self.schema.axis)
 
     @property
-    def lifetime_change(self) -> LifetimeChange:
+    def effect(self) -> StepEffect:
         # an event is late by the end of its last window before c exactly if its span begins before the CTI sent
-        return LifetimeChange(WindowSpans(self.window.grid))
+        return StepEffect(progress_map=WindowSpans(self.window.grid), moves_start=True)
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         spans = WindowSpans(self.window.grid)

@@ -15,7 +15,7 @@ from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, OwnKernelFactory, PortColumns, all_columns
 from streamq.operators.operator import QuarantineEvents, RowKey
-from streamq.operators.step import ExpressionStep, FilteredRows, StepRows, V, columns_step, is_exact
+from streamq.operators.step import ExpressionStep, FilteredRows, StepEffect, StepRows, V, columns_step, is_exact
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.footprint import Footprint
@@ -44,7 +44,6 @@ class Attempt(EvaluatedOperator):
     columns: tuple[tuple[str, Expr], ...]
 
     title = "attempt"
-    attempts = True
 
     @property
     def footprint(self) -> Footprint:
@@ -129,7 +128,6 @@ class Select(ExpressionStep):
     columns: tuple[tuple[str, Expr], ...]
 
     title = "select"
-    attempts = True
 
     @property
     def footprint(self) -> Footprint:
@@ -282,8 +280,7 @@ class Where(ExpressionStep):
     predicate: Expr
 
     title = "where"
-    may_drop = True
-    attempts = True
+    effect = StepEffect(drops=True)
 
     @property
     def footprint(self) -> Footprint:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,30 +85,28 @@ class SparkRows(StepRows["Column"]):
         """Return a row for each element of the array ``column``; ``flatten``: the fields of the elements become columns."""
 
 
-@dataclass(frozen=True)
-class LifetimeChange:
-    """A change of all lifetimes, after which the CTI and watermark of rows are those before, mapped by ``progress_map``.
+@dataclass(frozen=True, kw_only=True)
+class StepEffect:
+    """The effect of a step on its rows, their lifetimes and progress; by default one row a row, of the same lifetime.
 
-    A step that moves every start by five ticks has a map that adds five. moves_as_progress: every start is moved by as many
-    ticks as progress is, so that late rows stay late, and only those are. moves_start: a start may differ from the one before.
-    keeps_end: a retraction that moves an end before moves it after, too.
+    drops: the output may lack rows of the input; multiplies: it may have several of one. progress_map: what the step makes of CTI
+    and watermark if it changes lifetimes, None if it does not; one that moves every start by five ticks adds five.
+    moves_as_progress: every start is moved by as many ticks as progress is, so that late rows stay late, and only those are.
+    moves_start: a start may differ from the one before. keeps_end: a retraction that moves an end before moves it after, too.
     """
 
-    progress_map: ProgressMap
+    drops: bool = False
+    multiplies: bool = False
+    progress_map: ProgressMap | None = None
     moves_as_progress: bool = True
-    moves_start: bool = True
+    moves_start: bool = False
     keeps_end: bool = True
 
 
 class Step(Operator):
-    """An operator with one input and no state; by default it leaves lifetimes unchanged.
-
-    ``may_drop``: its output may lack rows of its input; ``multiplies``: it may make several rows of one.
-    """
+    """An operator with one input and no state."""
 
     input: Node
-    may_drop: ClassVar[bool] = False
-    multiplies: ClassVar[bool] = False
 
     @abstractmethod
     def on_spark(self, rows: SparkRows) -> SparkRows:
@@ -130,9 +128,9 @@ class Step(Operator):
         return self.input.traits
 
     @property
-    def lifetime_change(self) -> LifetimeChange | None:
-        """The change that the step makes of lifetimes; None if it makes none."""
-        return None
+    def effect(self) -> StepEffect:
+        """The effect of the step on rows and progress."""
+        return StepEffect()
 
     @property
     def reads_open_end(self) -> bool:
@@ -143,7 +141,7 @@ class Step(Operator):
         return any(map(reads_end, expressions(self)))
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
-        return None if self.multiplies else inputs[0]
+        return None if self.effect.multiplies else inputs[0]
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Apply the step to the whole input."""

@@ -87,7 +87,7 @@ class WindowedJoin(Pairing):
     def _traits(self) -> Traits:
         return Traits(
             self.left.traits.retracts or self.right.traits.retracts,
-            mixes_windows=self.window.overlap,
+            mixes_windows=self.window.windows_of_a_point > 1,
             on_windows=True,
             implied_windows=ImpliedWindows.LIFETIMES,
         )

@@ -38,7 +38,7 @@ def last_window_end(plan: Node, source: Source) -> Callable[[int], int]:
     if len(paths) != 1 or not source.insert_only:
         return _unchanged
     steps, first = paths[0]
-    if any(isinstance(step, Step) and step.lifetime_change and step.lifetime_change.moves_start for step in steps):
+    if any(isinstance(step, Step) and step.effect.moves_start for step in steps):
         return _unchanged
     if isinstance(first, WindowAggregate) and first.stamp == Stamp.TIME_BOUND:
         return _unchanged

@@ -62,7 +62,7 @@ class Window(ABC):
     def windows_of_a_point(self) -> int:
         """The number of windows with an event of one instant: on a grid the greatest, of windows that grow the mean, rounded up.
 
-        It is INFINITY for windows that never stop growing.
+        It is INFINITY for windows that never stop growing; of one group two windows overlap if it is above 1.
         """
         return 1 if self.grid is None else self.grid.n
 
@@ -86,11 +86,6 @@ class Window(ABC):
     def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
         """Return what a stream keeps of events; None where windows do not bound it. The arguments are those of footprint."""
         return None if self.grid is None else Retention(self.grid.size + self.grid.hop + longest)
-
-    @property
-    def overlap(self) -> bool:
-        """True if two windows of one group may have an instant in common."""
-        return self.windows_of_a_point > 1
 
     @property
     def grid(self) -> Grid | None:

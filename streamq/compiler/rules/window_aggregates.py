@@ -142,7 +142,7 @@ def _pairs_below(node: Node) -> WindowedJoin | None:
 def _obstacle(node: WindowAggregate, pairs: WindowedJoin) -> str | None:
     """Return the reason why aggregates per window of ``pairs`` are not computed by range of windows; None if they can be."""
     source = node.input.schema
-    if not pairs.window.overlap:
+    if pairs.window.windows_of_a_point == 1:
         return "windows do not overlap: a pair of points is in one window"
     if pairs.left.traits.infinite or pairs.right.traits.infinite:
         return "events may never end (set_duration and to_points end them): the last window of such a pair depends on all events"
