@@ -63,7 +63,7 @@ def test_the_view_says_what_the_reports_say() -> None:
     run.arrive()
     durations = {"addBatch": 320, "queryPlanning": 40, "latestOffset": 9, "walCommit": 11, "triggerExecution": 400}
     look = look_at(run, newest=[rows, None, []], durationMs=durations)
-    view = run_view(look, Trail().with_look(look.totals))
+    view = run_view(look, Trail().with_look(look))
     shown, metrics = tables(view), run.metrics
     assert shown["Rows"]["in this run"] == {"read": 41, "results": 4, "taken back": 1, "share of them": "25.0%"}
     assert shown["Sources"]["cars"] == {
@@ -85,18 +85,19 @@ def test_rates_are_those_of_the_last_micro_batches(output: str) -> None:
     trail, run = Trail(), rehearsal(output=output)
     for second in range(9):
         run.arrive(cars=4)
-        totals = look_at(run, 5.0 * second).totals
-        trail = trail.with_look(totals)
-        assert trail.with_look(totals) is trail and len(trail.totals) <= 5
+        look = look_at(run, 5.0 * second)
+        trail = trail.with_look(look)
+        assert trail.with_look(look) is trail and len(trail.looks) <= 5
         if second:
-            read, inserted, retracted = trail.a_second(totals) or (0, 0, 0)
-            first = trail.totals[0]
+            read, inserted, retracted = trail.a_second(look) or (0, 0, 0)
+            first = trail.looks[0]
             assert read == 4 / 5
-            assert inserted * (totals.seconds - first.seconds) == pytest.approx(totals.inserted - first.inserted)
+            seconds = look.seconds - first.seconds
+            assert inserted * seconds == pytest.approx(look.history.inserted - first.history.inserted)
             assert retracted >= 0 and (output == "changelog" or not retracted)
-    idle = look_at(run, totals.seconds + (totals.seconds - trail.totals[0].seconds)).totals
-    assert trail.a_second(idle) == (4 / 10, inserted / 2, retracted / 2)
-    assert Trail().with_look(totals).a_second(totals) is None
+    idle = look_at(run, look.seconds + (look.seconds - trail.looks[0].seconds))
+    assert trail.a_second(idle) == [4 / 10, inserted / 2, retracted / 2]
+    assert Trail().with_look(look).a_second(look) is None
 
 
 def test_without_output_the_view_says_why_and_of_a_failed_run_the_error() -> None:
@@ -104,21 +105,21 @@ def test_without_output_the_view_says_why_and_of_a_failed_run_the_error() -> Non
     run.arrive(cars=3)
     look = look_at(run)
     assert look.why.verdict == Verdict.WAITING
-    view = run_view(look, Trail().with_look(look.totals))
+    view = run_view(look, Trail().with_look(look))
     assert str(look.why) in view.text() and view.line.endswith(look.why.summary)
     failed = replace(look.status, state=RunState.FAILED, reason=f"no such column {NASTY[:20]}")
-    view = run_view(RunLook(seconds=0, status=failed), Trail().with_look(look.totals))
+    view = run_view(RunLook(seconds=0, status=failed), Trail().with_look(look))
     assert "<strong>Error</strong>" in view.html() and "no such column &lt;script&gt;" in view.html()
     run.arrive()
     flowing = look_at(run)
-    assert "waiting" not in run_view(flowing, Trail().with_look(flowing.totals)).line
+    assert "waiting" not in run_view(flowing, Trail().with_look(flowing)).line
 
 
 def test_nasty_texts_are_escaped_cut_and_control_no_terminal() -> None:
     run = rehearsal(name=NASTY[:20])
     run.arrive()
     look = look_at(run, newest=[[{"v": NASTY, "w": None, "x": float("nan")}]])
-    view = run_view(look, Trail().with_look(look.totals))
+    view = run_view(look, Trail().with_look(look))
     root = ElementTree.fromstring(view.html())
     assert not list(root.iter("script"))
     cells = ["".join(cell.itertext()) for cell in root.iter("td")]

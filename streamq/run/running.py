@@ -429,7 +429,7 @@ class Run:
     def _repr_html_(self) -> str:
         """The view that :meth:`watch` shows, without rates and without newest rows, as a notebook shows it."""
         look = RunLook(seconds=time.monotonic(), status=self._status())
-        return run_view(look, Trail().with_look(look.totals)).html()
+        return run_view(look, Trail().with_look(look)).html()
 
 
 _INPUT_ENDED = "its stream has ended"

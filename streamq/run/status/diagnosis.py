@@ -78,7 +78,7 @@ def _in_first_micro_batch(since: dt.datetime | None) -> Answer | None:
 
 def _no_rows_or_flowing(case: WaitAnalysis) -> Answer | None:
     """Answer for a run into which no event has come, or whose last micro-batch wrote rows; None for any other."""
-    last, every = case.history.last, case.sources.statuses.values()
+    last, every = case.history.last, case.statuses.values()
     # without stages, only Spark counts rows, and not by source
     rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
     refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get(CountReason.INVALID))]
@@ -106,7 +106,7 @@ def _waiting(case: WaitAnalysis, waits: Sequence[Wait], now: dt.datetime) -> Ans
         text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
         return Answer(Verdict.NO_CTI, f"{text}; progress=sq.generate(...) makes CTIs of its rows.")
     if source is not None and not wait.early and _idle(case, source):
-        is_passed_over = any(case.sources.statuses[name] is source for name in case.sources.silent)
+        is_passed_over = any(case.statuses[name] is source for name in case.silent)
         verdict = Verdict.WAITING if is_passed_over else Verdict.IDLE_INPUT
         return Answer(verdict, f"Rows are held back: {source.name} {_silent(source, now)}.")
     text = f"Rows are held back, waiting for {wait.release[0]}"
@@ -132,7 +132,7 @@ def _silent(source: SourceStatus, now: dt.datetime) -> str:
 
 def _idle(case: WaitAnalysis, source: SourceStatus) -> bool:
     """Return True if other sources have brought rows since this source did, by the clock or in the last micro-batch."""
-    others = [s for s in case.sources.statuses.values() if s is not source and s.events]
+    others = [s for s in case.statuses.values() if s is not source and s.events]
     since = max((s.heard_at or 0 for s in others), default=0) > (source.heard_at or 0)
     return bool(others) and (not source.events or since or (not source.new_rows and any(s.new_rows for s in others)))
 
@@ -175,7 +175,7 @@ def _all_done(case: WaitAnalysis) -> Answer:
             Verdict.NOTHING_HELD,
             f"Nothing is held: the last rows came out in micro-batch {case.history.last_with_results.number}.",
         )
-    late = [s for s in case.sources.statuses.values() if 0 < s.events <= s.late_rows]
+    late = [s for s in case.statuses.values() if 0 < s.events <= s.late_rows]
     if late:
         return Answer(Verdict.LATE, f"All {late[0].events:,} rows of {late[0].name} came behind its CTI.")
     if not case.program.stages:
@@ -203,7 +203,7 @@ def _without_partners(case: WaitAnalysis) -> Iterator[Wait]:
     for hosted in case.kernels.values():
         arrived = case.arrived(hosted)
         for channel in hosted.channels:
-            silent = [case.sources.statuses[r] for r in case.feeding(channel.relation)]
+            silent = [case.statuses[r] for r in case.feeding(channel.relation)]
             if any(arrived.values()) and not arrived[channel.port] and not any(s.events for s in silent):
                 rows, source = case.readings.kernel(hosted.name).state_rows or 0, silent[0]
                 release = (f"a row of {source.name} that matches",)

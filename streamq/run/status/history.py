@@ -14,7 +14,7 @@ from streamq.compiler.staged_plan import Relation, StagedPlan
 from streamq.html import Readout
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.hosts.envelope import READINGS, TAPPED, TOTALS
-from streamq.runtime.hosts.readings import NO_READINGS, Readings, combine_readings
+from streamq.runtime.hosts.readings import NO_READINGS, Readings, SourceReadings, combine_readings
 from streamq.runtime.time.consistency import progress_at_level
 from streamq.runtime.time.progress import LevelProgress
 from streamq.runtime.time.progress_policy import ProgressPolicy
@@ -46,6 +46,10 @@ class MicroBatch:
     spark: Mapping[str, Any] = field(default_factory=dict)
 
 
+NO_MICRO_BATCH = MicroBatch(number=-1)
+"""What is known of the last micro-batch before the first one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunHistory:
     """The totals and latest values of a run, after some of its micro-batches.
@@ -70,7 +74,7 @@ class RunHistory:
     @property
     def number(self) -> int:
         """The number of the last micro-batch; -1 before the first."""
-        return -1 if self.last is None else self.last.number
+        return (self.last or NO_MICRO_BATCH).number
 
     def late_counts(self, reasons: Sequence[str]) -> Readout:
         """Return the counts of late and other odd rows: those of ``reasons``, 0 if there are none, and all others there are."""
@@ -196,18 +200,11 @@ _ANY = GeneratedCtis()
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceStatus:
-    """The status of one source of a run: its progress, its numbers of rows, and its policy.
+class SourceStatus(SourceReadings):
+    """The status of one source of a run: its latest readings, what is known before the first, and its policy.
 
-    ``cti`` and ``watermark`` are in ticks (or the sentinels), ``rows`` counts all of its rows and ``new_rows`` those of the last
-    micro-batch. ``least_start`` is the least start so far and ``middle_start`` one in the middle of the last rows. ``moved_at``
-    and ``heard_at`` are when its CTI last moved and when it last brought events, in milliseconds since 1970. ``late`` counts
-    rows by reason. ``progress`` is its policy, ``leader`` the name of the source whose progress it has, if it has not its own.
-    ``moved_by`` is what a user calls an item that moves its watermark.
-
-    Of a source whose policy keeps parts of it apart: ``round`` is the number of the last micro-batch in which one was heard of,
-    ``quiet_round`` the one in which that part was last heard of that has been silent for longest, and ``straggler`` the part that
-    holds its CTI back, by its own, ``straggler_cti``.
+    ``late`` counts rows by reason. ``progress`` is its policy, ``leader`` the name of the source whose progress it has, if it has
+    not its own. ``moved_by`` is what a user calls an item that moves its watermark.
     """
 
     name: str
@@ -216,17 +213,10 @@ class SourceStatus:
     watermark: int = MINUS_INFINITY
     rows: int = 0
     new_rows: int = 0
-    least_start: int | None = None
-    middle_start: int | None = None
-    moved_at: int | None = None
-    heard_at: int | None = None
+    round: int = 0
     late: Mapping[str, int] = field(default_factory=dict)
     leader: str | None = None
     moved_by: str = "row"
-    round: int = 0
-    quiet_round: int | None = None
-    straggler: str | None = None
-    straggler_cti: int | None = None
 
     @property
     def events(self) -> int:
@@ -246,11 +236,6 @@ class SourceStatus:
         return max(0, self.watermark - self.cti)
 
 
-def source_statuses(program: StagedPlan, history: RunHistory) -> dict[str, SourceStatus]:
-    """Return the status of each source, by relation."""
-    return {relation.name: _status(program, relation, history) for relation in program.sources}
-
-
 def allowed_silence(program: StagedPlan) -> dict[str, int]:
     """Return the ``idle_after`` of each source that has one, in microseconds of the wall clock, by relation."""
     silences = {r.name: r.source.policy.progress.idle_after for r in program.sources if r.source}
@@ -267,7 +252,7 @@ def tables_of(program: StagedPlan) -> dict[str, str]:
     return {r.name: r.source.table for r in program.sources if r.source}
 
 
-def _status(program: StagedPlan, relation: Relation, history: RunHistory) -> SourceStatus:
+def source_status(program: StagedPlan, relation: Relation, history: RunHistory) -> SourceStatus:
     """Return the status of the source of a relation; without readings its instants are MINUS_INFINITY or None, its counts 0."""
     assert relation.source is not None
     name, progress = relation.source.shown_name(), relation.source.policy.progress

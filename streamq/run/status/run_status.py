@@ -13,6 +13,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.html import Readout
 from streamq.policies import show_level
 from streamq.run.status.history import (
+    NO_MICRO_BATCH,
     RunHistory,
     SourceStatus,
     finite_instant,
@@ -21,7 +22,7 @@ from streamq.run.status.history import (
     iso_moment,
     iso_time_of_day,
     progress_of_sources,
-    source_statuses,
+    source_status,
 )
 from streamq.runtime.hosts.hosted_kernel import HostedKernel
 from streamq.runtime.hosts.stage import Stage
@@ -61,7 +62,7 @@ class RunStatus:
     @cached_property
     def sources(self) -> Mapping[str, SourceStatus]:
         """The statuses of the sources, by relation."""
-        return source_statuses(self.program, self.history)
+        return {r.name: source_status(self.program, r, self.history) for r in self.program.sources}
 
     @cached_property
     def progress_of_sources(self) -> Mapping[str, LevelProgress]:
@@ -86,11 +87,10 @@ class RunStatus:
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics; ``docs/operations.md`` lists the fields."""
-        history, program, last = self.history, self.program, self.history.last
-        spark: Mapping[str, Any] = {} if last is None else last.spark
+        history, program, last = self.history, self.program, self.history.last or NO_MICRO_BATCH
         quarantined = {name: history.late.get(f"{name}|{CountReason.QUARANTINED}", 0) for name in program.quarantining}
         # Spark reports the stages' operators with state beginning with the last
-        reports = (spark.get("stateOperators") or [])[::-1]
+        reports = (last.spark.get("stateOperators") or [])[::-1]
         reports = reports if len(reports) == len(program.stages) else [{}] * len(program.stages)
         fields = {
             "version": VERSION,
@@ -99,9 +99,9 @@ class RunStatus:
             "query": {
                 "batches": history.number + 1,
                 "rows": sum(source.rows for source in self.sources.values()),
-                "rows_per_second": spark.get("inputRowsPerSecond"),
-                "processed_per_second": spark.get("processedRowsPerSecond"),
-                "duration_ms": None if last is None else last.duration_ms,
+                "rows_per_second": last.spark.get("inputRowsPerSecond"),
+                "processed_per_second": last.spark.get("processedRowsPerSecond"),
+                "duration_ms": last.duration_ms,
                 "inserted": history.inserted,
                 "retracted": history.retracted,
                 "retraction_ratio": history.retracted / history.inserted if history.inserted else None,
@@ -117,22 +117,21 @@ class RunStatus:
 
     def progress(self) -> dict[str, Any]:
         """Return the last micro-batch, and the progress of the sources after it; before the first one None and zeros."""
-        last = self.history.last
-        has_readings = last is not None and bool(last.readings)
+        last = self.history.last or NO_MICRO_BATCH
         sources = {
-            source.name: {"rows": source.new_rows if has_readings else 0, **self._instants(source)}
+            source.name: {"rows": source.new_rows if last.readings else 0, **self._instants(source)}
             for source in self.sources.values()
         }
         fields = {
             "version": VERSION,
-            "batch": None if last is None else last.number,
-            "at": None if last is None or last.began_at is None else iso_moment(last.began_at),
-            "duration_ms": None if last is None else last.duration_ms,
-            "rows": 0 if last is None else last.rows,
-            "inserted": 0 if last is None else last.inserted,
-            "retracted": 0 if last is None else last.retracted,
+            "batch": None if last is NO_MICRO_BATCH else last.number,
+            "at": None if last.began_at is None else iso_moment(last.began_at),
+            "duration_ms": last.duration_ms,
+            "rows": last.rows,
+            "inserted": last.inserted,
+            "retracted": last.retracted,
             "sources": sources,
-            "spark": {} if last is None else dict(last.spark),
+            "spark": dict(last.spark),
         }
         return self._with_pace(fields)
 

@@ -31,7 +31,6 @@ from streamq.run.status.history import (
     followers,
     from_spark,
     is_of_a_micro_batch,
-    source_statuses,
     tables_of,
 )
 from streamq.run.status.run_status import RunStatus
@@ -157,7 +156,7 @@ class Listener:
         Its CTI is MINUS_INFINITY if only parts of the source are silent.
         """
         allowed = allowed_silence(self._program)
-        sources = source_statuses(self._program, history)
+        sources = RunStatus(program=self._program, history=history).sources
         ctis = ctis_for_silent(sources, allowed, self._since, now, followers(self._program))
         messages = []
         for relation, table in tables_of(self._program).items():

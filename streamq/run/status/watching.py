@@ -67,49 +67,33 @@ class RunLook:
         return self.status.metrics()
 
     @property
-    def totals(self) -> RowTotals:
-        """The totals of rows at this look."""
-        history = self.status.history
-        return RowTotals(self.seconds, history.number + 1, history.rows, history.inserted, history.retracted)
-
-
-@dataclass(frozen=True)
-class RowTotals:
-    """The numbers of micro-batches and rows in a run at a time in seconds."""
-
-    seconds: float
-    batches: int
-    read: int
-    inserted: int
-    retracted: int
+    def history(self) -> RunHistory:
+        """The micro-batches that it sees."""
+        return self.status.history
 
 
 @dataclass(frozen=True)
 class Trail:
-    """The totals of a run at the looks that showed a new micro-batch; rates are computed from the first and the last of them."""
+    """The looks that showed a new micro-batch; rates are computed from the first and the last of them."""
 
-    totals: tuple[RowTotals, ...] = ()
+    looks: tuple[RunLook, ...] = ()
 
-    def with_look(self, now: RowTotals) -> Trail:
-        """Return the trail after one more look, without the totals that no later rate needs."""
-        if self.totals and self.totals[-1].batches == now.batches:
+    def with_look(self, now: RunLook) -> Trail:
+        """Return the trail after one more look, without those that no later rate needs."""
+        if self.looks and self.looks[-1].history.number == now.history.number:
             return self
         old = [
             place
-            for place, t in enumerate(self.totals)
-            if now.seconds - t.seconds >= RATE_SECONDS and now.batches - t.batches >= RATE_BATCHES
+            for place, look in enumerate(self.looks)
+            if now.seconds - look.seconds >= RATE_SECONDS and now.history.number - look.history.number >= RATE_BATCHES
         ]
-        return Trail((*self.totals[old[-1] if old else 0 :], now))
+        return Trail((*self.looks[old[-1] if old else 0 :], now))
 
-    def a_second(self, now: RowTotals) -> tuple[float, float, float] | None:
+    def a_second(self, now: RunLook) -> list[float] | None:
         """Return the rows read, inserted and retracted a second until a look; None without two looks at different times."""
-        first = self.totals[0]
-        seconds = now.seconds - first.seconds
-        if seconds <= 0:
-            return None
-        differences = (now.read - first.read, now.inserted - first.inserted, now.retracted - first.retracted)
-        read, inserted, retracted = (difference / seconds for difference in differences)
-        return read, inserted, retracted
+        seconds = now.seconds - self.looks[0].seconds
+        first, last = ((h.rows, h.inserted, h.retracted) for h in (self.looks[0].history, now.history))
+        return [(after - before) / seconds for before, after in zip(first, last, strict=True)] if seconds > 0 else None
 
 
 def run_view(look: RunLook, trail: Trail, note: str = "") -> View:
@@ -130,7 +114,7 @@ def _sections(look: RunLook, trail: Trail) -> Iterator[ViewSection]:
         yield _operators(look)
     if quarantined := look.metrics["quarantined"]:
         yield TableSection(["Modules", "calls that failed"], list(quarantined.items()))
-    last = look.status.history.last
+    last = look.history.last
     if last is not None and (durations := last.spark.get("durationMs")):
         yield _phases(durations)
     for number, rows in enumerate(look.newest, start=1):
@@ -138,7 +122,7 @@ def _sections(look: RunLook, trail: Trail) -> Iterator[ViewSection]:
 
 
 def _title(look: RunLook) -> str:
-    batches, duration = look.totals.batches, look.metrics["query"]["duration_ms"]
+    batches, duration = look.history.number + 1, look.metrics["query"]["duration_ms"]
     took = "" if duration is None else f", the last in {duration / 1000:.1f} s"
     pace = f", {look.metrics['pace']['chunks']} in a hop" if "pace" in look.metrics else ""
     return f"{look.status.name}: {look.why.state}, {counted(batches, 'micro-batch', 'micro-batches')}{took}{pace}"
@@ -155,10 +139,9 @@ def _reasons(look: RunLook) -> Iterator[ViewSection]:
 
 
 def _rows(look: RunLook, trail: Trail) -> ViewSection:
-    totals = look.totals
-    rates = trail.a_second(totals) or (None, None, None)
+    history, rates = look.history, trail.a_second(look) or (None, None, None)
     ratio = look.metrics["query"]["retraction_ratio"]
-    counts = (totals.read, totals.inserted, totals.retracted, None if ratio is None else f"{ratio:.1%}")
+    counts = (history.rows, history.inserted, history.retracted, None if ratio is None else f"{ratio:.1%}")
     rows = [["in this run", *counts], ["a second", *rates, None]]
     return TableSection(["Rows", "read", "results", "taken back", "share of them"], rows)
 
@@ -303,7 +286,7 @@ def watch_run(look: Callable[[], RunLook], screen: Screen, wait: Callable[[], bo
     try:
         while True:
             now = look()
-            trail = trail.with_look(now.totals)
+            trail = trail.with_look(now)
             screen.show(run_view(now, trail))
             if now.why.state != RunState.RUNNING:
                 return
