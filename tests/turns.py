@@ -44,7 +44,7 @@ EVERY: Mapping[str, int] = {
     "runtime/kernels/test_condensing.py": 3,
     "runtime/kernels/test_windows.py": 3,
     "runtime/state/test_bins.py::test_bins_have_the_events_of_a_plain_list": 3,
-    "runtime/state/test_blocks.py": 3,
+    "runtime/state/test_window_bins.py": 3,
     "runtime/test_consistency.py": 2,
     "runtime/test_endpoints.py": 3,
     "runtime/test_equal_values.py": 3,

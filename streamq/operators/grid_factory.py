@@ -32,7 +32,7 @@ from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import WindowsKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.kernels.windows_of_sizes import NumberedWindowsKernel, RankedWindowsKernel, WindowsOfSizesKernel
-from streamq.runtime.state.blocks import block_sizes
+from streamq.runtime.state.window_bins import block_sizes
 from streamq.time import Grid
 from streamq.windows import Window
 

@@ -3,8 +3,8 @@
 State: partial results in bins by their last window, so that a bin is dropped as a whole; if input may be taken back, values with
 weights instead of merged results (a minimum cannot be subtracted), unless all can be subtracted. States of a user's module that
 do not merge are each of a single window; an event is then a row for each of its windows. Of many events in many hops also blocks
-of partials (:mod:`streamq.runtime.state.blocks`). Cost: a micro-batch adds its own partials; a reported window merges the blocks,
-or partials, that it spans; one that is corrected, the partials of its group.
+of partials (:mod:`streamq.runtime.state.window_bins`). Cost: a micro-batch adds its own partials; a reported window merges the
+blocks, or partials, that it spans; one that is corrected, the partials of its group.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ from streamq.runtime.partials.range_partials import (
 )
 from streamq.runtime.state.baskets import SIZES, BinSizes, KernelBaskets
 from streamq.runtime.state.bins import ENDLESS
-from streamq.runtime.state.blocks import BlocksBasket, block_sizes
-from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket
+from streamq.runtime.state.window_bins import REPORTED, BlocksBasket, PartialsBasket, ReportedBasket, block_sizes
 from streamq.runtime.time.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.time.lateness import judgement
 from streamq.runtime.time.progress_rule import ARRAYS, Cti, ProgressRule, Release

@@ -22,7 +22,7 @@ from streamq.compiler.local import LocalRun
 from streamq.run.storage.checkpoint import identity_of
 from streamq.runtime.deltas import LE, WEIGHT
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
-from streamq.runtime.state.blocks import BLOCKS
+from streamq.runtime.state.window_bins import BLOCKS
 from tests.laws.cost_operators import program, work
 from tests.programs import with_sizes
 
