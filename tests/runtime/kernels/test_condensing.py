@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +18,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from streamq.runtime.deltas import net_deltas, with_weights
+from streamq.runtime.deltas import net_deltas
 from streamq.runtime.hosts.readings import KernelReadings
 from streamq.runtime.kernels.condensing import ASLEEP, CondensingKernel, slots
 from streamq.runtime.kernels.recompute import input_basket
@@ -103,17 +101,8 @@ def test_what_reads_single_members_keeps_them(aggregate: Any) -> None:
 
 PIECES: dict[str, Windows] = {
     "snapshot": lambda s: s.group_by("k").snapshot_window().select(n=sq.count(), s=sq.sum("v"), m=sq.max("x")),
-    "one group": lambda s: s.snapshot_window().select(n=sq.count(), l=sq.min("v")),
-    "at the end": lambda s: s.group_by("k").snapshot_window(stamp="point_at_end").select(n=sq.count(), s=sq.sum("v")),
-    "sliding": lambda s: s.group_by("k").sliding_window(40).select(n=sq.count(), s=sq.sum("v")),
-    "floats": lambda s: s.group_by("k").snapshot_window().select(a=sq.avg("x"), s=sq.sum("x"), d=sq.stddev("x")),
-    "top_k": lambda s: s.group_by("k").snapshot_window().top_k(2, by="v"),
     "ties": lambda s: s.group_by("k").snapshot_window().top_k(2, by="v", ties="break", row_number=True),
 }
-MICRO_BATCHES, ROWS = 16, 12
-SLOT_PARTS = (2, 0, -2)
-"""Slots of several widths: a test takes one of them in turn, in a soak all."""
-SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 COLUMNS = "start bigint, end bigint, k bigint, v bigint, x double"
 
 
@@ -121,19 +110,6 @@ def pieces(kind: str, output: str, sizes: BinSizes) -> LocalRun:
     s = sq.intervals(t.table(COLUMNS, []), start="start", end="end", name="s", progress=sq.explicit())
     plan = rewrite(number_sources(PIECES[kind](s).plan)[0]).plan
     return LocalRun(with_sizes(compiled(plan, output, buckets=1), sizes))
-
-
-def long_lives(random: np.random.Generator, c: int) -> Any:
-    """Events that start at c or a little later; some live long, some share an end, some have none."""
-    rows = []
-    for _ in range(ROWS):
-        start = c + int(random.integers(0, 8))
-        end = start + int(random.choice([1, 5, 60, 300, 900]) * random.integers(1, 4))
-        last = None if random.random() < 0.1 else end - end % 7 + 7
-        rows.append(
-            (start, last, int(random.integers(0, 2)), int(random.integers(-5, 5)), float(random.integers(99)) / 7)
-        )
-    return t.table(COLUMNS, rows)
 
 
 def asleep(run: LocalRun) -> int:
@@ -144,40 +120,6 @@ def asleep(run: LocalRun) -> int:
 
 def states(run: LocalRun) -> list[Baskets]:
     return [Baskets(DictStore(store)) for store in run.stores.values()]
-
-
-OUTPUTS = (OutputForm.CHANGELOG, OutputForm.FINAL)
-CASES = [
-    (kind, output)
-    for place, kind in enumerate(PIECES)
-    for output in (OUTPUTS if SOAK or kind == "floats" else OUTPUTS[place % 2 :][:1])
-]
-"""Each kind with one output in turn, in a soak with both; floats sleep in one of them only."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "output"), CASES)
-def test_events_that_sleep_change_no_answer(kind: str, output: str) -> None:
-    """Rows come when they come without sleep, too, with the same values: sums of floats do not depend on order."""
-    random = np.random.default_rng(len(kind))
-    turn = list(PIECES).index(kind) + (output == OutputForm.FINAL)
-    # all events that can sleep, or none
-    sizes = [BinSizes(awake_upto=0, slot_parts=p) for p in (SLOT_PARTS if SOAK else SLOT_PARTS[turn % 3 :][:1])]
-    runs = [pieces(kind, output, size) for size in [*sizes, BinSizes(awake_upto=1 << 30)]]
-    slept, c = 0, 0
-    for _ in range(MICRO_BATCHES):
-        events, c = long_lives(random, c), c + int(random.integers(0, 30))
-        answers = [net_rows(run.batch({"s": events}, [(None, c)])) for run in runs]
-        assert answers[:-1] == answers[-1:] * len(sizes)
-        slept += asleep(runs[0])
-    answers = [net_rows(run.finish(5_000)) for run in runs]
-    assert answers[:-1] == answers[-1:] * len(sizes) and answers[-1]
-    assert slept > 20
-    assert asleep(runs[-1]) == 0
-
-
-def net_rows(deltas: pa.Table) -> list[str]:
-    return sorted(map(repr, net_deltas(with_weights(deltas)).to_pylist()))
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "ties"])

@@ -22,7 +22,6 @@ from streamq.runtime.state.baskets import BinSizes
 from streamq.runtime.time.progress_rule import ProgressRule, Release
 from streamq.stream import Stream
 from streamq.time import INFINITY
-from tests.judges.kernels import watch_kernels
 from tests.programs import compiled
 
 
@@ -80,22 +79,6 @@ def test_final_rows_are_given_once() -> None:
     assert fed(live, (8, 9, 7), c=20) == [(5, 8, 7, 1)]
     assert live.finish().num_rows == 1
     assert set(live.stores[0, 0]) == {"manifest"}
-
-
-def sessions(s: Stream) -> Stream:
-    return s.group_by("k").session_window(5).select(n=sq.count())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("query", [signal, sessions, lambda s: s.chop(3), lambda s: s.distinct_ids(4, id="k")])
-def test_when_state_is_compacted_does_not_show(query: Any) -> None:
-    usual = run(query, sizes=BinSizes(whole_upto=0))
-    always = LocalRun(watch_kernels(usual.program, held_to_ctis=False))
-    split = run(query, sizes=BinSizes(whole_upto=0, split_above=2))
-    for i in range(30):
-        rows = [(7 * i + n, 7 * i + n + 1 + n * i % 11, n % 3) for n in range(i % 4)]
-        assert fed(always, *rows, c=7 * i - 5) == fed(usual, *rows, c=7 * i - 5) == fed(split, *rows, c=7 * i - 5)
-    assert always.finish().num_rows == usual.finish().num_rows == split.finish().num_rows
 
 
 @pytest.mark.slow

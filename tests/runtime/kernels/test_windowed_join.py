@@ -1,16 +1,13 @@
-"""The kernel of the windowed join: the pairs that it evaluates, what it holds, and its rows by any cut into micro-batches."""
+"""The kernel of the windowed join: the pairs that it evaluates, what it holds, and a bound that moves."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import pyarrow as pa
-import pytest
 
 import streamq as sq
 from streamq import testing as t
@@ -18,17 +15,14 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.node import number_sources
-from streamq.policies import Level
 from streamq.runtime.deltas import LE
 from streamq.runtime.evaluators.joins import PairCondition
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.testing.history import net
-from streamq.time import INFINITY, Grid
 from tests.programs import compiled, with_sizes
 
 COLUMNS = "kind string, start bigint, end bigint, new_end bigint, k bigint, v bigint"
 SIZE, HOP = 10, 2
-SEEDS = range(96 if os.environ.get("STREAMQ_SOAK") else 6)
 
 
 def source(name: str) -> sq.Stream:
@@ -126,80 +120,9 @@ def test_a_late_row_reads_the_other_side_of_its_group() -> None:
     assert evaluated <= 20
 
 
-# rows, by plain rules
-
-
-Event = tuple[int, int, int, int]
-"""Start, end, key, value."""
-
-
-def windows_of(event: Event, grid: Grid, until: int) -> set[int]:
-    """The starts of the windows that an event is in, those before ``until`` if it has no end."""
-    start, end, *_ = event
-    starts = range(-20 * grid.hop, (until if end == INFINITY else end) + grid.hop, grid.hop)
-    return {at for at in starts if at < end and at + grid.size > start and (end < INFINITY or at < until)}
-
-
-def rows_of(left: Sequence[Event], right: Sequence[Event], grid: Grid, until: int) -> Counter[Any]:
-    return Counter(
-        (at, a[3], b[3])
-        for a in left
-        for b in right
-        if a[2] == b[2] and a[3] != b[3]
-        for at in windows_of(a, grid, until) & windows_of(b, grid, until)
-    )
-
-
 def as_rows(table: pa.Table) -> Counter[Any]:
     start = LE if LE in table.column_names else "start"
     return Counter((row[start], row["v"], row["w"]) for row in table.to_pylist())
-
-
-def history(random: np.random.Generator) -> tuple[list[list[Any]], list[Event]]:
-    """The rows of a side in eight micro-batches, n of instants from 10 n on, and the events left: ends move, or go."""
-    batches, events = [], []
-    for n in range(8):
-        rows = []
-        for i in range(4):
-            start, k = 10 * n + int(random.integers(0, 10)), int(random.integers(0, 2))
-            end = INFINITY if random.random() < 0.3 else start + int(random.integers(1, 40))
-            events.append((start, end, k, 10 * n + i))
-            rows.append(insert(start, None if end == INFINITY else end, k, 10 * n + i))
-        for place, (start, end, k, v) in enumerate(events):
-            if random.random() < 0.25 and start < 10 * n and end >= 10 * n + 10:
-                new_end = 10 * n + 10 + int(random.integers(0, 30))
-                rows.append(retract(start, None if end == INFINITY else end, new_end, k, v))
-                events[place] = (start, new_end, k, v)
-        batches.append(rows)
-    return batches, events
-
-
-GRIDS = (Grid(10, 2), Grid(3, 7), Grid(10, 10), Grid(7, 3))
-
-
-OPTIONS: tuple[dict[str, Any], ...] = ({}, {"early": True}, {"output": OutputForm.FINAL}, {"level": Level(None)})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_ends_that_move_and_go_leave_the_rows_of_the_events_left(seed: int) -> None:
-    """Restarted after each micro-batch, in several buckets, and bounded before windows that have been sent; final ones stay."""
-    random, grid, options = np.random.default_rng(seed), GRIDS[seed % len(GRIDS)], OPTIONS[(seed + seed // 4) % 4]
-    until = 60 if seed % 3 == 1 else None
-    (left, ours), (right, theirs) = history(random), history(random)
-    one = program(size=grid.size, hop=grid.hop, buckets=1 + seed % 3, **options)
-    live, sent = LocalRun(one), []
-    for n, (a, b) in enumerate(zip(left, right, strict=True)):
-        sent.append(send(live, a, b, 10 * n + 10))
-        live = live.restart() if seed % 2 else live
-    sent.append(live.finish(until))
-    last = max(80, *(end for _, end, *_ in [*ours, *theirs] if end < INFINITY))
-    expected = rows_of(ours, theirs, grid, last)
-    if until is not None:
-        expected = Counter({row: n for row, n in expected.items() if row[0] < until or row[0] + grid.size <= 80})
-    final = options.get("output") == OutputForm.FINAL
-    assert as_rows(pa.concat_tables(sent) if final else net(sent)) == expected
-    assert all(set(store) == {"manifest"} for store in live.stores.values())
 
 
 def test_the_bound_of_endless_pairs_may_go_back_while_rows_are_sent_at_once() -> None:
