@@ -16,7 +16,7 @@ from streamq.errors import NeedsSpark, PlanError, StreamqError, TypeMismatch, Un
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.text import java_pattern
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Expr, Lit
+from streamq.plan.expr import Expr
 from streamq.plan.function import BUILT_IN
 from streamq.plan.passes import infer
 from streamq.plan.schema import Field, Schema
@@ -50,129 +50,57 @@ def run(expr: Expr) -> list[Any]:
 
 
 VALUES: list[tuple[Expr, list[Any]]] = [
-    (i - 1, [0, -1, None, 2**31 - 2]),
-    (i / 2, [0.5, 0.0, None, 1073741823.5]),
-    (b % 10, [-8, 7, None, 1]),
-    (b + lit(1000), [872, 1127, None, 1001]),
     (m * 2 + Decimal("0.001"), [Decimal("2.501"), Decimal("-0.999"), None, Decimal("1999.981")]),
-    (i + lit(None), [None] * 4),
-    (d == NAN, [False, True, None, False]),
     (d > 1e300, [False, True, None, False]),
     (d >= NAN, [False, True, None, False]),
-    (d == 0.0, [False, False, None, True]),
-    (d.eq_null_safe(None), [False, False, True, False]),
-    (s < "a", [False, True, None, True]),
     (p & None, [None, False, None, None]),
-    (p | None, [True, None, None, True]),
-    (~p, [False, True, None, False]),
-    (i.isin(1, 7), [True, False, None, False]),
     (i.isin(1, None), [True, None, None, None]),
-    (d.isin(NAN, 0.5), [True, True, None, False]),
-    (i.isin(), [False] * 4),
-    (when(i == 0, "zero").when(i > 0, "more").otherwise("unknown"), ["more", "zero", "unknown", "more"]),
     (when(i >= 0, "first").when(i > 0, "second"), ["first", "first", None, "first"]),
-    (when(p, i), [1, None, None, 2**31 - 1]),
-    (f.coalesce(i, b, -1), [1, 0, -1, 2**31 - 1]),
-    (f.greatest(i, b), [1, 127, None, 2**31 - 1]),
     (f.least("d", lit(0.25)), [0.25, 0.25, 0.25, -0.0]),
-    (s.cast("string"), ["a", "Straße", None, "12"]),
-    (i.cast("string"), ["1", "0", None, "2147483647"]),
-    (m.cast("int"), [1, 0, None, 999]),
     (m.cast("decimal(5,1)"), [Decimal("1.3"), Decimal("-0.5"), None, Decimal("1000.0")]),
-    (e.cast("string"), ["2024-02-29", "1969-12-31", None, "0001-01-01"]),
     (f.upper("s"), ["A", "STRASSE", None, "12"]),
-    (f.length("s"), [1, 6, None, 2]),
-    (f.substring("s", -2, 1), ["", "ß", None, "1"]),
-    (s.like("%a_e"), [False, True, None, False]),
-    (s.rlike("^[a-z]|ß"), [True, True, None, False]),
-    (f.concat_ws("-", "s", lit("x")), ["a-x", "Straße-x", "x", "12-x"]),
-    (f.round("d"), [1.0, NAN, None, 0.0]),
-    (f.ln(d), [-0.6931471805599453, NAN, None, None]),
-    (f.year("e"), [2024, 1969, None, 1]),
-    (f.weekofyear("e"), [9, 1, None, 1]),
     (f.second(start()), [0, 0, 59, 0]),
     (end() - start(), [dt.timedelta(minutes=1), dt.timedelta(microseconds=10), dt.timedelta(microseconds=2), None]),
     (duration() / 1_000_000, [60.0, 1e-05, 2e-06, None]),
     ((start() + dt.timedelta(seconds=1)).cast("long"), [1, 1, 0, 1]),
     (start() >= dt.datetime(1970, 1, 1), [True, True, False, True]),
-    (lit("x"), ["x"] * 4),
-    (Lit(1, t.LongType()), [1] * 4),
     (i.alias("n"), [1, 0, None, 2**31 - 1]),
+    (when(s == "12", s.cast("int") + 1).otherwise(0), [0, 0, 0, 13]),
+    (when(lit(False), lit(1) / lit(0)), [None] * 4),
 ]
 
 
-def check_values() -> None:
+def test_values() -> None:
+    """One of each kind, an error where Spark does not look, and lifetimes, which the test on Spark has not."""
     for expr, values in VALUES:
         assert repr(run(expr)) == repr(values)
 
 
-@pytest.mark.parametrize(("expr", "values"), VALUES, ids=repr)
-def test_value(expr: Expr, values: list[Any]) -> None:
-    assert repr(run(expr)) == repr(values)
-
-
 @pytest.mark.parametrize(
-    ("expr", "message"),
+    ("expr", "code", "words"),
     [
-        (
-            i + 1,
-            "[ARITHMETIC_OVERFLOW] the result does not fit int; found i + 1. Cast the operands to a wider type.",
-        ),
-        (
-            -b,
-            "[ARITHMETIC_OVERFLOW] the result does not fit tinyint; found -b. Cast the operands to a wider type.",
-        ),
-        (
-            m / i.cast("double"),
-            "[DIVIDE_BY_ZERO] division by zero; found m / cast(i as double). Guard it: sq.when(y != 0, x / y).",
-        ),
-        (
-            b % i,
-            "[REMAINDER_BY_ZERO] remainder of a division by zero; found b % i. Guard it: sq.when(y != 0, x % y).",
-        ),
+        (i + 1, "ARITHMETIC_OVERFLOW", "the result does not fit int; found i + 1. Cast the operands to a wider type."),
+        (-b, "ARITHMETIC_OVERFLOW", "the result does not fit tinyint; found -b. Cast the operands to a wider type."),
+        (m / d, "DIVIDE_BY_ZERO", "division by zero; found m / d. Guard it: sq.when(y != 0, x / y)."),
+        (b % i, "REMAINDER_BY_ZERO", "remainder of a division by zero; found b % i. Guard it: sq.when(y != 0, x % y)."),
         (
             s.cast("int"),
-            "[CAST_INVALID_INPUT] a value is no int; found cast(s as int). Guard the cast with sq.when(...).",
+            "CAST_INVALID_INPUT",
+            "a value is no int; found cast(s as int). Guard the cast with sq.when(...).",
         ),
-        (
-            d.cast("int"),
-            "[CAST_OVERFLOW] a value does not fit int; found cast(d as int). Cast to a wider type.",
-        ),
+        (d.cast("int"), "CAST_OVERFLOW", "a value does not fit int; found cast(d as int). Cast to a wider type."),
         (
             m.cast("decimal(3,1)"),
-            "[NUMERIC_VALUE_OUT_OF_RANGE] a value does not fit decimal(3,1); found cast(m as decimal(3,1)). "
-            "Cast to a decimal with more digits.",
+            "NUMERIC_VALUE_OUT_OF_RANGE",
+            "a value does not fit decimal(3,1); found cast(m as decimal(3,1)). Cast to a decimal with more digits.",
         ),
     ],
     ids=repr,
 )
-def test_what_raises_in_spark_raises(expr: Expr, message: str) -> None:
+def test_what_raises_in_spark_raises(expr: Expr, code: str, words: str) -> None:
     with pytest.raises(StreamqError) as caught:
         run(expr)
-    assert str(caught.value) == f"expression: {message}"
-
-
-@pytest.mark.parametrize(
-    ("expr", "values"),
-    [
-        (when(i != 0, 1 / i).otherwise(-1.0), [1.0, -1.0, -1.0, 1 / (2**31 - 1)]),
-        ((i != 0) & (1 / i > 0), [True, False, None, True]),
-        ((i == 0) | (1 / i > 0), [True, True, None, True]),
-        (f.coalesce(lit(1.0), 1 / i), [1.0] * 4),
-        (when(s == "12", s.cast("int")), [None, None, None, 12]),
-        (when(s == "12", s.cast("int") + 1).otherwise(0), [0, 0, 0, 13]),
-        (lit(None).cast("double") + 1 / i, [None] * 4),
-        (when(lit(False), lit(1) / lit(0)), [None] * 4),
-    ],
-    ids=repr,
-)
-def test_an_error_where_spark_does_not_look_is_none(expr: Expr, values: list[Any]) -> None:
-    assert run(expr) == values
-
-
-def test_null_conditions_still_evaluate_the_right_of_and() -> None:
-    with pytest.raises(StreamqError, match="DIVIDE_BY_ZERO"):
-        run(lit(None).cast("boolean") & (1 / i > 0))
+    assert str(caught.value) == f"expression: [{code}] {words}"
 
 
 @pytest.mark.parametrize(
@@ -213,11 +141,9 @@ def test_no_rows() -> None:
 
 
 def test_arrow_types_of_the_input_do_not_matter() -> None:
-    columns = {"s": pa.chunked_array([["a"], ["b"]], pa.large_string()).cast(pa.large_string())}
     schema = Schema((Field("s", t.StringType()),), "integer")
-    assert evaluate(f.upper("s"), schema, columns, lifetime, 2).to_pylist() == ["A", "B"]
-    columns = {"s": pa.array(["a", "b"]).dictionary_encode()}
-    assert evaluate(f.upper("s"), schema, columns, lifetime, 2).to_pylist() == ["A", "B"]
+    for texts in (pa.chunked_array([["a"], ["b"]], pa.large_string()), pa.array(["a", "b"]).dictionary_encode()):
+        assert evaluate(f.upper("s"), schema, {"s": texts}, lifetime, 2).to_pylist() == ["A", "B"]
 
 
 @pytest.mark.slow
@@ -229,40 +155,18 @@ def test_a_deep_tree_does_not_recurse() -> None:
 
 
 def test_arrow_type() -> None:
-    kinds = [
-        t.ArrayType(t.StringType()),
-        t.MapType(t.StringType(), t.LongType()),
-        t.StructType([t.StructField("a", t.DateType())]),
-    ]
-    assert [arrow_type(k) for k in kinds] == [
-        pa.list_(pa.string()),
-        pa.map_(pa.string(), pa.int64()),
-        pa.struct([("a", pa.date32())]),
-    ]
+    assert arrow_type(t.ArrayType(t.StringType())) == pa.list_(pa.string())
+    assert arrow_type(t.MapType(t.StringType(), t.LongType())) == pa.map_(pa.string(), pa.int64())
+    assert arrow_type(t.StructType([t.StructField("a", t.DateType())])) == pa.struct([("a", pa.date32())])
     with pytest.raises(NeedsSpark, match="a type that only Spark has"):
         arrow_type(t.CalendarIntervalType())
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "(?i)a",
-        r"a\b",
-        "a++",
-        "[a[b]]",
-        "[a&&b]",
-        r"\p{L}",
-        r"(a)\1",
-        "(?=a)",
-        r"\x41",
-        "a{",
-        "*a",
-        "(a",
-        "a{2}{3}",
-        r"[a-\d]",
-        "[z-a]",
-    ],
-)
+BEYOND = r"(?i)a  a\b  a++  [a[b]]  [a&&b]  \p{L}  (a)\1  (?=a)  \x41  a{  *a  (a  a{2}{3}  [a-\d]  [z-a]"
+"""Regular expressions whose meaning is Java's alone."""
+
+
+@pytest.mark.parametrize("pattern", BEYOND.split())
 def test_regular_expressions_beyond_the_shared_syntax_are_sparks(pattern: str) -> None:
     assert java_pattern(pattern) is None
 
@@ -270,23 +174,5 @@ def test_regular_expressions_beyond_the_shared_syntax_are_sparks(pattern: str) -
 def test_every_function_has_a_name_spark_knows() -> None:
     from pyspark.sql import functions as F
 
-    operators = [
-        "==",
-        "!=",
-        "<",
-        "<=",
-        ">",
-        ">=",
-        "<=>",
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "and",
-        "or",
-        "not",
-        "isin",
-        "getitem",
-    ]
+    operators = [n for n in BUILT_IN if not n.isidentifier()] + ["and", "or", "not", "isin", "getitem"]
     assert [n for n in BUILT_IN if n not in operators and not hasattr(F, n)] == []
