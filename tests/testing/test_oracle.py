@@ -1,4 +1,4 @@
-"""The oracle against histories computed by hand; `golden_cases.py` has those of published examples."""
+"""The oracle against histories computed by hand; `test_golden_cases.py` has those of published examples."""
 
 from __future__ import annotations
 
