@@ -29,10 +29,8 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
-from streamq.run.batch.answers import local_history
-from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.testing.difference import assert_same_history
-from tests.compiler.rules.law import HOPPING, MORE, STAYS, TABLES, TRIPS, drawn
+from tests.compiler.rules.law import HOPPING, MORE, STAYS, TRIPS, drawn, history
 
 K, V, W = Col("k"), Col("v"), Col("w")
 N, MEAN = ("n", Aggregate(COUNT, ())), ("mean", Aggregate(AVG, (W,)))
@@ -200,11 +198,6 @@ def test_an_expression_that_would_double_at_every_level_does_not() -> None:
 
 
 # the meaning stays
-
-
-def history(plan: Node, rules: Any) -> Any:
-    out = local_history(plan, TABLES, rules).drop_columns([WEIGHT])
-    return out.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in out.column_names])
 
 
 def predicates() -> st.SearchStrategy[Expr]:
