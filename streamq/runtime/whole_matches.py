@@ -79,6 +79,8 @@ class WholeMatchWalk(PatternWalk):
         super().__init__(step, rows)
         self.count, self.in_order = step.count, step.in_order
         self.reads_all = step.read_order is ReadOrder.ALL
+        self.oldest_first = step.read_order is ReadOrder.OLDEST_FIRST
+        self.after_candidates = 0
         every = range(len(self.parts))
         earlier = every[:-1] if step.in_order else every
         self.completing = [[n for n in step.completing if self.parts[n].source == source] for source in self.sources]
@@ -94,6 +96,7 @@ class WholeMatchWalk(PatternWalk):
         """
         start, source, within = self.rows.start, self.rows.source, self.within
         candidates, low = self.candidates_of(group), group.first
+        self.after_candidates = group.new if self.oldest_first else group.end
         for row in range(group.new, group.end):
             if row == group.state_end > group.new:
                 self.end_state(group, chain(*candidates), low)
@@ -188,7 +191,8 @@ class WholeMatchWalk(PatternWalk):
         """Return, for each binding, the whole matches in which the part ``number`` has an event before those bound.
 
         On FIRST or LAST these are the matches of the first, or the last, event that has any. Events are tried one, two, four,
-        ... at a time, because the first one mostly has a match.
+        ... at a time, because the first one mostly has a match. Where the oldest are read first, a candidate that was
+        left out may come before one found among new events.
         """
         part, candidates, head = self.parts[number], fitting[number], self.rows.head
         before = [candidates[: bisect_left(candidates, head[row])] for row in first]
@@ -220,7 +224,7 @@ class WholeMatchWalk(PatternWalk):
                 untried[i] = untried[i][size:]
             trying = [i for i in trying if not whole[i] and (untried[i] or begin[i] < len(before[i]))]
             size, ahead = 2 * size, 2 * ahead
-        if len(bound) == 1 and not whole[0]:
+        if len(bound) == 1 and (not whole[0] or any(match[number] >= self.after_candidates for match in whole[0])):
             self._needs_more()
         return whole
 

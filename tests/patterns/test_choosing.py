@@ -14,6 +14,7 @@ from streamq.errors import CedrError
 from streamq.operators import Scan
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.node import expanded, nodes
+from streamq.run.rehearsal import Rehearsal
 from streamq.runtime.hosts.shipping import dumps
 from tests.judged import answer
 from tests.patterns.chosen import matches, query, stream
@@ -79,6 +80,28 @@ def test_values_come_through_as_they_are() -> None:
     ).to_arrow()
     assert [str(v) for v in found.column("x_f").to_pylist()] == ["nan", "None"]
     assert found.column("x_m").to_pylist() == [[("k", 1)], None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SEQUENCE(A AS x FIRST, B AS y, 9)",
+        "SEQUENCE(A AS x FIRST CONSUME, B AS y, 9)",
+        "SEQUENCE(A AS x LAST, B AS y, 9)",
+        "SEQUENCE(A AS x FIRST, A AS z FIRST, B AS y, 9)",
+        "ALL(A AS x FIRST, B AS y FIRST, 9)",
+    ],
+)
+def test_an_event_that_is_kept_is_preferred_as_if_it_had_just_come(text: str) -> None:
+    a, b = (
+        sq.events([(at, at + 1, {"n": f"{name}{at}"}) for at in starts], name=name, progress=sq.generate()).to_points()
+        for name, starts in {"A": (1, 3, 4, 20), "B": (5, 20)}.items()
+    )
+    found = sq.cedr(f"EVENT E WHEN {text}", A=a, B=b)
+    run = Rehearsal(found)
+    # A of 1 is before the CTI, 3, when the others come
+    rows = [*run.arrive(A=2, B=1).to_pylist(), *run.arrive(A=2, B=1).to_pylist(), *run.arrive().to_pylist()]
+    assert sorted(map(str, rows)) == sorted(map(str, found.to_arrow().to_pylist()))
 
 
 # plans
