@@ -200,6 +200,19 @@ def _text(value: Any) -> str:
     return markup_text(text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)")
 
 
+def aligned_lines(rows: Sequence[Sequence[str]], left: int = 0) -> list[str]:
+    """Return rows of texts as lines of columns; the first ``left`` columns are aligned to the left, the others to the right.
+
+    >>> aligned_lines([("k", "n"), ("ab", "10")], left=1)
+    ['k    n', 'ab  10']
+    """
+    aligns = [
+        (str.ljust if place < left else str.rjust, max(map(len, column)))
+        for place, column in enumerate(zip(*rows, strict=True))
+    ]
+    return ["  ".join(align(cell, width) for cell, (align, width) in zip(row, aligns, strict=True)) for row in rows]
+
+
 class Readout(dict[str, Any]):
     """Plain values by name, which a notebook shows as tables."""
 

@@ -96,9 +96,7 @@ class TableSection(ViewSection):
 
     def text(self) -> str:
         cells = [[printable(cell_text(value)) for value in row] for row in (self.headings, *self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        rows = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
-        return "\n".join(row.rstrip() for row in rows)
+        return "\n".join(line.rstrip() for line in html.aligned_lines(cells, left=len(self.headings)))
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from streamq.keywords import check_keywords
 from streamq.plan.node import Verbs, not_a_stream, number_sources
 from streamq.policies import MIDDLE, Consistency, Level, written_level
 from streamq.run.batch.passed_batches import ArrivingRows, passed_batches
-from streamq.runtime.arrow.columnar import concat, ints
-from streamq.runtime.arrow.values import Ints, combine_numbers, number_values
+from streamq.runtime.arrow.columnar import codes, concat, ints
+from streamq.runtime.arrow.values import Ints
 from streamq.runtime.deltas import INSERT, WEIGHT
 from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.screens import ProgressBar
@@ -127,14 +127,8 @@ class LevelComparison:
         return html.tabulated(HEADINGS, self.rows(), named=True)
 
     def __repr__(self) -> str:
-        lines = [list(HEADINGS), *([str(value) for value in row] for row in self.rows())]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        first, *others = widths
-        table = [
-            "  ".join([line[0].ljust(first), *(cell.rjust(w) for cell, w in zip(line[1:], others, strict=True))])
-            for line in lines
-        ]
-        return "\n".join([*table, *self._notes()])
+        lines = [HEADINGS, *([str(value) for value in row] for row in self.rows())]
+        return "\n".join([*html.aligned_lines(lines, left=1), *self._notes()])
 
     def _repr_html_(self) -> str:
         return html.fragment(self.table(), *map(html.lines, self._notes()))
@@ -329,7 +323,7 @@ class _WrittenRows:
     def of_runs(cls, runs: Sequence[LevelRun]) -> list[_WrittenRows]:
         """Return the rows of several runs; equal rows have equal numbers."""
         deltas = concat([table for run in runs for table in run.deltas])
-        numbers, _ = combine_numbers([number_values(c) for c in deltas.drop_columns([WEIGHT]).columns])
+        numbers, _ = codes(deltas, [name for name in deltas.column_names if name != WEIGHT])
         results, first = [], 0
         for run in runs:
             counts = [table.num_rows for table in run.deltas]

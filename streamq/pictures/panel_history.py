@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from streamq.plan.schema import show_keys
 from streamq.plan.tree import lazy
-from streamq.runtime.arrow.columnar import concat, ints
+from streamq.runtime.arrow.columnar import codes, concat, ints
 from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import Ints, Numbered, combine_numbers, number_values
+from streamq.runtime.arrow.values import ORDER, Ints, combine_numbers, number_values
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
@@ -137,7 +137,7 @@ class PanelHistory:
         """
         if not self.keys or not self.count:
             return [""], np.zeros(self.count, np.int64)
-        numbers, _ = row_numbers(self.payload.select(list(self.keys)), sense="order")
+        numbers, _ = combine_numbers([number_values(self.payload.column(key), ORDER) for key in self.keys])
         _, firsts, groups = np.unique(numbers, return_index=True, return_inverse=True)
         rows = python_rows(self.payload.select(list(self.keys)).take(pa.array(firsts)))
         labels = _distinct_labels([", ".join(shown_value(v) for v in row.values()) for row in rows])
@@ -201,13 +201,6 @@ def _shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def row_numbers(table: pa.Table, sense: str = "equal") -> Numbered:
-    """Return a number for each row of a table; rows of equal values have equal numbers. Without columns all have 0."""
-    if not table.column_names:
-        return np.zeros(table.num_rows, np.int64), 1
-    return combine_numbers([number_values(column, sense) for column in table.columns])
-
-
 def answer_history(
     answer: pa.Table, title: str, axis: str, keys: tuple[str, ...], *, has_points: bool, is_windows: bool = False
 ) -> PanelHistory:
@@ -258,9 +251,7 @@ def history_of_changes(
     """
     deltas = concat(steps)
     rows = deltas.drop_columns([LE, RE, WEIGHT])
-    follower = _Follower(
-        ints(deltas, LE), ints(deltas, RE), row_numbers(rows)[0], row_numbers(rows.select(list(keys)))[0]
-    )
+    follower = _Follower(ints(deltas, LE), ints(deltas, RE), codes(rows, rows.column_names)[0], codes(rows, keys)[0])
     first, weights = 0, ints(deltas, WEIGHT)
     for step in steps:
         follower.follow(range(first, first + step.num_rows), weights)

@@ -34,7 +34,7 @@ from streamq.plan.tree import fold
 from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.time import MINUS_INFINITY
-from streamq.tracing.recorded_run import Recording, net_rows, row_identities
+from streamq.tracing.recorded_run import Recording, net_rows, row_codes
 
 EVENT_START, EVENT_END = "__event_start", "__event_end"
 """The columns of the table that hold the lifetimes, in ticks."""
@@ -184,11 +184,11 @@ class Lineage:
         distinct = []
         for one in self.recording.operators:
             history = self.recording.history(one.number)
-            _, first, inverse = np.unique(row_identities(history), return_index=True, return_inverse=True)
+            numbers, first = row_codes(history)
             order = np.argsort(first, kind="stable")
             place = np.empty(len(order), np.int64)
             place[order] = np.arange(len(order))
-            distinct.append((history.take(pa.array(first[order])), place[inverse].tolist()))
+            distinct.append((history.take(pa.array(first[order])), place[numbers].tolist()))
         return distinct
 
     # runs
@@ -235,7 +235,7 @@ class Lineage:
             distinct = self.distinct(one.number)
             less, more = _difference(history, deltas)
             if less.num_rows:
-                numbers = row_identities(concat([distinct, less]))
+                numbers, _ = row_codes(concat([distinct, less]))
                 place = {number: i for i, number in enumerate(numbers[: distinct.num_rows].tolist())}
                 effects.caused[one.number] = frozenset(place[n] for n in numbers[distinct.num_rows :].tolist())
             if more.num_rows:

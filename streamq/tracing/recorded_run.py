@@ -30,9 +30,9 @@ from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema, shown_name
 from streamq.run.batch.answers import as_html, as_text
 from streamq.run.batch.passed_batches import ArrivingRows
-from streamq.runtime.arrow.columnar import concat, ints
+from streamq.runtime.arrow.columnar import codes, concat, ints, is_matching
 from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import combine_numbers, number_values
+from streamq.runtime.arrow.values import Ints
 from streamq.runtime.deltas import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.runtime.time.lateness import LATE_SCHEMA
@@ -254,9 +254,7 @@ class Recording:
         if getattr(source.node, "table", None) not in self.filtered:
             return list(range(history.num_rows))
         (reader,) = (one for one in self.operators if source.number in one.inputs)
-        chosen = self.history(reader.number).select(history.column_names)
-        numbers = row_identities(concat([history, chosen]))
-        is_chosen = np.isin(numbers[: history.num_rows], numbers[history.num_rows :])
+        is_chosen = is_matching(history, self.history(reader.number), history.column_names)
         return np.flatnonzero(is_chosen).tolist()
 
     @property
@@ -299,17 +297,15 @@ class Recording:
 
 def net_rows(deltas: pa.Table) -> pa.Table:
     """Return the rows whose weights do not cancel out, each as often as its weights say, in order of their first delta."""
-    numbers = row_identities(deltas)
-    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-    weights = np.bincount(inverse, ints(deltas, WEIGHT), len(first)).astype(np.int64)
+    numbers, first = row_codes(deltas)
+    weights = np.bincount(numbers, ints(deltas, WEIGHT), len(first)).astype(np.int64)
     order = np.argsort(first, kind="stable")
     return deltas.take(pa.array(np.repeat(first[order], np.maximum(weights[order], 0)))).drop_columns([WEIGHT])
 
 
-def row_identities(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return a number for each row, equal for rows of equal lifetime and payload."""
-    names = [name for name in rows.column_names if name != WEIGHT]
-    return combine_numbers([number_values(rows.column(name)) for name in names])[0]
+def row_codes(rows: pa.Table) -> tuple[Ints, Ints]:
+    """Return a number for each row, equal for rows of equal lifetime and payload, and the first row of each number."""
+    return codes(rows, [name for name in rows.column_names if name != WEIGHT])
 
 
 def record_run(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from streamq import html
 from streamq.compiler.explain_graphs import plan_graph
@@ -28,7 +27,7 @@ from streamq.tracing.recorded_run import (
     MICRO_BATCH,
     TracedOperator,
     plain_names,
-    row_identities,
+    row_codes,
     shown_rows,
     user_columns,
 )
@@ -70,8 +69,15 @@ def page_rows(trace: Trace, one: TracedOperator) -> list[PageRow]:
     steps, kinds, starts, ends, new_ends = (
         changes.column(name).to_pylist() for name in (MICRO_BATCH, CHANGE, "start", "end", "new_end")
     )
-    before, after = _identities(changes, names, "end"), _identities(changes, names, "new_end")
-    place_of = _places(trace, one, changes, names, after)
+    # the operator's distinct rows, and of each change the row that it is about, and the one that it leaves
+    distinct, count = trace.lineage.distinct(one.number), changes.num_rows
+    both = [
+        changes.select([*names.values(), "start", end]).rename_columns([*names, LE, RE]).select(distinct.column_names)
+        for end in ("end", "new_end")
+    ]
+    numbers = row_codes(concat([distinct, *both]))[0].tolist()
+    place_of = {number: place for place, number in enumerate(numbers[: -2 * count])}
+    before, after = numbers[-2 * count : -count], numbers[-count:]
     events = _events(trace, one)
     rows: list[PageRow] = []
     standing: defaultdict[int, list[PageRow]] = defaultdict(list)
@@ -105,29 +111,6 @@ def _shown_lifetime(start: int, end: int, axis: str) -> str:
 def headings(one: TracedOperator) -> list[str]:
     """Return the headings of an operator's rows."""
     return ["micro-batch", "change", "lifetime", *user_columns(one.node.schema).values()]
-
-
-def _identities(changes: pa.Table, names: Mapping[str, str], end: str) -> list[int]:
-    """Return a number for each change, equal for rows of equal lifetime, up to ``end``, and payload; in all tables alike."""
-    both = pa.concat_tables([_lifetimes(changes, names, "end"), _lifetimes(changes, names, "new_end")])
-    numbers = row_identities(both).tolist()
-    return numbers[: changes.num_rows] if end == "end" else numbers[changes.num_rows :]
-
-
-def _lifetimes(changes: pa.Table, names: Mapping[str, str], end: str) -> pa.Table:
-    return changes.select([*names.values(), "start", end]).rename_columns([*names, LE, RE])
-
-
-def _places(
-    trace: Trace, one: TracedOperator, changes: pa.Table, names: Mapping[str, str], after: list[int]
-) -> dict[int, int]:
-    """Return the place among an operator's distinct rows of each identity in ``after`` that lasts."""
-    distinct = trace.lineage.distinct(one.number)
-    rows = concat([distinct, _lifetimes(changes, names, "new_end").select(distinct.column_names)])
-    numbers = row_identities(rows).tolist()
-    place = {number: at for at, number in enumerate(numbers[: distinct.num_rows])}
-    own = zip(after, numbers[distinct.num_rows :], strict=True)
-    return {identity: place[number] for identity, number in own if number in place}
 
 
 def _events(trace: Trace, one: TracedOperator) -> dict[int, list[int]]:
@@ -167,183 +150,14 @@ LATE_INSTANTS = ("start", "end", "new_end", "window_start", "window_end")
 """The columns of late rows that are instants, in ticks."""
 
 
-SCRIPT = """
-(function (root) {
-  const data = JSON.parse(root.querySelector(".links").textContent);
-  const slider = root.querySelector("input[type=range]"), says = root.querySelector(".says");
-  const now = root.querySelector(".now");
-  const rows = Array.from(root.querySelectorAll("tr[data-op]"));
-  const boxes = data.boxes.map(href => root.querySelector('svg a[href="' + href + '"]'));
-  let chosen = null;
-  const number = (row, name) => name in row.dataset ? Number(row.dataset[name]) : null;
-  const causesOf = row => {
-    const op = number(row, "op"), place = number(row, "row");
-    if (place === null || !data.caused) return [];
-    if (number(row, "event") !== null) return [number(row, "event")];
-    return Object.keys(data.caused).map(Number).filter(e => ((data.caused[e] || {})[op] || []).includes(place));
-  };
-  const within = (few, many) => few.length > 0 && few.every(e => many.includes(e));
-  const reads = (op, other) => data.reads[op].includes(other);
-  const textOf = row => data.names[number(row, "op")] + " " +
-    Array.from(row.cells).slice(3).map(cell => cell.textContent).join(" ");
-  function show() {
-    const at = Number(slider.value), changed = new Set();
-    for (const row of rows) {
-      const step = number(row, "step"), gone = number(row, "gone");
-      row.hidden = step > at;
-      row.classList.toggle("new", step === at);
-      row.classList.toggle("gone", gone !== null && !(gone > at));
-      if (step === at) changed.add(number(row, "op"));
-    }
-    boxes.forEach((box, op) => box && box.classList.toggle("here", changed.has(op)));
-    for (const line of root.querySelectorAll("p[data-step]")) line.hidden = number(line, "step") !== at;
-    now.textContent = data.steps[at];
-    slider.setAttribute("aria-valuetext", data.steps[at]);
-  }
-  function clear() {
-    chosen = null;
-    root.classList.remove("marked");
-    for (const row of rows) {
-      row.classList.remove("chosen", "cause", "effect", "way");
-      row.removeAttribute("aria-selected");
-      row.cells[0].textContent = "";
-    }
-    boxes.forEach(box => box && box.classList.remove("cause", "effect"));
-    says.textContent = data.hint;
-  }
-  function mark(row, kind, word) {
-    row.classList.add(kind);
-    row.cells[0].textContent = word;
-    const box = boxes[number(row, "op")];
-    if (box && kind !== "chosen") box.classList.add(kind === "effect" ? "effect" : "cause");
-  }
-  function choose(row) {
-    const again = row === chosen;
-    clear();
-    if (again) return;
-    markFor(row);
-    for (const scroll of root.querySelectorAll(".scroll")) {
-      const kinds = ["chosen", "cause", "effect", "way"].map(kind => "tr." + kind + ":not([hidden])");
-      const first = scroll.querySelector(kinds.join());
-      if (first && (first.offsetTop < scroll.scrollTop + 30 || first.offsetTop > scroll.scrollTop + scroll.clientHeight - 30))
-        scroll.scrollTop = first.offsetTop - 60;
-    }
-  }
-  function markFor(row) {
-    chosen = row;
-    row.setAttribute("aria-selected", "true");
-    root.classList.add("marked");
-    mark(row, "chosen", "chosen");
-    const op = number(row, "op"), event = number(row, "event");
-    if (!data.caused) { says.textContent = data.hint; return; }
-    if (number(row, "row") === null) {
-      const gone = number(row, "gone");
-      for (const other of rows) {
-        if (number(other, "step") === number(row, "step") && data.sources.includes(number(other, "op")) && other !== row)
-          mark(other, "way", "arrived with it");
-        if (gone !== null && number(other, "step") === gone && data.sources.includes(number(other, "op")))
-          mark(other, "cause", "arrived when it went");
-      }
-      says.textContent = textOf(row) + " does not last: " + (gone === null
-        ? "it takes back an earlier row." : "it is taken back in " + data.steps[gone] + ".");
-      return;
-    }
-    const causes = causesOf(row);
-    let above = 0, below = 0;
-    for (const other of rows) {
-      if (other === row || number(other, "row") === null) continue;
-      const theirs = causesOf(other), their = number(other, "op");
-      if (number(other, "event") !== null && causes.includes(number(other, "event"))) { mark(other, "cause", "cause"); above++; }
-      else if (event !== null && theirs.includes(event)) { mark(other, "effect", "effect"); below++; }
-      else if (event === null && their !== op &&
-          (reads(their, op) && within(causes, theirs) || reads(op, their) && within(theirs, causes))) {
-        mark(other, "way", "shares causes"); below++;
-      }
-    }
-    const parts = [textOf(row) + ":"];
-    const several = (count, one) => count + " " + one + (count === 1 ? "" : "s");
-    if (event === null) parts.push(causes.length ? several(above, "cause") + "." : data.none);
-    if (event !== null) parts.push(several(below, "effect") + ".");
-    else if (below) parts.push(several(below, "row") + " of other operators with the same causes.");
-    if (event !== null && data.failures[event])
-      parts.push("Without it the query fails: " + data.failures[event]);
-    if (event !== null && (data.prevented[event] || []).length)
-      parts.push("Without it there would be: " + data.prevented[event].join("; ") + ".");
-    says.textContent = parts.join(" ");
-  }
-  function move(row, by) {
-    const own = Array.from(row.parentNode.rows).filter(other => !other.hidden), next = own[own.indexOf(row) + by];
-    if (next) next.focus();
-  }
-  slider.addEventListener("input", show);
-  root.addEventListener("click", event => {
-    const row = event.target.closest("tr[data-op]"), link = event.target.closest("svg a");
-    if (row) choose(row);
-    if (link) {
-      event.preventDefault();
-      const panel = root.querySelector('section[data-op="' + boxes.indexOf(link) + '"]');
-      if (panel) { panel.scrollIntoView({block: "nearest"}); panel.focus(); }
-    }
-  });
-  root.addEventListener("keydown", event => {
-    const row = event.target.closest("tr[data-op]"), onSlider = event.target === slider;
-    const steps = {ArrowLeft: -1, ArrowRight: 1}[event.key];
-    let handled = true;
-    if (row && (event.key === "ArrowUp" || event.key === "ArrowDown")) move(row, event.key === "ArrowUp" ? -1 : 1);
-    else if (row && (event.key === "Enter" || event.key === " ")) choose(row);
-    else if (event.key === "Escape") clear();
-    else if (!onSlider && steps) { slider.value = Number(slider.value) + steps; show(); }
-    else if (!onSlider && event.key === "Home") { slider.value = 0; show(); }
-    else if (!onSlider && event.key === "End") { slider.value = slider.max; show(); }
-    else handled = false;
-    if (handled) { event.preventDefault(); event.stopPropagation(); }
-  });
-  clear();
-  show();
-})((document.currentScript && document.currentScript.closest(".trace")) || document.getElementById("THE_ID_OF_THE_TRACE"));
-"""
-"""The script; THE_ID_OF_THE_TRACE stands for the id of the page's element. It writes texts, never HTML."""
-
+SCRIPT, STYLE = (Path(__file__).with_suffix(f".{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
+"""The script and the style of the page; in the script THE_ID_OF_THE_TRACE stands for the id of the page's element."""
 
 MOST_LINKED = 200
 """The most events of a page whose rows are links to causes and effects."""
 
 MOST_PANEL_ROWS = 1_000
 """The most rows of an operator that a page shows."""
-
-STYLE = """
-  .trace .flow { display: flex; flex-wrap: wrap; gap: 1.2em; align-items: flex-start; }
-  .trace .plan-column { flex: 0 1 22em; max-width: 100%; overflow-x: auto; }
-  .trace .panels { flex: 1 1 34em; min-width: 0; display: grid; gap: .9em;
-    grid-template-columns: repeat(auto-fit, minmax(min(40em, 100%), 1fr)); }
-  .trace section { border: 1px solid color-mix(in srgb, currentColor 22%, transparent); border-radius: 6px;
-    padding: .4em .7em; min-width: 0; }
-  .trace section p { margin: .1em 0; font-size: 12px; opacity: .85; }
-  .trace .scroll { max-height: 19em; overflow: auto; position: relative; }
-  .trace:not(.marked) .role { display: none; }
-  .trace h2 { margin: .1em 0; }
-  .trace table { margin: 0; font-size: 13px; }
-  .trace th, .trace td { padding: .1em .5em; white-space: nowrap; max-width: 22em; overflow: hidden; text-overflow: ellipsis; }
-  .trace thead th { position: sticky; top: 0; background: Canvas; font-weight: 600; }
-  .trace tr[data-op] { cursor: pointer; }
-  .trace tr[hidden], .trace p[hidden] { display: none; }
-  .trace tr.new td:first-child { box-shadow: inset 3px 0 #4a8; }
-  .trace tr.gone td { text-decoration: line-through; opacity: .6; }
-  .trace tr.gone td.role { text-decoration: none; }
-  .trace tr.chosen { background: color-mix(in srgb, #4a8 34%, transparent); }
-  .trace tr.cause { background: color-mix(in srgb, #d97a1f 30%, transparent); }
-  .trace tr.effect { background: color-mix(in srgb, #47a 34%, transparent); }
-  .trace tr.way { background: color-mix(in srgb, #a6a 24%, transparent); }
-  .trace td.role { font-weight: 600; min-width: 4.6em; }
-  .trace .bar { display: flex; flex-wrap: wrap; gap: .4em 1em; align-items: center; margin: .5em 0; }
-  .trace .bar label:first-child { flex: 0 1 34em; display: flex; gap: .6em; }
-  .trace .bar input { flex: 1 1 12em; }
-  .trace .bar output { min-width: 11em; }
-  .trace .says { min-height: 1.5em; border-left: 3px solid #4a8; padding: .2em .8em; overflow-wrap: anywhere; }
-  .streamq.trace .plan a.here rect { fill: color-mix(in srgb, #4a8 34%, transparent); }
-  .streamq.trace .plan a.cause rect { stroke: #d97a1f; stroke-width: 3; }
-  .streamq.trace .plan a.effect rect { stroke: #47a; stroke-width: 3; }
-"""
 
 HINT = (
     "Choose a row (click, or arrow keys and Enter): its causes and effects are marked. "

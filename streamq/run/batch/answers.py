@@ -106,9 +106,7 @@ def as_text(table: pa.Table, n: int) -> str:
     """
     names = [with_escapes(name) for name in table.column_names]
     rows = [[_cell(value) for value in row] for row in _first_rows(table, n)]
-    widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
-    lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
-    return "\n".join([*lines, *_left_out(table, n)])
+    return "\n".join([*html.aligned_lines([names, *rows]), *_left_out(table, n)])
 
 
 def as_html(table: pa.Table, n: int) -> str:
