@@ -206,11 +206,9 @@ def aligned_lines(rows: Sequence[Sequence[str]], left: int = 0) -> list[str]:
     >>> aligned_lines([("k", "n"), ("ab", "10")], left=1)
     ['k    n', 'ab  10']
     """
-    aligns = [
-        (str.ljust if place < left else str.rjust, max(map(len, column)))
-        for place, column in enumerate(zip(*rows, strict=True))
-    ]
-    return ["  ".join(align(cell, width) for cell, (align, width) in zip(row, aligns, strict=True)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligns = [str.ljust] * left + [str.rjust] * (len(widths) - left)
+    return ["  ".join(align(cell, n) for align, cell, n in zip(aligns, row, widths, strict=True)) for row in rows]
 
 
 class Readout(dict[str, Any]):
