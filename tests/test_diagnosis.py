@@ -14,8 +14,7 @@ import pytest
 import streamq as sq
 from streamq.choices import RunState
 from streamq.run.status.diagnosis import why
-from streamq.run.status.history import RunHistory
-from streamq.run.status.run_status import RunStatus
+from streamq.run.status.run_status import RunHistory, RunStatus
 from tests.rehearsed import counted, events, rehearsal, trips
 
 

@@ -16,8 +16,7 @@ import pytest
 import streamq as sq
 from streamq.errors import PlanError, users_line
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.status.history import MicroBatch, RunHistory, from_spark, iso
-from streamq.run.status.run_status import RunStatus
+from streamq.run.status.run_status import MicroBatch, RunHistory, RunStatus, from_spark, iso
 from streamq.run.status.watcher import Watcher
 from streamq.run.storage.checkpoint import EarlierRuns
 from streamq.runtime.hosts.readings import KernelReadings, Readings, SourceReadings

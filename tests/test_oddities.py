@@ -12,7 +12,7 @@ import pytest
 import streamq as sq
 from streamq.errors import StreamqWarning
 from streamq.progress.promises import ExplicitCtis, LeaderCtis
-from streamq.run.status.history import SourceStatus
+from streamq.run.status.run_status import SourceStatus
 from streamq.run.status.why import oddities
 from streamq.time import INTEGER, TIMESTAMP
 

@@ -18,7 +18,7 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, TypeMismatch, UnknownColumn
 from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.status.history import RunHistory
+from streamq.run.status.run_status import RunHistory
 from streamq.run.status.watcher import Listener, RoundLog
 from streamq.runtime.deltas import LE
 from streamq.time import MINUS_INFINITY

@@ -15,7 +15,7 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, TimeError
 from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.status.history import SourceStatus
+from streamq.run.status.run_status import SourceStatus
 from streamq.run.status.watcher import ctis_for_silent
 from streamq.runtime.deltas import LE
 from streamq.time import MINUS_INFINITY, TIMESTAMP

@@ -13,7 +13,7 @@ import pytest
 
 from streamq.errors import PlanError, TimeError
 from streamq.run.samples import recording
-from streamq.run.status.history import RESULTS
+from streamq.run.status.run_status import RESULTS
 from streamq.run.storage.files import Offsets
 from streamq.runtime.arrow.columnar import decode
 from streamq.screens import ProgressBar

@@ -19,14 +19,17 @@ from streamq.run.session.findings import (
     CONNECT_NEEDS,
     DRIVER_NEEDS,
     Finding,
+    Interpreter,
     Report,
+    check_interpreter,
     check_java,
     check_server,
     check_spark_home,
     cores,
     default_master,
+    probe_interpreter,
+    this_interpreter,
 )
-from streamq.run.session.interpreters import Interpreter, check_interpreter, probe_interpreter, this_interpreter
 from streamq.run.session.spark_session import WORKER_SITE, doctor, driver_memory, home_without_archive, session
 
 ROOT = Path(__file__).parent.parent

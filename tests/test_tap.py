@@ -21,8 +21,8 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError, StreamqWarning
 from streamq.plan.node import Node
-from streamq.run.samples.tap import MICRO_BATCHES, Tap, tapped_operator
-from streamq.run.status.history import RESULTS
+from streamq.run.samples import MICRO_BATCHES, Tap, tapped_operator
+from streamq.run.status.run_status import RESULTS
 from streamq.run.storage.checkpoint import TapCommand
 from streamq.runtime.arrow.columnar import concat, decode_small, encode_small
 from streamq.runtime.arrow.rendering import python_rows
@@ -187,7 +187,7 @@ def report(number: int, **ports: pa.Table) -> Any:
 
 
 def test_a_tap_keeps_the_newest_rows_and_ends_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamq.run.samples.tap.uuid4", lambda: SimpleNamespace(hex="t"))
+    monkeypatch.setattr("streamq.run.samples.uuid4", lambda: SimpleNamespace(hex="t"))
     reports = [report(3, p0=pa.table({"v": [0]}))]
     sent: list[TapCommand] = []
     with Tap("inner join on k", "inner", 2, axis="timestamp", send=sent.append, reports=lambda: reports) as tap:

@@ -1,14 +1,18 @@
-"""Prepare queries to run as a stream: compile them, connect them to tables and a session, and start them with their sinks.
+"""Prepare queries to run as a stream and start them: compile them, connect them to tables and a session, claim a checkpoint.
 
-A changed query is compiled so that it goes on from the state in a checkpoint, if it can.
+A changed query is compiled so that it goes on from the state in a checkpoint, if it can. A second run on one is refused.
 """
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,17 +34,20 @@ from streamq.plan.lowering import in_utc
 from streamq.plan.node import Node, nodes, number_sources, tables_behind
 from streamq.run.batch.answers import is_dataframe, is_unlimited
 from streamq.run.failure import spark_errors
-from streamq.run.pacing import Pacer
-from streamq.run.run_options import RunOptions, Trigger
-from streamq.run.session.findings import session_of
-from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
+from streamq.run.pacing import Pacer, hops_of
+from streamq.run.run_options import BY_MICRO_BATCH, RunOptions, Trigger, trigger_of
+from streamq.run.session.findings import master_of, session_of
+from streamq.run.session.spark_session import check_sink_functions, prepare_for_streams, warn_of_tasks
 from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
-from streamq.run.status.history import REPORTS, RESULTS
-from streamq.run.storage.checkpoint import Checkpoint, ClockRows, identity_of, ticking_clock
-from streamq.run.storage.files import WRITABLE
+from streamq.run.status.run_status import REPORTS, RESULTS
+from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim, ClockRows, identity_of, ticking_clock
+from streamq.run.storage.files import WRITABLE, folder_name
 from streamq.runtime.deltas import LE, RE, WEIGHT
-from streamq.runtime.hosts.identity import Identity, OtherLayout, fit_to_state
+from streamq.runtime.hosts.identity import MIGRATE, Identity, OtherLayout, fit_to_state
 from streamq.runtime.hosts.result_rows import INSERTED, RETRACTED, SENT
+
+if TYPE_CHECKING:
+    from streamq.run.running import Run
 
 
 def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> tuple[StagedPlan, Identity]:
@@ -297,3 +304,90 @@ class _Inputs:
             except AnalysisException:
                 # there is no file yet
                 return None
+
+
+def temporary_folder(prefix: str) -> str:
+    """Create a folder that is removed when this process ends, and return its path."""
+    path = tempfile.mkdtemp(prefix=prefix)
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+_RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+"""The last run of this process on each checkpoint."""
+
+
+@spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
+def start_run(options: RunOptions) -> Run:
+    """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
+
+    A run without a checkpoint gets a temporary one. One whose input had ended before it was interrupted only writes the rest.
+    With ``finish`` the end of the input comes together with it if the first micro-batch reads all of it. This process remembers
+    the run by its checkpoint, and refuses a second one there while it is active. Raises PlanError, SessionError, CheckpointError,
+    and the error of a query that is run to its end.
+    """
+    options.check()
+    trigger = trigger_of(options.trigger)
+    path = options.checkpoint or temporary_folder("streamq-checkpoint-")
+    refuse_second_run(path)
+    launch, claim = _claimed(replace(options, checkpoint=path), trigger)
+    from streamq.run.running import Run
+
+    run = Run(launch, claim)
+    _RUNNING[folder_name(path)] = run
+    if launch.trigger.available_now:
+        run._drain(claim)
+    return run
+
+
+def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
+    """Prepare queries and claim the checkpoint for them; return what starts them, and the claim."""
+    assert options.checkpoint is not None
+    prepared = prepare(options)
+    if trigger.adaptive and master_of(prepared.spark).startswith("sc://"):
+        wrong, reason = "trigger='adaptive' does not go through Spark Connect", "the server runs the micro-batches"
+        raise PlanError(options.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
+    if options.calls_python:
+        check_sink_functions(prepared.spark, options.verb)
+    # results that cannot share a folder are refused before the checkpoint is claimed
+    _ = prepared.outputs
+    checkpoint = Checkpoint(prepared.spark, options.checkpoint)
+    stored = prepared.stored
+    forms = options.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
+    claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
+    _warn_of_new_results(claim)
+    if claim.is_ending:
+        if not (claim.has_begun or prepared.reads_all_at_once):
+            wrong, observed = (
+                "the checkpoint's input was to end in the first micro-batch",
+                "the sources may have several",
+            )
+            raise CheckpointError("run", wrong, observed, "Use a new checkpoint: nothing has been read here.")
+        # at most one micro-batch remains, with the rows that the end of the input makes final
+        trigger = Trigger(available_now=True)
+    elif claim.is_new and options.finish and prepared.program.stages and prepared.reads_all_at_once:
+        checkpoint.control.send(prepared.spark, END_OF_INPUT)
+        claim = replace(claim, is_ending=True)
+    launch = Launch(
+        prepared=prepared,
+        checkpoint=checkpoint,
+        trigger=trigger,
+        is_split=options.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
+        pacer=Pacer(hops_of(options.plans, options.verb), prepared.program) if trigger.adaptive else None,
+    )
+    return launch, claim
+
+
+def _warn_of_new_results(claim: Claim) -> None:
+    """Warn of results that begin where the checkpoint stands: their operators with state have not seen the rows before."""
+    for number in claim.new_results:
+        wrong = f"result {number + 1} begins where the checkpoint stands"
+        warn(sentence("run", f"{wrong}: earlier rows are not in it", "", f"{MIGRATE}."))
+
+
+def refuse_second_run(checkpoint: str) -> None:
+    """Raise PlanError if another run of this process uses the checkpoint; Spark would stop that run silently."""
+    other = _RUNNING.get(folder_name(checkpoint))
+    if other is not None and other.query.isActive:
+        hint = "Call stop() on that run first."
+        raise PlanError("run", "another run is on this checkpoint", f"found {checkpoint}", hint)

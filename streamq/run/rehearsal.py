@@ -20,8 +20,7 @@ from streamq.policies import Consistency
 from streamq.run.batch.answers import in_user_form, is_literal
 from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.run.status.diagnosis import why
-from streamq.run.status.history import MicroBatch, RunHistory
-from streamq.run.status.run_status import RunStatus
+from streamq.run.status.run_status import MicroBatch, RunHistory, RunStatus
 from streamq.run.status.watcher import Listener
 from streamq.run.status.why import Why
 from streamq.run.storage.checkpoint import END_OF_INPUT, OutsideCti, outside_cti

@@ -135,7 +135,7 @@ class RunVerbs(Verbs):
                 run.await_termination(600)
                 print(run.late)
         """
-        from streamq.run.starting import start_run
+        from streamq.run.prepared_stream import start_run
 
         return start_run(RunOptions.from_call("run", locals()))
 
@@ -207,7 +207,7 @@ def run_all(
             checkpoint="checkpoint",
         )
     """
-    from streamq.run.starting import start_run
+    from streamq.run.prepared_stream import start_run
 
     _check_results(results, "run_all")
     return start_run(replace(RunOptions.from_call("run_all", locals(), results), together=True))

@@ -20,19 +20,19 @@ from streamq.errors import PlanError, counted, users_line
 from streamq.plan.node import named_after
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
 from streamq.run.prepared_stream import Launch
-from streamq.run.samples.recording import (
+from streamq.run.samples import (
     LOOK_EVERY,
     RecordedRows,
+    Tap,
     check_limits,
     check_rows,
     check_seconds,
     recorder,
     small_tables,
+    tapped_operator,
 )
-from streamq.run.samples.tap import Tap, tapped_operator
 from streamq.run.status.diagnosis import START_AGAIN, why
-from streamq.run.status.history import RunHistory, allowed_silence
-from streamq.run.status.run_status import RunStatus
+from streamq.run.status.run_status import RunHistory, RunStatus, allowed_silence
 from streamq.run.status.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
 from streamq.run.status.watching import Interrupt, NewestRows, RunLook, Trail, run_view, watch_run
 from streamq.run.status.why import Why

@@ -40,7 +40,7 @@ from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.run.run_verbs import run_all
 from streamq.run.session.findings import master_of
 from streamq.run.session.spark_session import REQUIRED, TUNED, session
-from streamq.run.status.history import RunHistory
+from streamq.run.status.run_status import RunHistory
 from streamq.run.status.watcher import Listener
 from streamq.run.storage.checkpoint import CONTROL_DDL, OutsideCti
 from streamq.runtime.deltas import WEIGHT

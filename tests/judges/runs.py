@@ -21,7 +21,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import InvalidEvent, PlanError, QueryFailed
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import Node, nodes
-from streamq.run.status.history import tables_of
+from streamq.run.status.run_status import tables_of
 from streamq.runtime.deltas import LE, RE, RETRACT, WEIGHT
 from streamq.runtime.hosts.result_rows import DELETE, changelog_rows, upsert_rows
 from streamq.runtime.time.progress_rule import Cti, Release

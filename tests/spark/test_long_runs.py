@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
-from streamq.run.status.history import from_spark
+from streamq.run.status.run_status import from_spark
 from streamq.testing.backends import land, stream
 
 RUNS, EACH = 12, 84

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import PlanError
-from streamq.run.samples.tap import Tap
+from streamq.run.samples import Tap
 from streamq.run.storage.checkpoint import Checkpoint
 from streamq.runtime.hosts.stage import TAPS
 from streamq.testing.backends import land, stream

@@ -35,7 +35,7 @@ from streamq.plan.node import Node, expanded, nodes, number_sources
 from streamq.plan.schema import Schema
 from streamq.run.failure import spark_errors
 from streamq.run.session.findings import session_of
-from streamq.run.status.history import SourceStatus
+from streamq.run.status.run_status import SourceStatus
 from streamq.run.status.why import warn_of_units
 from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.arrow.rendering import python_rows, python_values

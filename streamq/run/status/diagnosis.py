@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from streamq.choices import CountReason, RunState, Verdict
-from streamq.run.status.history import SourceStatus, moment_of
-from streamq.run.status.run_status import RunStatus
+from streamq.run.status.run_status import RunStatus, SourceStatus, moment_of
 from streamq.run.status.wait_analysis import WaitAnalysis, input_title
 from streamq.run.status.why import Wait, Why, oddities
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration

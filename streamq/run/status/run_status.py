@@ -1,33 +1,296 @@
-"""How a run stands after a micro-batch: its state, its sources, its stages; and its reports as plain values and as a line."""
+"""How a run stands after its micro-batches: its totals, its sources, its stages; and its reports as plain values and a line."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from streamq.choices import CountReason, RunState
-from streamq.compiler.staged_plan import StagedPlan
+from streamq.compiler.staged_plan import Relation, StagedPlan
 from streamq.html import Readout
 from streamq.policies import show_level
-from streamq.run.status.history import (
-    NO_MICRO_BATCH,
-    RunHistory,
-    SourceStatus,
-    finite_instant,
-    instant_fields,
-    instant_text,
-    iso_moment,
-    iso_time_of_day,
-    progress_of_sources,
-    source_status,
-)
+from streamq.progress.generate import GeneratedCtis
+from streamq.runtime.hosts.envelope import READINGS, TAPPED, TOTALS
 from streamq.runtime.hosts.hosted_kernel import HostedKernel
+from streamq.runtime.hosts.readings import NO_READINGS, Readings, SourceReadings, combine_readings
 from streamq.runtime.hosts.stage import Stage
+from streamq.runtime.time.consistency import progress_at_level
 from streamq.runtime.time.progress import LevelProgress, map_progress
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
+from streamq.runtime.time.progress_policy import ProgressPolicy
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration, show_ticks
+
+RESULTS = "streamq"
+"""The name under which Spark's reports hold the counts of results, and the reports of buckets."""
+
+REPORTS = {"readings": READINGS, "late": TOTALS, "tapped": TAPPED}
+"""The names of reports of buckets beside those counts, each a list of JSON texts, and the channels that they come from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MicroBatch:
+    """One micro-batch: its start, its duration, and the numbers of its input and output rows.
+
+    ``readings`` are the reports of the stages, empty if no stage ran; ``late`` are running totals by ``source|reason``;
+    ``spark`` is Spark's own report, empty if there is none.
+    """
+
+    number: int
+    began_at: dt.datetime | None = None
+    duration_ms: int | None = None
+    rows: int = 0
+    inserted: int = 0
+    retracted: int = 0
+    readings: Readings = NO_READINGS
+    late: Mapping[str, int] = field(default_factory=dict)
+    spark: Mapping[str, Any] = field(default_factory=dict)
+
+
+NO_MICRO_BATCH = MicroBatch(number=-1)
+"""What is known of the last micro-batch before the first one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunHistory:
+    """The totals and latest values of a run, after some of its micro-batches.
+
+    ``last_with_results`` is the last micro-batch that wrote or took back rows. ``readings`` are the latest ones of the stages,
+    ``inserted_before`` the number of rows that each kernel had returned before this run. ``late`` are totals by
+    ``source|reason``, ``late_before`` those before the last micro-batch. ``rows``, ``inserted`` and ``retracted`` count those of
+    this run. ``unseen`` counts micro-batches whose report Spark no longer had.
+    """
+
+    last: MicroBatch | None = None
+    last_with_results: MicroBatch | None = None
+    readings: Readings = NO_READINGS
+    inserted_before: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    late_before: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
+    inserted: int = 0
+    retracted: int = 0
+    unseen: int = 0
+
+    @property
+    def number(self) -> int:
+        """The number of the last micro-batch; -1 before the first."""
+        return (self.last or NO_MICRO_BATCH).number
+
+    def late_counts(self, reasons: Sequence[str]) -> Readout:
+        """Return the counts of late and other odd rows: those of ``reasons``, 0 if there are none, and all others there are."""
+        return Readout({**dict.fromkeys(reasons, 0), **self.late})
+
+    def with_micro_batch(self, micro_batch: MicroBatch) -> RunHistory:
+        """Return the history with a micro-batch added; the same history if it has that micro-batch already.
+
+        Numbers between the last micro-batch and this one are counted as unseen. If it has no readings, or no counts of late rows,
+        those before stand.
+        """
+        if micro_batch.number <= self.number:
+            return self
+        has_results = micro_batch.inserted or micro_batch.retracted
+        unseen = 0 if self.last is None else micro_batch.number - self.number - 1
+        return replace(
+            self,
+            last=micro_batch,
+            last_with_results=micro_batch if has_results else self.last_with_results,
+            readings=micro_batch.readings or self.readings,
+            inserted_before=self.inserted_before if self.readings else _inserted_before(micro_batch.readings),
+            late=micro_batch.late or self.late,
+            late_before=self.late,
+            rows=self.rows + micro_batch.rows,
+            inserted=self.inserted + micro_batch.inserted,
+            retracted=self.retracted + micro_batch.retracted,
+            unseen=self.unseen + unseen,
+        )
+
+
+def _inserted_before(readings: Readings) -> dict[str, int]:
+    """Return the rows that each kernel had returned before its first micro-batch in this run: all, less those of that one."""
+    return {
+        name: (r.inserted or 0) - (r.inserted_now or 0)
+        for name, r in readings.of_kernels.items()
+        if r.inserted is not None
+    }
+
+
+def is_of_a_micro_batch(report: Mapping[str, Any]) -> bool:
+    """False for a Spark report of a trigger without work: it has the number of the next micro-batch, which has not run yet."""
+    return "addBatch" in report["durationMs"]
+
+
+def from_spark(report: Mapping[str, Any]) -> MicroBatch:
+    """Return the micro-batch of a Spark report (``StreamingQueryProgress.json``, parsed).
+
+    Its rows are those that the sources' readings count, without readings those that Spark counts.
+    """
+    observed = observed_values(report)
+    readings = combine_readings(map(json.loads, observed.get("readings", ())))
+    late: Counter[str] = Counter()
+    for totals in map(json.loads, observed.get("late", ())):
+        late.update(totals)
+    rows = sum(source.new_rows or 0 for source in readings.of_sources.values())
+    return MicroBatch(
+        number=report["batchId"],
+        began_at=dt.datetime.fromisoformat(report["timestamp"]),
+        duration_ms=report.get("batchDuration"),
+        rows=rows if readings else report.get("numInputRows") or 0,
+        inserted=observed.get("inserted", 0),
+        retracted=observed.get("retracted", 0),
+        readings=readings,
+        late=late,
+        spark=report,
+    )
+
+
+def observed_values(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values, other than NULL, that a report observed under RESULTS."""
+    columns = (report.get("observedMetrics") or {}).get(RESULTS) or {}
+    if "schema" in columns:
+        # Spark Connect reports names and values separately
+        columns = dict(zip((f["name"] for f in columns["schema"]["fields"]), columns["values"], strict=True))
+    return {column: value for column, value in columns.items() if value is not None}
+
+
+def instant_text(t: int, axis: str) -> str:
+    """Return an instant as text, without a fraction of a second that is zero; infinities are "its end" and "no CTI"."""
+    if t == INFINITY:
+        return "its end"
+    if t == MINUS_INFINITY:
+        return "no CTI"
+    return show_ticks(t, axis).replace("T", " ").replace(".000000", "").removesuffix("Z")
+
+
+def finite_instant(t: int | None) -> int | None:
+    """Return an instant; None for the two infinities."""
+    return None if t in (INFINITY, MINUS_INFINITY) else t
+
+
+def instant_fields(name: str, t: int | None, axis: str) -> dict[str, Any]:
+    """Return an instant in ticks as ``name`` and, on the timestamp axis, in ISO 8601 as ``name_at``; None for infinities."""
+    return {name: finite_instant(t), f"{name}_at": iso(t) if axis == TIMESTAMP and t is not None else None}
+
+
+def iso(t: int) -> str | None:
+    """Return microseconds since 1970 as ISO 8601; None for an instant outside the calendar's range."""
+    if finite_instant(t) is None:
+        return None
+    try:
+        return iso_moment(dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t))
+    except OverflowError:
+        return None
+
+
+def iso_moment(moment: dt.datetime) -> str:
+    """Return a moment as ISO 8601, in UTC."""
+    return moment.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+
+
+def moment_of(milliseconds: int) -> dt.datetime:
+    """Return a time of day, in milliseconds since 1970, as a datetime in UTC."""
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+
+
+def iso_time_of_day(milliseconds: int | None) -> str | None:
+    """Return a time of day, in milliseconds since 1970, as ISO 8601; None stays None."""
+    return None if milliseconds is None else iso_moment(moment_of(milliseconds))
+
+
+_ANY = GeneratedCtis()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceStatus(SourceReadings):
+    """The status of one source of a run: its latest readings, what is known before the first, and its policy.
+
+    ``late`` counts rows by reason. ``progress`` is its policy, ``leader`` the name of the source whose progress it has, if it has
+    not its own. ``moved_by`` is what a user calls an item that moves its watermark.
+    """
+
+    name: str
+    progress: ProgressPolicy = _ANY
+    cti: int = MINUS_INFINITY
+    watermark: int = MINUS_INFINITY
+    rows: int = 0
+    new_rows: int = 0
+    round: int = 0
+    late: Mapping[str, int] = field(default_factory=dict)
+    leader: str | None = None
+    moved_by: str = "row"
+
+    @property
+    def events(self) -> int:
+        """The number of rows that are events."""
+        return self.rows - self.late.get(CountReason.INVALID, 0)
+
+    @property
+    def late_rows(self) -> int:
+        """The number of late rows, dropped or adjusted; invalid rows and duplicates do not count."""
+        return self.late.get(CountReason.DROPPED, 0) + self.late.get(CountReason.ADJUSTED, 0)
+
+    @property
+    def lag(self) -> int | None:
+        """The distance in ticks from its CTI to its greatest start; None before it has both, and if it follows another source."""
+        if self.leader is not None or finite_instant(self.cti) is None or finite_instant(self.watermark) is None:
+            return None
+        return max(0, self.watermark - self.cti)
+
+
+def allowed_silence(program: StagedPlan) -> dict[str, int]:
+    """Return the ``idle_after`` of each source that has one, in microseconds of the wall clock, by relation."""
+    silences = {r.name: r.source.policy.progress.idle_after for r in program.sources if r.source}
+    return {relation: silence for relation, silence in silences.items() if silence is not None}
+
+
+def followers(program: StagedPlan) -> Mapping[str, str]:
+    """Return, for each source that follows another, the relation of that other source, by the follower's relation."""
+    return program.stages[0].follows if program.stages else {}
+
+
+def tables_of(program: StagedPlan) -> dict[str, str]:
+    """Return the sources' tables by relation."""
+    return {r.name: r.source.table for r in program.sources if r.source}
+
+
+def source_status(program: StagedPlan, relation: Relation, history: RunHistory) -> SourceStatus:
+    """Return the status of the source of a relation; without readings its instants are MINUS_INFINITY or None, its counts 0."""
+    assert relation.source is not None
+    name, progress = relation.source.shown_name(), relation.source.policy.progress
+    readings = history.readings.source(relation.name)
+    leaders = [r.source.shown_name() for r in program.sources if r.source and r.source.table == progress.leader]
+    reasons = [reason for source, _, reason in (key.rpartition("|") for key in program.late_reasons) if source == name]
+    instants = {"moved_at": readings.moved_at or None, "heard_at": readings.heard_at or None}
+    reported = {name: value for name, value in {**vars(readings), **instants}.items() if value is not None}
+    return SourceStatus(
+        name=name,
+        progress=progress,
+        late={reason: history.late.get(f"{name}|{reason}", 0) for reason in reasons},
+        leader=next(iter(leaders), None),
+        moved_by=relation.source.items.mover,
+        **reported,
+    )
+
+
+def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, LevelProgress]:
+    """Return the progress of the sources as operators see it at the level of consistency, by relation.
+
+    Without stages it is the source's own.
+    """
+    own = {}
+    for relation in program.sources:
+        source = readings.source(relation.name)
+        c, w = (MINUS_INFINITY if t is None else t for t in (source.cti, source.watermark))
+        own[relation.name] = LevelProgress(c, w, MINUS_INFINITY)
+    if not program.stages:
+        return own
+    return progress_at_level(
+        program.options.counted_level, {name: (p.c, p.w) for name, p in own.items()}, program.stages[0].follows
+    )
+
 
 VERSION = 1
 """The version of the names in ``metrics``, ``progress`` and ``why().to_dict()``; it changes if a name changes or is removed."""

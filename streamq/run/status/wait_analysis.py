@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from streamq.choices import RunState
 from streamq.compiler.staged_plan import INGRESS, StagedPlan
 from streamq.plan.node import WrittenPattern, nodes
-from streamq.run.status.history import SourceStatus, allowed_silence, followers, instant_text, iso
-from streamq.run.status.run_status import RunStatus
+from streamq.run.status.run_status import RunStatus, SourceStatus, allowed_silence, followers, instant_text, iso
 from streamq.run.status.watcher import ctis_for_silent, silent_sources
 from streamq.run.status.why import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
 from streamq.runtime.deltas import WEIGHT

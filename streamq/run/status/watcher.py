@@ -23,9 +23,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CodeLine
-from streamq.run.status.history import (
+from streamq.run.status.run_status import (
     MicroBatch,
     RunHistory,
+    RunStatus,
     SourceStatus,
     allowed_silence,
     followers,
@@ -33,7 +34,6 @@ from streamq.run.status.history import (
     is_of_a_micro_batch,
     tables_of,
 )
-from streamq.run.status.run_status import RunStatus
 from streamq.run.status.why import warn_of_units
 from streamq.run.storage.checkpoint import Checkpoint, EarlierRuns, OutsideCti
 from streamq.time import INFINITY, MINUS_INFINITY

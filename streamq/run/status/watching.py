@@ -18,8 +18,7 @@ from streamq.errors import counted
 from streamq.run.run_options import RunOptions
 from streamq.run.sinks import Row
 from streamq.run.status.diagnosis import why
-from streamq.run.status.history import RunHistory
-from streamq.run.status.run_status import RunStatus
+from streamq.run.status.run_status import RunHistory, RunStatus
 from streamq.run.status.why import Why
 from streamq.screens import Screen, TableSection, TextSection, View, ViewSection
 from streamq.time import show_duration

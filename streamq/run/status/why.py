@@ -1,6 +1,6 @@
 """The answer of ``run.why()``: what operators wait for, and odd times of sources, such as seconds read as microseconds.
 
-Each oddity is detected from the status of a source (``streamq.run.status.history``), by a bound that ordinary data does not
+Each oddity is detected from the status of a source (``streamq.run.status.run_status``), by a bound that ordinary data does not
 reach.
 """
 
@@ -14,8 +14,14 @@ from typing import Any
 from streamq import html
 from streamq.choices import CountReason, RunState, Verdict
 from streamq.errors import CodeLine, warn
-from streamq.run.status.history import SourceStatus, instant_fields, instant_text, iso_time_of_day, moment_of
-from streamq.run.status.run_status import VERSION
+from streamq.run.status.run_status import (
+    VERSION,
+    SourceStatus,
+    instant_fields,
+    instant_text,
+    iso_time_of_day,
+    moment_of,
+)
 from streamq.runtime.time.progress_rule import EndlessRow, MissingRows
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
