@@ -26,6 +26,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, counted, kind_of
 from streamq.keywords import check_keywords
+from streamq.pictures.picture import LIGHT, Picture, check_title
 from streamq.plan.node import Verbs, not_a_stream, number_sources
 from streamq.policies import MIDDLE, Consistency, Level, written_level
 from streamq.run.batch.passed_batches import ArrivingRows, passed_batches
@@ -38,8 +39,6 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_ticks, sho
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from streamq.pictures.picture import Picture
 
 
 HEADINGS = (
@@ -90,12 +89,36 @@ class LevelComparison:
 
     def plot(self, title: str | None = "Levels of consistency") -> Picture:
         """Return a chart of the costs: bars for each level. It needs the extra ``charts``, as :meth:`Stream.chart` does."""
-        from streamq.pictures.charts import level_chart
-        from streamq.pictures.picture import check_title
-
         check_title(title, "plot")
-        wait_text = partial(show_wait, axis=self.axis)
-        return level_chart(title or "", self.costs, self.table(), wait_text, self._notes())
+        wait = partial(show_wait, axis=self.axis)
+
+        kinds: list[tuple[str, str, Callable[[LevelCosts], tuple[str, list[float], float]]]] = [
+            (
+                "A row waits", "mean; line to the most",
+                lambda c: (f"{wait(c.wait_mean)}; most {wait(c.wait_most)}", [c.wait_mean], c.wait_most),
+            ),
+            (
+                "Rows written", "inserts, then retractions",
+                lambda c: (f"{c.inserts:,} + {c.retractions:,}", [c.inserts, c.retractions], 0),
+            ),
+            (
+                "Rows of state", "mean; line to the most",
+                lambda c: (f"{c.state_mean:,.0f}; most {c.state_most:,}", [c.state_mean], c.state_most),
+            ),
+            ("Right", "part of the answer; line to all", lambda c: (f"{c.right:.1%}", [c.right], 1.0)),
+        ]  # fmt: skip
+        panels = [
+            _cost_panel(name, legend, [(cost.level, *shown(cost)) for cost in self.costs], has_names=not number)
+            for number, (name, legend, shown) in enumerate(kinds)
+        ]
+        sentences = [
+            f"{cost.level}: a row waits {wait(cost.wait_mean)} on average, {wait(cost.wait_most)} at most; inserts: "
+            f"{cost.inserts:,}; retractions: {cost.retractions:,}; rows of state: {cost.state_mean:,.0f} on average, "
+            f"{cost.state_most:,} at most; right: {cost.right:.1%}."
+            for cost in self.costs
+        ]
+        drawn = {"title": title or "", "hconcat": panels}
+        return Picture(title or "", [*sentences, *self._notes()], drawn, self.table())
 
     def _notes(self) -> list[str]:
         """Return a sentence on the rows that came late, if any did, and one if all rows came in one micro-batch."""
@@ -132,6 +155,46 @@ class LevelComparison:
 
     def _repr_html_(self) -> str:
         return html.fragment(self.table(), *map(html.lines, self._notes()))
+
+
+def _cost_panel(
+    name: str, legend: str, costs: Sequence[tuple[str, str, list[float], float]], *, has_names: bool
+) -> dict[str, Any]:
+    """Return the panel of a kind of costs: of each level its name, a text, the parts of a bar, and the end of a line behind.
+
+    ``has_names``: the names of the levels stand at its left.
+    """
+    names = {"ticks": False, "domain": False} if has_names else None
+    y = {"field": "level", "type": "nominal", "sort": None, "title": None, "axis": names}
+    x = {"type": "quantitative", "axis": None}
+    rows = [
+        {"level": level, "shown": text, "part": number, "value": value, "sum": sum(parts), "most": most}
+        for level, text, parts, most in costs
+        for number, value in enumerate(parts)
+    ]
+    colours = {"scale": {"domain": [0, 1], "range": [LIGHT.keys[0][1], LIGHT.keys[5][1]]}, "legend": None}
+    bars = {
+        "mark": {"type": "bar", "height": 12, "yOffset": 8},
+        "encoding": {"y": y, "x": {"field": "value", **x}, "color": {"field": "part", "type": "nominal", **colours}},
+    }
+    lines = {
+        "transform": [{"filter": "datum.most > datum.sum"}],
+        "mark": {"type": "rule", "yOffset": 8, "color": LIGHT.faint},
+        "encoding": {"y": y, "x": {"field": "sum", **x}, "x2": {"field": "most"}},
+    }
+    texts = {
+        "transform": [{"filter": "datum.part == 0"}],
+        "mark": {"type": "text", "align": "left", "dy": -8, "color": LIGHT.text},
+        "encoding": {"y": y, "x": {"datum": 0, **x}, "text": {"field": "shown", "type": "nominal"}},
+    }
+    head = {"text": name, "subtitle": legend, "anchor": "start", "subtitleColor": LIGHT.faint}
+    return {
+        "title": head,
+        "width": 180,
+        "height": {"step": 36},
+        "data": {"values": rows},
+        "layer": [bars, lines, texts],
+    }
 
 
 def show_wait(wait: float, axis: str) -> str:

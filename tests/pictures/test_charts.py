@@ -14,8 +14,8 @@ from IPython.core.formatters import DisplayFormatter
 
 import streamq as sq
 from streamq.errors import PlanError, SessionError, TypeMismatch, UnknownColumn
-from streamq.pictures.charts import MOST_TABLE_ROWS
 from streamq.pictures.picture import DARK, LIGHT, Picture
+from streamq.pictures.query_picture import MOST_TABLE_ROWS
 from tests.pictures.drawn import SVG
 
 LOADS = [
