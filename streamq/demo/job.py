@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,29 +110,16 @@ def _session(folder: Path) -> SparkSession:
 
 def _work(spark: SparkSession) -> None:
     """Run both branches in parallel threads, then their join; raise the first error."""
-    from pyspark import InheritableThread
-
     trips, readings = _trips(spark).cache(), _readings(spark).cache()
-    failures: list[BaseException] = []
-    work = [("trips by zone", trips), ("smoothed readings", readings)]
-    branches = [InheritableThread(target=_run, args=(spark, *branch, failures)) for branch in work]
-    for branch in branches:
-        branch.start()
-    for branch in branches:
-        branch.join()
-    if not failures:
-        _run(spark, "fares against readings", trips.join(readings, "zone").orderBy("fares"), failures)
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(partial(_run, spark), ("trips by zone", "smoothed readings"), (trips, readings)))
+    _run(spark, "fares against readings", trips.join(readings, "zone").orderBy("fares"))
 
 
-def _run(spark: SparkSession, name: str, frame: DataFrame, failures: list[BaseException]) -> None:
-    """Compute a DataFrame under the description ``name``; an error is added to ``failures`` and not raised."""
-    try:
-        spark.sparkContext.setJobDescription(name)
-        frame.write.format("noop").mode("overwrite").save()
-    except BaseException as error:
-        failures.append(error)
+def _run(spark: SparkSession, name: str, frame: DataFrame) -> None:
+    """Compute a DataFrame under the description ``name``."""
+    spark.sparkContext.setJobDescription(name)
+    frame.write.format("noop").mode("overwrite").save()
 
 
 def _trips(spark: SparkSession) -> DataFrame:

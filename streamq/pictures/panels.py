@@ -48,14 +48,15 @@ ARROW = 7.0
 
 @dataclass(frozen=True)
 class Bar:
-    """An event's bar: its number, key and lane, its ends in pixels, and its label."""
+    """An event's bar: its number and key, its ends in pixels, its label, its lane, and the top of that in pixels."""
 
     event: int
     key: int
-    lane: int
     left: float
     right: float
     label: str
+    lane: int = 0
+    top: float = 0.0
 
 
 def lanes_for(bars: Sequence[tuple[float, float]]) -> list[int]:
@@ -91,19 +92,20 @@ def bars_of(history: PanelHistory, axis: TimeAxis, groups: Sequence[int]) -> lis
     bars = [_unplaced_bar(history, axis, event, groups, label) for event, label in zip(events, labels, strict=True)]
     placed: list[Bar] = []
     first = 0
-    for key in sorted({bar.key for bar in bars}):
+    for number, key in enumerate(sorted({bar.key for bar in bars})):
         own = [bar for bar in bars if bar.key == key]
         places = lanes_for([(bar.left, bar.right) for bar in own]) if history.is_windows else _lanes_of_key(own)
-        placed += [replace(bar, lane=first + place) for bar, place in zip(own, places, strict=True)]
+        for bar, lane in zip(own, (first + place for place in places), strict=True):
+            placed.append(replace(bar, lane=lane, top=lane * LANE_HEIGHT + number * KEY_GAP))
         first += max(places) + 1
     return sorted(placed, key=lambda bar: bar.event) if first <= MOST_LANES else None
 
 
 def _unplaced_bar(history: PanelHistory, axis: TimeAxis, event: int, groups: Sequence[int], label: str) -> Bar:
-    """Return the bar of an event, on lane 0."""
+    """Return the bar of an event, without its lane."""
     left = min(axis.pixels(int(history.starts[event])), WIDTH - LEAST_WIDTH)
     right = left if history.has_points else axis.pixels(int(history.ends[event]))
-    return Bar(event, int(groups[event]), 0, left, max(right, left + LEAST_WIDTH), label)
+    return Bar(event, int(groups[event]), left, max(right, left + LEAST_WIDTH), label)
 
 
 def _lanes_of_key(bars: Sequence[Bar]) -> list[int]:
@@ -195,8 +197,7 @@ class Panel:
         """The height of the panel, in pixels."""
         if self._bars is None:
             return len(self._bins) * (BIN_HEIGHT + KEY_GAP)
-        lanes = 1 + max((bar.lane for bar in self._bars), default=0)
-        return lanes * LANE_HEIGHT + KEY_GAP * max(1, len({bar.key for bar in self._bars}))
+        return max((bar.top for bar in self._bars), default=0.0) + LANE_HEIGHT + KEY_GAP
 
     @property
     def table(self) -> str:
@@ -317,31 +318,27 @@ class Panel:
 
     def _bar_layers(self, bars: Sequence[Bar], colours: Colours) -> Iterator[dict[str, Any]]:
         """Yield the layers of keys, bars, arrows where bars go on, links to what replaced events, and labels."""
-        tops = self._tops(bars)
         by_key: dict[int, list[float]] = {}
         for bar in bars:
-            by_key.setdefault(bar.key, []).append(tops[bar.event])
+            by_key.setdefault(bar.key, []).append(bar.top)
         yield self._key_texts([((min(own) + max(own) + BAR_HEIGHT) / 2, self.keys[key]) for key, own in by_key.items()])
-        shapes = [(self._bar(bar, tops[bar.event], colours), bar.event) for bar in bars]
-        yield self._rects([bar for bar, event in shapes if not self._is_gone(event)], cornerRadius=2)
-        gone = [bar for bar, event in shapes if self._is_gone(event)]
+        standing = [self._bar(bar, colours) for bar in bars if not self._is_gone(bar.event)]
+        gone = [self._bar(bar, colours) for bar in bars if self._is_gone(bar.event)]
+        yield self._rects(standing, cornerRadius=2)
         yield self._rects(gone, cornerRadius=2, strokeDash=[4, 3], fillOpacity=0)
-        yield from self._arrows(bars, tops, colours)
-        yield from self._links(bars, tops)
-        yield self._texts([label for label in self._labels(bars, tops) if label["text"]])
+        yield from self._arrows(bars, colours)
+        yield from self._links(bars)
+        yield self._texts([label for label in self._labels(bars) if label["text"]])
 
-    def _tops(self, bars: Sequence[Bar]) -> dict[int, float]:
-        place = {key: number for number, key in enumerate(sorted({bar.key for bar in bars}))}
-        return {bar.event: bar.lane * LANE_HEIGHT + place[bar.key] * KEY_GAP for bar in bars}
+    def _colours(self, key: str, colours: Colours) -> tuple[str, str]:
+        """Return the surface and the border of what belongs to a key; windows are of no colour."""
+        return (LIGHT.band, LIGHT.faint) if self.history.is_windows else LIGHT.key(colours[key])
 
-    def _colours(self, key: int, colours: Colours) -> tuple[str, str]:
-        return (LIGHT.band, LIGHT.faint) if self.history.is_windows else LIGHT.key(colours[self.keys[key]])
-
-    def _bar(self, bar: Bar, top: float, colours: Colours) -> dict[str, Any]:
-        surface, border = self._colours(bar.key, colours)
+    def _bar(self, bar: Bar, colours: Colours) -> dict[str, Any]:
+        surface, border = self._colours(self.keys[bar.key], colours)
         ends = {"x": self.axis.instant_of(bar.left), "x2": self.axis.instant_of(bar.right)}
         look = {"fill": border if self.history.has_points else surface, "stroke": border}
-        return {**ends, "y": top, "y2": top + BAR_HEIGHT, **look, "shown": self._tooltip(bar)}
+        return {**ends, "y": bar.top, "y2": bar.top + BAR_HEIGHT, **look, "shown": self._tooltip(bar)}
 
     def _is_gone(self, event: int) -> bool:
         return bool(self.history.successors[event] != STANDS)
@@ -361,7 +358,7 @@ class Panel:
         """Return True if an event goes on beyond the end of the axis."""
         return int(self.history.ends[bar.event]) > self.axis.high
 
-    def _arrows(self, bars: Sequence[Bar], tops: Mapping[int, float], colours: Colours) -> Iterator[dict[str, Any]]:
+    def _arrows(self, bars: Sequence[Bar], colours: Colours) -> Iterator[dict[str, Any]]:
         beyond = {
             "triangle-right": [bar for bar in bars if self._goes_on(bar)],
             "triangle-left": [bar for bar in bars if int(self.history.starts[bar.event]) < self.axis.low],
@@ -371,15 +368,15 @@ class Panel:
             rows = [
                 {
                     "x": self.axis.instant_of(at),
-                    "y": tops[bar.event] + BAR_HEIGHT / 2,
-                    "colour": self._colours(bar.key, colours)[1],
+                    "y": bar.top + BAR_HEIGHT / 2,
+                    "colour": self._colours(self.keys[bar.key], colours)[1],
                 }
                 for bar in own
             ]
             if rows:
                 yield self._layer({"type": "point", "shape": shape, "filled": True, "opacity": 1}, rows, color="colour")
 
-    def _links(self, bars: Sequence[Bar], tops: Mapping[int, float]) -> Iterator[dict[str, Any]]:
+    def _links(self, bars: Sequence[Bar]) -> Iterator[dict[str, Any]]:
         """Yield the layers of links from events that were taken back to those that replaced them."""
         by_event = {bar.event: bar for bar in bars}
         lines, heads = [], []
@@ -387,10 +384,10 @@ class Panel:
             new = by_event.get(int(self.history.successors[bar.event]))
             if new is None:
                 continue
-            is_down = tops[new.event] > tops[bar.event]
+            is_down = new.top > bar.top
             x = (bar.left + bar.right) / 2
             to_x = max(new.left + 3, min(new.right - 3, x)) if new.right - new.left > 6 else (new.left + new.right) / 2
-            y, to_y = tops[bar.event] + (BAR_HEIGHT if is_down else 0), tops[new.event] + (0 if is_down else BAR_HEIGHT)
+            y, to_y = bar.top + (BAR_HEIGHT if is_down else 0), new.top + (0 if is_down else BAR_HEIGHT)
             end = {"x2": self.axis.instant_of(to_x), "y2": to_y}
             lines.append({"x": self.axis.instant_of(x), "y": y, **end})
             heads.append({"x": end["x2"], "y": to_y - (2 if is_down else -2), "down": is_down})
@@ -402,7 +399,7 @@ class Panel:
                 mark = {"type": "point", "shape": shape, "filled": True, "opacity": 1, "size": 25, "color": LIGHT.faint}
                 yield self._layer(mark, own)
 
-    def _labels(self, bars: Sequence[Bar], tops: Mapping[int, float]) -> Iterator[dict[str, Any]]:
+    def _labels(self, bars: Sequence[Bar]) -> Iterator[dict[str, Any]]:
         """Yield the labels of the bars: inside where they fit, else at their right up to the next bar of the lane."""
         lanes: dict[int, list[Bar]] = {}
         for bar in sorted(bars, key=lambda bar: bar.left):
@@ -410,9 +407,9 @@ class Panel:
         for own in lanes.values():
             limits = [*(bar.left for bar in own[1:]), WIDTH + 8]
             for bar, limit in zip(own, limits, strict=True):
-                yield self._label(bar, tops[bar.event], limit)
+                yield self._label(bar, limit)
 
-    def _label(self, bar: Bar, top: float, limit: float) -> dict[str, Any]:
+    def _label(self, bar: Bar, limit: float) -> dict[str, Any]:
         """Return a bar's label, which ends before ``limit``; faint if the event was taken back, "" if it does not fit."""
         inside, behind = bar.right - bar.left - 8, limit - bar.right - 7
         is_inside = text_width(bar.label, LABEL_SIZE) <= inside or inside >= max(40, behind)
@@ -420,7 +417,7 @@ class Panel:
         shown = shortened_to_width(bar.label, LABEL_SIZE, inside if is_inside else behind - margin)
         left = bar.left + 4 if is_inside else bar.right + 4 + margin
         return self._text(
-            left, top + BAR_HEIGHT / 2 + 4, shown, LIGHT.faint if self._is_gone(bar.event) else LIGHT.text
+            left, bar.top + BAR_HEIGHT / 2 + 4, shown, LIGHT.faint if self._is_gone(bar.event) else LIGHT.text
         )
 
     # bins
@@ -433,8 +430,7 @@ class Panel:
             base = (number + 1) * (BIN_HEIGHT + KEY_GAP) - KEY_GAP
             greatest = int(row.alive.max())
             scale = max([1, *own] if row.is_key else [1, greatest])
-            has_colour = row.is_key and not self.history.is_windows
-            surface, border = LIGHT.key(colours[row.title]) if has_colour else (LIGHT.band, LIGHT.faint)
+            surface, border = self._colours(row.title, colours) if row.is_key else (LIGHT.band, LIGHT.faint)
             keys.append((base - BIN_HEIGHT / 2, row.title))
             most.append(self._text(WIDTH + 3, base, _short_number(greatest), LIGHT.faint))
             for low, high, alive in self._filled_bins(row):
