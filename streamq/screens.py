@@ -27,24 +27,8 @@ SHORT = 40
 """The greatest number of characters of a cell that stays on one line in a notebook."""
 
 
-class ViewSection(ABC):
-    """A part of a view; it renders itself for each kind of screen."""
-
-    @abstractmethod
-    def html(self) -> str:
-        """Return the section as HTML, with all its texts escaped."""
-
-    @abstractmethod
-    def rich(self) -> RenderableType:
-        """Return the section as what rich prints."""
-
-    @abstractmethod
-    def text(self) -> str:
-        """Return the section as plain text of one or more lines."""
-
-
 @dataclass(frozen=True)
-class TextSection(ViewSection):
+class TextSection:
     """A text of a kind in STYLES."""
 
     content: str
@@ -66,7 +50,7 @@ class TextSection(ViewSection):
 
 
 @dataclass(frozen=True)
-class TableSection(ViewSection):
+class TableSection:
     """A table, whose first heading says what its rows are; numbers have separators and stand at the right."""
 
     headings: Sequence[str]
@@ -97,6 +81,10 @@ class TableSection(ViewSection):
     def text(self) -> str:
         cells = [[printable(cell_text(value)) for value in row] for row in (self.headings, *self.rows)]
         return "\n".join(line.rstrip() for line in html.aligned_lines(cells, left=len(self.headings)))
+
+
+ViewSection = TextSection | TableSection
+"""A part of a view; it renders itself as HTML, as what rich prints, and as plain text."""
 
 
 @dataclass(frozen=True)

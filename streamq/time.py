@@ -204,6 +204,12 @@ def show_ticks(value: int, axis: str) -> str:
         return f"{value} us"
 
 
+def instant_label(t: int, axis: str) -> str:
+    """Return an instant as readers see it: ``2024-05-01 12:00:00``, in UTC, or a number; ``inf``: no end."""
+    text = show_ticks(t, axis)
+    return text.replace("T", " ").removesuffix("Z").removesuffix(".000000") if axis == TIMESTAMP else text
+
+
 def show_duration(value: int, axis: str) -> str:
     """Return a duration as text: the number on an integer axis, else the number with a unit.
 

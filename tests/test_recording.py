@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import PlanError, TimeError
-from streamq.run.samples import recording
+from streamq.run import samples as recording
 from streamq.run.status.run_status import RESULTS
 from streamq.run.storage.files import Offsets
 from streamq.runtime.arrow.columnar import decode

@@ -18,7 +18,7 @@ from streamq.runtime.arrow.columnar import codes, concat, ints
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.arrow.values import ORDER, Ints, combine_numbers, number_values
 from streamq.runtime.deltas import LE, RE, WEIGHT
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_label
 
 WIDTH = 760
 """The width of the axis, in pixels."""
@@ -175,12 +175,6 @@ class PanelHistory:
     def instant(self, t: int) -> str:
         """Return an instant as text, without a fraction of a second that is zero."""
         return instant_label(t, self.axis)
-
-
-def instant_label(t: int, axis: str) -> str:
-    """Return an instant as text for readers of a picture: ``2024-05-01 12:00:00``, in UTC, or a number; ``inf``: no end."""
-    text = show_ticks(t, axis)
-    return text.replace("T", " ").removesuffix("Z").removesuffix(".000000") if axis == TIMESTAMP else text
 
 
 def shown_value(value: Any) -> str:

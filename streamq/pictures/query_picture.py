@@ -29,7 +29,6 @@ from streamq.pictures.panel_history import (
     TimeAxis,
     answer_history,
     history_of_changes,
-    instant_label,
     section,
     shown_value,
 )
@@ -44,7 +43,7 @@ from streamq.run.batch.answers import compute_answer
 from streamq.run.batch.passed_batches import passed_batches, passed_tables
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.deltas import BAD
-from streamq.time import INFINITY, TIMESTAMP, instant_ticks, show_ticks
+from streamq.time import INFINITY, TIMESTAMP, instant_label, instant_ticks, show_ticks
 from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
 
 Instant = int | dt.datetime

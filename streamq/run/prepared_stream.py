@@ -35,7 +35,14 @@ from streamq.plan.node import Node, nodes, number_sources, tables_behind
 from streamq.run.batch.answers import is_dataframe, is_unlimited
 from streamq.run.failure import spark_errors
 from streamq.run.pacing import Pacer, hops_of
-from streamq.run.run_options import BY_MICRO_BATCH, RunOptions, Trigger, trigger_of
+from streamq.run.run_options import (
+    ADAPTIVE,
+    BY_MICRO_BATCH,
+    UNTIL_NO_INPUT_IS_LEFT,
+    RunOptions,
+    Trigger,
+    trigger_of,
+)
 from streamq.run.session.findings import master_of, session_of
 from streamq.run.session.spark_session import check_sink_functions, prepare_for_streams, warn_of_tasks
 from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
@@ -153,6 +160,11 @@ class Launch:
     is_split: bool
     pacer: Pacer | None = None
 
+    @property
+    def ends_by_itself(self) -> bool:
+        """True if the run ends once no input is left."""
+        return self.trigger == UNTIL_NO_INPUT_IS_LEFT
+
     def start(self) -> StreamingQuery:
         """Start the query on its checkpoint, into its sink, or by a SplitWriter into several."""
         options, rows, outputs = self.prepared.options, self._counted_rows(), self.prepared.outputs
@@ -166,7 +178,7 @@ class Launch:
             writer = sink.start(result.read(rows).writeStream)
         if options.name:
             writer = writer.queryName(options.name)
-        writer = self.trigger.set_on(writer)
+        writer = writer.trigger(**self.trigger) if self.trigger else writer
         return writer.outputMode("append").option("checkpointLocation", self.checkpoint.path).start()
 
     def _counted_rows(self) -> DataFrame:
@@ -335,7 +347,7 @@ def start_run(options: RunOptions) -> Run:
 
     run = Run(launch, claim)
     _RUNNING[folder_name(path)] = run
-    if launch.trigger.available_now:
+    if launch.ends_by_itself:
         run._drain(claim)
     return run
 
@@ -344,7 +356,7 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
     """Prepare queries and claim the checkpoint for them; return what starts them, and the claim."""
     assert options.checkpoint is not None
     prepared = prepare(options)
-    if trigger.adaptive and master_of(prepared.spark).startswith("sc://"):
+    if options.trigger == ADAPTIVE and master_of(prepared.spark).startswith("sc://"):
         wrong, reason = "trigger='adaptive' does not go through Spark Connect", "the server runs the micro-batches"
         raise PlanError(options.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
     if options.calls_python:
@@ -364,7 +376,7 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
             )
             raise CheckpointError("run", wrong, observed, "Use a new checkpoint: nothing has been read here.")
         # at most one micro-batch remains, with the rows that the end of the input makes final
-        trigger = Trigger(available_now=True)
+        trigger = UNTIL_NO_INPUT_IS_LEFT
     elif claim.is_new and options.finish and prepared.program.stages and prepared.reads_all_at_once:
         checkpoint.control.send(prepared.spark, END_OF_INPUT)
         claim = replace(claim, is_ending=True)
@@ -373,7 +385,7 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
         checkpoint=checkpoint,
         trigger=trigger,
         is_split=options.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
-        pacer=Pacer(hops_of(options.plans, options.verb), prepared.program) if trigger.adaptive else None,
+        pacer=Pacer(hops_of(options.plans, options.verb), prepared.program) if options.trigger == ADAPTIVE else None,
     )
     return launch, claim
 

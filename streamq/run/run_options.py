@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from pyspark.sql.streaming.readwriter import DataStreamWriter
-
 from streamq.choices import OutputForm, choose_word
 from streamq.compiler.egress import Egress, choose_egress
 from streamq.compiler.options import Options, check_early
@@ -69,39 +67,25 @@ ADAPTIVE = "adaptive"
 """The trigger of a run that has as many micro-batches in a hop of its windows as make results come soonest."""
 
 
-@dataclass(frozen=True)
-class Trigger:
-    """The trigger of a run: a micro-batch every ``every`` microseconds (None: without a pause), or until no input is left.
+Trigger = Mapping[str, Any]
+"""A trigger in Spark's words; without any the next micro-batch begins at once."""
 
-    adaptive: the run pauses at the end of a micro-batch.
-    """
-
-    every: int | None = None
-    available_now: bool = False
-    adaptive: bool = False
-
-    def set_on(self, writer: DataStreamWriter) -> DataStreamWriter:
-        """Return a ``writeStream`` with this trigger."""
-        if self.available_now:
-            return writer.trigger(availableNow=True)
-        return writer if self.every is None else writer.trigger(processingTime=f"{self.every} microseconds")
+UNTIL_NO_INPUT_IS_LEFT: Trigger = {"availableNow": True}
 
 
 def trigger_of(duration: Duration | None) -> Trigger:
     """Return the trigger for a user's argument; raise PlanError for an illegal one, such as a negative duration."""
-    if duration is None:
-        return Trigger()
+    if duration is None or duration == ADAPTIVE:
+        return {}
     if duration == AVAILABLE_NOW:
-        return Trigger(available_now=True)
-    if duration == ADAPTIVE:
-        return Trigger(adaptive=True)
+        return UNTIL_NO_INPUT_IS_LEFT
     try:
         every = ticks(duration, TIMESTAMP, "run")
     except TimeError as error:
         raise _no_trigger(duration) from error
     if every < 0:
         raise _no_trigger(duration)
-    return Trigger(every)
+    return {"processingTime": f"{every} microseconds"}
 
 
 def _no_trigger(argument: object) -> PlanError:

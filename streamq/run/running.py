@@ -100,7 +100,7 @@ class Run:
     def _idle_watch(self) -> IdleWatch | None:
         """Start the watch for silent sources; None if no source has ``idle_after``, or the run takes what is available now."""
         allowed = allowed_silence(self._program)
-        if not allowed or self._launch.trigger.available_now:
+        if not allowed or self._launch.ends_by_itself:
             return None
         return IdleWatch(allowed, lambda: self._watcher.messages_for_silent_sources(self.query), self._send)
 
@@ -404,7 +404,7 @@ class Run:
             )
         if self._over == _INPUT_ENDED:
             return RunState.FINISHED, self._over
-        if self._launch.trigger.available_now and not self._over:
+        if self._launch.ends_by_itself and not self._over:
             return RunState.ENDED, ""
         return RunState.STOPPED, self._over or "it was stopped"
 

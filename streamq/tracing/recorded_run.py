@@ -404,7 +404,9 @@ def _owners(program: StagedPlan) -> dict[str, int]:
     for number, part in enumerate(program.plan.inputs):
         for node in nodes(part):
             by_digest.setdefault(node.digest, number)
-    by_relation = {r.name: by_digest[_source_digest(program, r.name)] for r in program.sources}
+    # in a program's plans the policy of a source is left out of its digest
+    sources = {f"source:{n.table}": n.digest for n in nodes(program.plan) if isinstance(n, Source)}
+    by_relation = {r.name: by_digest[sources[r.name]] for r in program.sources}
     last = {feed.path.relation for feed in program.result_feeds}
     owners = {}
     for stage in program.stages:
@@ -415,12 +417,6 @@ def _owners(program: StagedPlan) -> dict[str, int]:
             if hosted.name not in last:
                 owners[hosted.name] = by_relation[hosted.name]
     return owners
-
-
-def _source_digest(program: StagedPlan, relation: str) -> str:
-    """Return the digest that a source has in a program's plans, where its policy is left out."""
-    sources = (node for node in nodes(program.plan) if isinstance(node, Source))
-    return next(source.digest for source in sources if f"source:{source.table}" == relation)
 
 
 def _names(parts: Sequence[Node], filtered: Collection[str]) -> list[str]:

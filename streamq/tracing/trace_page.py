@@ -16,12 +16,12 @@ from streamq.compiler.plan_graph import STYLE as GRAPH_STYLE
 from streamq.errors import counted
 from streamq.html import element, markup_text
 from streamq.operators import Source
-from streamq.pictures.panel_history import instant_label, shown_value
+from streamq.pictures.panel_history import shown_value
 from streamq.plan.schema import POINT
 from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.deltas import LE, RE, RETRACT
-from streamq.time import show_duration
+from streamq.time import instant_label, show_duration
 from streamq.tracing.recorded_run import (
     CHANGE,
     MICRO_BATCH,

@@ -22,7 +22,7 @@ from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.time.consistency import progress_at_level
 from streamq.runtime.time.progress import LevelProgress, map_progress
 from streamq.runtime.time.progress_policy import ProgressPolicy
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration, show_ticks
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_label, show_duration, show_ticks
 
 RESULTS = "streamq"
 """The name under which Spark's reports hold the counts of results, and the reports of buckets."""
@@ -158,11 +158,7 @@ def observed_values(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def instant_text(t: int, axis: str) -> str:
     """Return an instant as text, without a fraction of a second that is zero; infinities are "its end" and "no CTI"."""
-    if t == INFINITY:
-        return "its end"
-    if t == MINUS_INFINITY:
-        return "no CTI"
-    return show_ticks(t, axis).replace("T", " ").replace(".000000", "").removesuffix("Z")
+    return {INFINITY: "its end", MINUS_INFINITY: "no CTI"}.get(t) or instant_label(t, axis)
 
 
 def finite_instant(t: int | None) -> int | None:
@@ -177,12 +173,8 @@ def instant_fields(name: str, t: int | None, axis: str) -> dict[str, Any]:
 
 def iso(t: int) -> str | None:
     """Return microseconds since 1970 as ISO 8601; None for an instant outside the calendar's range."""
-    if finite_instant(t) is None:
-        return None
-    try:
-        return iso_moment(dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t))
-    except OverflowError:
-        return None
+    text = show_ticks(t, TIMESTAMP).replace(".000000", "")
+    return text if text.endswith("Z") else None
 
 
 def iso_moment(moment: dt.datetime) -> str:

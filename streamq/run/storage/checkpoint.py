@@ -271,10 +271,6 @@ class Checkpoint:
             self._go_on(own, stored)
         return Claim(is_new=False, has_begun=has_begun, is_ending=is_ending, new_results=fit.new_results)
 
-    def mark(self, own: Identity) -> None:
-        """Mark the checkpoint as that of a query whose state is there, and which has written no rows yet."""
-        self._write(own)
-
     def _go_on(self, own: Identity, stored: Identity) -> None:
         """Mark the checkpoint as that of a query that goes on from the state of another, or into other folders.
 
@@ -289,7 +285,7 @@ class Checkpoint:
                 wrong = "a sink has rows of another form"
                 observed = f"{folder} has {mine[folder]}, and would get {form}"
                 raise CheckpointError("run", wrong, observed, "Use a new sink.")
-        self._write(own, stored, self.last_commit())
+        self.mark(own, stored, self.last_commit())
 
     def _last_claim(self) -> Identity:
         """Return the identity of the query that has marked the checkpoint last, whether it has committed anything or not."""
@@ -299,8 +295,8 @@ class Checkpoint:
         assert isinstance(identity, Identity)
         return identity
 
-    def _write(self, now: Identity, before: Identity | None = None, after: int = -1) -> None:
-        """Write the identity of the query now and, until a micro-batch after ``after`` is committed, of the one before."""
+    def mark(self, now: Identity, before: Identity | None = None, after: int = -1) -> None:
+        """Mark the checkpoint as that of a query now and, until a micro-batch after ``after`` is committed, of the one before."""
         fields = {"version": STATE_VERSION, "now": now, "before": before, "after": after}
         write_line(self.spark, self._identity, json.dumps(fields, default=asdict))
 
@@ -351,7 +347,7 @@ class Checkpoint:
         """Mark the checkpoint as this query's; raise CheckpointError, before that, for a sink that is not empty."""
         for folder, _ in own.folders:
             _refuse_used_sink(self.spark, folder)
-        self._write(own)
+        self.mark(own)
         return Claim(is_new=True)
 
 
