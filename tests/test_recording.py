@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import PlanError, TimeError
-from streamq.run import samples as recording
+from streamq.run import samples
 from streamq.run.status.run_status import RESULTS
 from streamq.run.storage.files import Offsets
 from streamq.runtime.arrow.columnar import decode
@@ -56,10 +56,10 @@ def test_a_recording_leaves_nothing_behind(failing: str, tmp_path: Path, monkeyp
 
     spark: Any = SimpleNamespace(conf={"spark.sql.shuffle.partitions": 3})
     source: Any = Stream()
-    recorder = recording.Recorder(
+    recorder = samples.Recorder(
         spark=spark, sources={"s": source}, tables=["s"], read=["the clock", "s"], checkpoint=f"file:{checkpoint}"
     )
-    monkeypatch.setattr(recording.Recorder, "_rows", lambda self, most, newest: Stream())
+    monkeypatch.setattr(samples.Recorder, "_rows", lambda self, most, newest: Stream())
     offsets = Offsets({"conf": {}}, {"s": "7"})
     with pytest.raises(TimeoutError):
         recorder._record([offsets], offsets, ProgressBar("sample"), 1, 1)
@@ -93,9 +93,9 @@ def test_a_bar_shows_the_rows_and_the_time_of_a_recording(monkeypatch: pytest.Mo
 
         waiting: Any = Query()
         with monkeypatch.context() as patched:
-            patched.setattr(recording.time, "monotonic", lambda: next(clock))
-            patched.setattr(recording, "LOOK_EVERY", 0)
-            recording.wait_for_rows(waiting, ProgressBar("sample"), 1_000, 8.0)
+            patched.setattr(samples.time, "monotonic", lambda: next(clock))
+            patched.setattr(samples, "LOOK_EVERY", 0)
+            samples.wait_for_rows(waiting, ProgressBar("sample"), 1_000, 8.0)
         return list(shown)
 
     by_rows = recorded([5, 5, 6, 7], 0, 500, 600, 0)
@@ -113,7 +113,7 @@ def test_a_bar_shows_the_rows_and_the_time_of_a_recording(monkeypatch: pytest.Mo
 )
 def test_limits_are_positive_numbers(rows: Any, seconds: Any) -> None:
     with pytest.raises(PlanError, match="sample: (rows is a whole number of at least 1|seconds is a positive number)"):
-        recording.check_limits(rows, seconds)
+        samples.check_limits(rows, seconds)
 
 
 def test_each_source_has_an_equal_part_of_a_recording() -> None:
@@ -126,34 +126,34 @@ def test_each_source_has_an_equal_part_of_a_recording() -> None:
     ]
     for most, parts in ((150, (60, 30, 60)), (5_000, (1_000, 30, 200)), (2, (1, 0, 1))):
         for newest in (False, True):
-            shorter = recording.cut(batches, most, newest=newest)
+            shorter = samples.cut(batches, most, newest=newest)
             for name, count, there in zip(("many", "few", "some"), parts, (1_000, 30, 200), strict=True):
                 taken = [v for batch in shorter if name in batch for v in batch[name]["v"].to_pylist()]
                 assert taken == (list(range(there - count, there)) if newest else list(range(count)))
-    assert recording.cut([], 3, newest=True) == []
+    assert samples.cut([], 3, newest=True) == []
 
 
 @pytest.mark.parametrize("newest", [False, True])
 def test_a_task_keeps_the_first_or_the_newest_rows(newest: bool) -> None:
     numbers = pa.table({"v": range(100)})
     for most in (1, 10, 25, 99, 100, 1_000):
-        (row,) = recording.keep_rows(3, most, newest)(numbers.to_batches(max_chunksize=10))
+        (row,) = samples.keep_rows(3, most, newest)(numbers.to_batches(max_chunksize=10))
         (kept,) = row.to_pylist()
         expected = range(100)[-most:] if newest else range(100)[:most]
         assert (kept["source"], kept["rows"]) == (3, len(expected))
         assert decode(kept["body"])["v"].to_pylist() == list(expected)
-    assert not list(recording.keep_rows(3, 5, newest)(numbers[:0].to_batches()))
+    assert not list(samples.keep_rows(3, 5, newest)(numbers[:0].to_batches()))
 
 
 def test_instants_between_are_a_pair() -> None:
-    assert recording.instants_between(None, "integer") is None
-    assert recording.instants_between((3, None), "integer") == (3, INFINITY)
-    assert recording.instants_between([None, dt.datetime(1970, 1, 1, 0, 0, 1)], "timestamp") == (
+    assert samples.instants_between(None, "integer") is None
+    assert samples.instants_between((3, None), "integer") == (3, INFINITY)
+    assert samples.instants_between([None, dt.datetime(1970, 1, 1, 0, 0, 1)], "timestamp") == (
         MINUS_INFINITY,
         1_000_000,
     )
     for wrong in (3, (1,), "ab", (1, 2, 3)):
         with pytest.raises(PlanError, match="sample: between is two instants; found"):
-            recording.instants_between(wrong, "integer")
+            samples.instants_between(wrong, "integer")
     with pytest.raises(TimeError, match="sample: an instant that does not fit the time axis"):
-        recording.instants_between((1, 2), "timestamp")
+        samples.instants_between((1, 2), "timestamp")
