@@ -265,9 +265,8 @@ class RangedMembers:
     number: how many events each row stands for; more than one only where all reductions read values alone. place: where
     each row stands in the order of (start, payload, end), if an ordered aggregate asks for it; lifetime: the rows' starts
     and ends in ticks, which ``clip`` cuts to their windows; window: each window's interval; groups: each window's group;
-    memory: the calls of modules that a host of streams remembers, for their reductions; asked: the windows whose results
-    somebody reads, None: all. aside: takes the windows whose calls fail, once they are ``final``; None: there is nothing
-    that takes them. final: the windows that can no longer change, None: all.
+    asked: the windows whose results somebody reads, None: all. aside: takes the windows whose calls fail, once they are
+    ``final``; None: there is nothing that takes them. final: the windows that can no longer change, None: all.
     """
 
     rows: pa.Table
@@ -280,7 +279,6 @@ class RangedMembers:
     clip: ClipInput
     window: tuple[Ints, Ints]
     groups: pa.Table
-    memory: Any = None
     asked: Mask | None = None
     aside: Any = None
     final: Mask | None = None

@@ -26,8 +26,9 @@ from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.assigner import event_order
 from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.time.progress_rule import NoRowReason, ProgressRule, Release
-from streamq.runtime.user_code.calls import ModuleCall, StepCall, pickled, shown_instant, shown_values
+from streamq.runtime.user_code.calls import ModuleCall, StepCall, shown_instant, shown_values
 from streamq.runtime.user_code.code_values import FAILURES, instant_of
+from streamq.runtime.user_code.states import pickled
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

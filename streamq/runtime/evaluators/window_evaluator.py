@@ -24,13 +24,13 @@ from streamq.plan.partial import (
     RangeReduction,
     Reduction,
 )
-from streamq.runtime.arrow.columnar import codes, expand_ranges, ints, with_column, with_columns
-from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.deltas import LE, RE, WEIGHT
+from streamq.runtime.arrow.columnar import codes, concat, expand_ranges, ints, with_column, with_columns
+from streamq.runtime.arrow.values import Ints, Mask, float_bits
 from streamq.runtime.evaluators.assigner import Ranges, event_order, find_places
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
+from streamq.runtime.deltas import DIGEST, LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import LAST_END, grid_lifetimes
-from streamq.runtime.groups import GROUP_NUMBER, HASH
+from streamq.runtime.groups import GROUP_NUMBER, HASH, Hashes, combine_hashes, hashes
 from streamq.runtime.partials.built_in_partials import PartialMax, PartialMin
 from streamq.runtime.partials.range_partials import (
     INDEX,
@@ -44,7 +44,6 @@ from streamq.time import Grid
 
 if TYPE_CHECKING:
     from streamq.runtime.time.lateness import QuarantineRows
-    from streamq.runtime.user_code.module_walk import CallMemory
 
 
 def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str, pa.Array]:
@@ -121,6 +120,14 @@ def reduced_windows(
     return reduced(members, reductions)
 
 
+def window_digests(event_hashes: Hashes, members: RangedMembers) -> Ints:
+    """Return a number for each window that identifies its members, whose hashes are given; a sum, as their order is in these."""
+    sums = np.zeros(members.n + 1, np.uint64)
+    np.add.at(sums, members.first, event_hashes)
+    np.subtract.at(sums, members.last + 1, event_hashes)
+    return np.cumsum(sums)[:-1].view(np.int64)
+
+
 OWNER = "__owner"
 """The column of a window for the owner of its number."""
 
@@ -151,17 +158,18 @@ class WindowEvaluator(MemberEvaluator):
         inputs: Sequence[pa.Table],
         since: int,
         upto: int,
-        memory: CallMemory | None = None,
         is_asked: Callable[[pa.Table], Mask] | None = None,
         aside: QuarantineRows | None = None,
+        sent: pa.Table | None = None,
     ) -> pa.Table:
         """Return the windows' rows, from partial results over ranges; only reductions of all members copy them into every window.
 
         The windows end after ``since``, and ``upto`` bounds them as :meth:`Assigner.ranges` says. The columns are the keys,
         ``__n``, the partials, the reductions and the stamped lifetime; if windows wait for members, also the last end of a
-        member. ``memory``: the module calls of earlier micro-batches, if any, to which those of now are added. ``is_asked``
-        marks, by lifetimes, the rows that somebody reads; the others have NULL as their results: no sum overflows in them, and no
-        module is called. ``aside`` takes the windows whose calls fail. Rows of both kinds stay, with NULL as the module's result.
+        member. ``is_asked`` marks, by lifetimes, the rows that somebody reads; the others have NULL as their results: no sum
+        overflows in them, and no module is called. ``aside`` takes the windows whose calls fail. Rows of both kinds stay, with
+        NULL as the module's result. ``sent``: rows of earlier micro-batches, whose results are taken for windows that have the
+        same members still; all rows then have a DIGEST of these.
         """
         table = self._in_order(self.with_partials(inputs[0]))
         ranges = self._ranges(table, since, upto)
@@ -198,13 +206,48 @@ class WindowEvaluator(MemberEvaluator):
         if self.waits_for_members:
             columns_of_result[LAST_END] = windows.column(LAST_END)
         if self.reductions:
+            ranges = ranges.take(np.flatnonzero(ints(table, COUNT)[ranges.event] > 0))
             members = self._spanned(table, ranges, windows, (start, end), groups.select(list(self.keys)))
             if aside is not None:
                 members = replace(members, aside=aside, final=aside.is_final(stamped))
-            columns_of_result |= reduced(replace(members, memory=memory, asked=asked), self.reductions)
+            sent_row = np.full(windows.num_rows, -1)
+            if sent is not None:
+                columns_of_result[DIGEST] = window_digests(self._event_hashes(table)[ranges.event], members)
+                same = {name: columns_of_result[name] for name in (COUNT, DIGEST)}
+                sent_row = self._sent_rows(with_columns(stamped, same), sent, has_failures=aside is not None)
+            results = reduced(replace(members, asked=asked & (sent_row < 0)), self.reductions)
+            if sent is not None and (sent_row >= 0).any():
+                at = pa.array(np.where(sent_row < 0, np.arange(len(sent_row)), len(sent_row) + sent_row))
+                results = {
+                    n: pa.chunked_array([r, *sent.column(n).chunks]).combine_chunks().take(at)
+                    for n, r in results.items()
+                }
+            columns_of_result |= results
         return self._stamped(
             pa.table(columns_of_result).filter(pa.array(is_reported)), start[is_reported], end[is_reported]
         )
+
+    def _event_hashes(self, events: pa.Table) -> Hashes:
+        """Return a number for each event that identifies what reductions see of it; floats count by their bits."""
+        seen = [*self._values, *self.order, *((LE,) if self.order else ()), *((LE, RE) if self.sensitive else ())]
+        columns = map(events.column, dict.fromkeys(seen))
+        parts = [hashes(float_bits(c.combine_chunks()) if pa.types.is_floating(c.type) else c) for c in columns]
+        return combine_hashes([np.ones(events.num_rows, np.uint64), *parts])
+
+    def _sent_rows(self, windows: pa.Table, sent: pa.Table, *, has_failures: bool) -> Ints:
+        """Return for each window a row of ``sent`` whose results it has, as the members are the same; -1: there is none.
+
+        has_failures: a result of NULL may be that of a call that failed.
+        """
+        by = [*self.keys, LE, RE, COUNT, DIGEST]
+        if not sent.num_rows:
+            return np.full(windows.num_rows, -1)
+        number, first = codes(concat([sent.select(by), windows.select(by)]), by)
+        row = first[number[sent.num_rows :]]
+        row = np.where(row < sent.num_rows, row, -1)
+        for name in (r.column.name for r in self.reductions if has_failures):
+            row[(row >= 0) & ~sent.column(name).is_valid().to_numpy()[row]] = -1
+        return row
 
     @property
     def _held_columns(self) -> list[str]:
@@ -292,7 +335,6 @@ class WindowEvaluator(MemberEvaluator):
 
         window: the starts and ends of ``windows``; groups: the key values of each.
         """
-        ranges = ranges.take(np.flatnonzero(ints(table, COUNT)[ranges.event] > 0))
         first = find_places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
         place = None
         if self.order and not self.reads_values:

@@ -12,9 +12,9 @@ State: the events that are not settled, and rows for the settled ones: those of 
 have the same ones; of snapshots, those of each slot of the wheel, beside the sleeping events, which are read once their slot
 is due.
 
-With user modules only windows that are sent and have changed are called. A window that fails is set aside once, when it is
-final: until then its members may change. State: the calls of open windows, too: a digest of their members, and the result.
-Cost: a hash per member and window, and a call for each window that is sent and has changed.
+With user modules only windows that are sent and have changed are called; the others have the results of the rows that were sent,
+which have a digest of their windows' members. A window that fails is set aside once, when it is final: until then its members may
+change. Cost: a hash per member, and a call for each window that is sent and has changed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.groups import GROUP_NUMBER, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Totals
-from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel
+from streamq.runtime.kernels.recompute import REPORTED, ActiveGroups, RecomputeKernel
 from streamq.runtime.state.baskets import KernelBaskets
 from streamq.runtime.state.time_bins import TimeBins
 from streamq.runtime.time.lateness import QuarantineRows, weighted_events
 from streamq.runtime.time.progress_rule import saturating
 from streamq.runtime.user_code.code_values import LASTS, START
-from streamq.runtime.user_code.module_walk import CallMemory, latest_calls
 from streamq.time import INFINITY, MINUS_INFINITY
 
 M = TypeVar("M", bound=MemberEvaluator)
@@ -193,10 +192,6 @@ def slots(at: Ints, now: int, parts: int) -> Ints:
     return np.maximum(now + 1, (at >> width) << width)
 
 
-CALLS = "calls"
-"""The basket of remembered calls."""
-
-
 @dataclass(frozen=True)
 class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     """A kernel of windows of which at least one reduction is a user's module."""
@@ -208,18 +203,17 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     """The name of the user's time_bound operator, whose rows are final by their own lifetimes, not by windows; "": none."""
 
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:
-        """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call.
+        """Return the evaluator's rows, calling modules only for windows whose members have changed since they were sent.
 
-        The calls of now replace those remembered of the active groups. The row of a window that fails has NULL as its result;
-        once it is final, the window is set aside and counted in the totals. Failures that are not set aside raise ModuleFailed.
+        The row of a window that fails has NULL as its result; once it is final, the window is set aside and counted. Failures
+        that are not set aside raise ModuleFailed.
         """
         bins, clock = groups.bins, groups.clock
-        memory = CallMemory.from_table(bins.read(CALLS))
+        sent = bins.read(REPORTED)
         is_asked = partial(self._is_sent, clock=clock)
         aside = QuarantineRows(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
-        rows = self.evaluator.rows(groups.histories, groups.open_since, groups.upto, memory, is_asked, aside)
-        if clock.c != INFINITY:
-            bins.append(CALLS, memory.changes, latest_calls)
+        sent = pa.table({}) if sent is None else sent
+        rows = self.evaluator.rows(groups.histories, groups.open_since, groups.upto, is_asked, aside, sent)
         if aside is not None:
             aside.count(groups.totals)
         return rows

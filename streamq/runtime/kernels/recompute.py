@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.deltas import LE, RE, WEIGHT, as_points, cancelling_deltas, history_of, net_deltas, weighted
+from streamq.runtime.deltas import DIGEST, LE, RE, WEIGHT, as_points, cancelling_deltas, history_of, net_deltas, weighted
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, number_groups, with_hashes
@@ -243,7 +243,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         rows = self._evaluated(groups)
         hash_of = groups.hashes()
         rows = with_column(rows, HASH, hash_of[ints(rows, GROUP_NUMBER)])
-        reported = [*self.result, LE, RE, *(name for name in (LAST_END,) if name in rows.column_names), HASH]
+        beside = [name for name in (LAST_END, DIGEST) if name in rows.column_names]
+        reported = [*self.result, LE, RE, *beside, HASH]
         sent = rows.select(reported).filter(pa.array(self._is_sent(rows, clock)))
         before = bins.read(REPORTED)
         change = self._difference(before, sent, clock.c_before)
@@ -253,8 +254,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             bins.append(REPORTED, still if before is None else net_deltas(concat([still, cancelling_deltas(before)])))
             self._keep(groups, rows)
             bins.write_agenda(self._agenda(groups, rows, hash_of), self._input_baskets)
-        delta = change.drop_columns([name for name in (HASH, LAST_END) if name in change.column_names])
-        delta = net_deltas(delta) if LAST_END in change.column_names else delta
+        delta = change.drop_columns([HASH, *beside])
+        delta = net_deltas(delta) if beside else delta
         return delta if delta.num_rows else None
 
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:

@@ -10,7 +10,7 @@ import ctypes
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,11 +18,9 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import ModuleFailed
-from streamq.plan.fingerprint import fingerprint
-from streamq.plan.function import NamedObject, VersionedCode
+from streamq.plan.function import NamedObject
 from streamq.plan.schema import show_argument, shown_group
 from streamq.runtime.user_code.code_values import (
-    EventReader,
     Lifetime,
     ReturnError,
     RowShape,
@@ -33,79 +31,13 @@ from streamq.runtime.user_code.code_values import (
     reason_of,
     short_text,
 )
+from streamq.runtime.user_code.states import ModuleStates, PartState, pickled
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 T = TypeVar("T")
 
-FIRST = 3
-"""The number of events of a window that an error shows."""
-
 NOBODY_TAKES = "Give the run a late_sink: it receives the events that fail."
 """The hint of an error if a module sets events aside and the run has nothing that takes them."""
-
-
-@dataclass(frozen=True)
-class States:
-    """The states of an aggregation and the operations on them; an operation returns a new state and does not change its
-    arguments.
-
-    remove, merge: None if missing; in_parts: events may be added in parts; any_order: and in any order. The result of a
-    time-sensitive module takes the window: ``result(state, window)``.
-    """
-
-    name: str
-    initial: Callable[[], Any]
-    add: Callable[[Any, Any], Any]
-    result: Callable[..., Any]
-    remove: Callable[[Any, Any], Any] | None = None
-    merge: Callable[[Any, Any], Any] | None = None
-    in_parts: bool = True
-    any_order: bool = True
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ModuleStates(States, VersionedCode):
-    """A user's ``code`` with its ``options``; ``read`` converts arguments by name to the events that ``add`` takes.
-
-    sensitive: the code reads lifetimes and the window. Its events are then a pandas DataFrame: the arguments by name, ``start``
-    and ``end``.
-    """
-
-    code: Any
-    options: Mapping[str, Any] = field(default_factory=dict)
-    sensitive: bool = False
-    version: int = 1
-    compatible_with: int | None = None
-    read: EventReader
-
-    @property
-    def identity(self) -> str:
-        """The name, with a text that distinguishes code and options from others of that name."""
-        options = f":{sorted(self.options.items())!r}" if self.options else ""
-        return f"{self.name}:{fingerprint(self.code)}{options}:{self.sensitive}"
-
-    @property
-    def state_identity(self) -> str:
-        return f"{self.name}:{sorted(self.options.items())!r}:{self.sensitive}"
-
-    @property
-    def code_text(self) -> str:
-        return fingerprint(self.code)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ModuleStates) and self.identity == other.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
-
-    def events(self, arguments: Mapping[str, pa.Array]) -> Any:
-        """Return all events, from their arguments by name, as ``add`` takes them."""
-        return self.read(arguments)(0, len(next(iter(arguments.values()))))
-
-    @property
-    def merges(self) -> bool:
-        """True if states of parts of a window may be merged, so that basic windows are computed once."""
-        return self.merge is not None and self.in_parts and self.any_order and not self.sensitive
 
 
 class CallTimeout(ReturnError):
@@ -181,9 +113,16 @@ class WindowCall(ModuleCall, NamedObject):
     def state_identity(self) -> str:
         return f"{self.module.state_identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
 
-    def answer(self, state: Any, window: tuple[int, int]) -> Any:
-        """Return the module's result of a state over the members of a window, as :meth:`value` does."""
-        asked = (state, self.interval(window)) if self.module.sensitive else (state,)
+    def answer(self, part: PartState | None, window: tuple[int, int]) -> Any:
+        """Return the module's result of a state over the members of a window, as :meth:`value` does; raise the state's error.
+
+        The module is not called over no members.
+        """
+        if part is None:
+            return self.of_nothing
+        if part.error is not None:
+            raise part.error
+        asked = (part.state, self.interval(window)) if self.module.sensitive else (part.state,)
         return self.value(self.module.result(*asked), window)
 
     def value(self, result: Any, window: tuple[int, int]) -> Any:
@@ -246,14 +185,13 @@ class StepCall(ModuleCall):
     def next_state(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
         """Return the state after an event, and the event's rows; raises ReturnError if they are not valid.
 
-        In checking mode both calls get a copy of the state; ReturnError is raised if they differ, or if one changes its
-        arguments. Raises CallTimeout beyond the time limit.
+        In checking mode ReturnError is raised if two calls differ, or if one changes its arguments. Raises CallTimeout beyond the
+        time limit.
         """
-        body = pickled(state) if self.checked else b""
         step = forbid_changes(self.step, "step") if self.checked else self.step
 
         # the next state is a part of the result, so that checking compares it
-        return self.guarded(lambda: self._state_and_rows(step(pickle.loads(body) if body else state, *values)))
+        return self.guarded(lambda: self._state_and_rows(step(state, *values)))
 
     def _state_and_rows(self, result: Any) -> tuple[Any, list[dict[str, Any]]]:
         """Return a step's result as its state and its rows by column; raises ReturnError if it is not valid."""
@@ -331,16 +269,3 @@ def call_with_limit(compute: Callable[[], T], seconds: float | None) -> T:
         raise value
     result: T = value
     return result
-
-
-def pickled(value: Any) -> bytes:
-    """Return a state or a result as bytes, with its class if only this process has it; raises ReturnError if impossible."""
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        from pyspark import cloudpickle
-
-        try:
-            return cloudpickle.dumps(value)
-        except Exception as error:
-            raise ReturnError(f"{short_text(value)} cannot be pickled ({reason_of(error)})") from error

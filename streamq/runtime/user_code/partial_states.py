@@ -6,12 +6,11 @@ copied into several windows, each event becomes a state. States of a module that
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
-from itertools import pairwise, repeat, takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from itertools import pairwise, repeat
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,113 +22,21 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import codes, ints, with_column, with_columns
 from streamq.runtime.arrow.rendering import python_values
 from streamq.runtime.deltas import LE, RE
-from streamq.runtime.user_code.calls import FIRST, States, WindowCall, pickled
-from streamq.runtime.user_code.code_values import FAILURES, ReturnError, instants_of, reason_of
+from streamq.runtime.user_code.calls import WindowCall
+from streamq.runtime.user_code.code_values import FAILURES, instants_of
+from streamq.runtime.user_code.states import (
+    FIRST,
+    NOTHING,
+    EventSlice,
+    HeldState,
+    PartState,
+    StateRows,
+    merged_parts,
+    unpickled,
+)
 
 if TYPE_CHECKING:
     from streamq.plan.function import VersionedCode
-
-NOTHING = b""
-"""The state over no events, for which the module is not called; None may be a state of the module."""
-
-StateRows = tuple[tuple[Any, ...], ...]
-"""The first events of a state, as their arguments in order."""
-
-
-class PartState(NamedTuple):
-    """A state over a number of ``events``; errors show the ``first`` of them; ``error``: the failure, if there is no state.
-
-    A call that fails for a part of a window fails for each window with that part, and is reported for that window.
-    """
-
-    state: Any
-    first: StateRows
-    events: int
-    error: BaseException | None = None
-
-    @property
-    def pickle(self) -> bytes:
-        """The state with its events as bytes, for :func:`unpickled`; a state that cannot be pickled becomes an error."""
-        try:
-            return pickled(tuple(self))
-        except FAILURES as error:
-            why = error if self.error is None else self.error
-            return pickled((None, self.first, self.events, ReturnError(reason_of(why))))
-
-    @property
-    def held(self) -> HeldState:
-        """The state as this process holds it: itself if no merge can change it, else bytes, of which each reader has a copy."""
-        return self if self.error is None and _is_immutable(self.state) else self.pickle
-
-
-HeldState = PartState | bytes
-"""A state in memory: the same for all its readers, or bytes for :func:`unpickled`; NOTHING: no event counts."""
-
-
-def unpickled(body: bytes) -> PartState:
-    """Return the state in bytes that :attr:`PartState.pickle` returned."""
-    return PartState(*pickle.loads(body))
-
-
-class EventSlice(NamedTuple):
-    """Some events of a state: ``read`` returns them as the module takes them; the ``first`` of them, and their number."""
-
-    read: Callable[[], Any]
-    first: StateRows
-    events: int
-
-
-def merged_parts(
-    parts: Sequence[PartState], states: States, added: EventSlice | None = None, gone: EventSlice | None = None
-) -> PartState | None:
-    """Return the state over the events of all parts and those ``added``, without those ``gone``; None over no events.
-
-    It is an error if one of the parts is, or if a call fails; of several errors the first in the order of the parts.
-    """
-    first = sum((part.first for part in parts), ())[:FIRST] + (() if added is None else added.first)
-    events = sum(part.events for part in parts) + (0 if added is None else added.events)
-    if gone is not None:
-        first, events = tuple(row for row in first if row not in gone.first), events - gone.events
-    if events <= 0:
-        return None
-    state, error = None, next((part.error for part in parts if part.error is not None), None)
-    try:
-        if error is None or parts[0].error is None:
-            state = _merged(parts, states)
-        if error is None and added is not None:
-            state = states.add(state, added.read())
-        if error is None and gone is not None:
-            assert states.remove is not None
-            state = states.remove(state, gone.read())
-    except FAILURES as failure:
-        error = failure
-    return PartState(None if error is not None else state, first[:FIRST], events, error)
-
-
-def _merged(parts: Sequence[PartState], states: States) -> Any:
-    """Return the merged state of the parts before the first error; the initial one without parts."""
-    before = [part.state for part in takewhile(lambda part: part.error is None, parts)]
-    if len(before) < 2:
-        return before[0] if before else states.initial()
-    assert states.merge is not None
-    return reduce(states.merge, before)
-
-
-_ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None)})
-"""Types of values that nothing can change, beside NumPy's scalars."""
-
-
-def _is_immutable(value: Any, depth: int = 3) -> bool:
-    """True if nothing can change a value, and it can be pickled: a number, a text, bytes, None, or a tuple of such.
-
-    Tuples nested deeper than ``depth`` do not count.
-    """
-    kind = type(value)
-    if kind in _ATOMS:
-        return True
-    if isinstance(value, tuple) and not hasattr(value, "__dict__"):
-        return depth > 0 and all(_is_immutable(item, depth - 1) for item in value)
-    return isinstance(value, np.number | np.bool_) and kind.__module__ == "numpy"
 
 
 @dataclass(frozen=True)
@@ -257,16 +164,14 @@ class PickledState(Partial):
         """Return the result of a state, None without one; raises ModuleFailed, with the window and the group of the ``row``."""
         if part is None:
             return None
-        calling, error = self.calling, part.error
-        if error is None:
-            try:
-                return calling.answer(part.state, place(row)[0] if self.reads_lifetimes else (0, 0))
-            except FAILURES as failure:
-                error = failure
-        window, group = place(row)
-        first = (dict(zip(self._names, event, strict=True)) for event in part.first)
-        about = calling.subject(window, group, first, part.events)
-        raise calling.failure(calling.reason(error, about)) from error
+        calling = self.calling
+        try:
+            return calling.answer(part, place(row)[0] if self.reads_lifetimes else (0, 0))
+        except FAILURES as error:
+            window, group = place(row)
+            first = (dict(zip(self._names, event, strict=True)) for event in part.first)
+            about = calling.subject(window, group, first, part.events)
+            raise calling.failure(calling.reason(error, about)) from error
 
     @property
     def _names(self) -> tuple[str, ...]:
