@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import sys
 import textwrap
 from collections.abc import Callable
@@ -254,9 +253,8 @@ def test_who_interrupts_the_import_gets_the_rest_the_next_time(
 
 
 def test_a_module_travels_to_workers_without_the_repository() -> None:
-    """By value, with streamq's own code: whatever its classes hold must be fit for it."""
+    """By value, with streamq's own code; read in this process, it would replace the methods of streamq's classes by copies."""
     ship_runtime()
     code = dumps(size.with_options({"limit": 3}))
-    assert pickle.loads(code).code(4, limit=3) == "large"
     assert b"RLock" not in code
     assert b"Repository" not in code

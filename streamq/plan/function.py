@@ -105,17 +105,22 @@ class NamedObject:
         """The text that stands for the object in the names of operators' states; a user's code is no part of it."""
         return self.identity
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedObject) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
 
 class VersionedCode(NamedObject):
-    """A user's code under a name, in a version; ``compatible_with``: an earlier version whose state goes on with this one."""
+    """A user's code under a name, in a version; ``compatible_with``: an earlier version whose state goes on with this one.
+
+    code_text: a text that differs for other code.
+    """
 
     version: int
     compatible_with: int | None
-
-    @property
-    def code_text(self) -> str:
-        """A text that differs for other code."""
-        raise NotImplementedError
+    code_text: str
 
 
 class CallableModule(VersionedCode):
@@ -250,12 +255,6 @@ class Function(NamedObject, ABC):
     def shown_over(self, arguments: Sequence[Text]) -> Text:
         """Return a call as explain and messages show it."""
         return Text(f"{self.name}({', '.join(a.text for a in arguments)})")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Function) and self.identity == other.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
 
 
 def called(function: Function) -> str:

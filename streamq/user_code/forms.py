@@ -152,11 +152,10 @@ class WindowForm(ABC):
         order_insensitive: a function does not depend on the order of the members.
         """
 
-    def _states(self, options: Mapping[str, Any], *methods: Any, **fields: Any) -> ModuleStates:
+    def _states(self, *methods: Any, **fields: Any) -> ModuleStates:
         """Return states with these methods, in the order of :class:`ModuleStates`; ``fields`` replaces its other fields."""
         read = read_frame if self.sensitive else read_series
-        common = {"code": self.code, "options": dict(options), "sensitive": self.sensitive, "read": read}
-        return ModuleStates(self.name, *methods, **{**common, **fields})
+        return ModuleStates(self.name, *methods, **{"sensitive": self.sensitive, "read": read, **fields})
 
 
 class FunctionForm(WindowForm):
@@ -197,7 +196,7 @@ class FunctionForm(WindowForm):
             else (lambda values: function(*values, **options))
         )
         methods = (lambda: None, lambda _, events: events, result)
-        return self._states(options, *methods, in_parts=False, any_order=order_insensitive)
+        return self._states(*methods, in_parts=False, any_order=order_insensitive)
 
 
 class IncrementalForm(WindowForm):
@@ -214,7 +213,7 @@ class IncrementalForm(WindowForm):
         spread: Any = (lambda method: method) if self.sensitive else _spread
         remove, merge = getattr(module, "remove", None), getattr(module, "merge", None)
         methods = (module.initial, spread(module.add), module.result, remove and spread(remove), merge)
-        return self._states(options, *methods)
+        return self._states(*methods)
 
 
 class AggregatorForm(WindowForm):
@@ -252,7 +251,7 @@ class AggregatorForm(WindowForm):
         def finish(buffer: Any) -> Any:
             return module.finish(copy.deepcopy(buffer))
 
-        return self._states(options, zero, reduce, finish, merge=merge, read=read_values)
+        return self._states(zero, reduce, finish, merge=merge, read=read_values)
 
 
 def window_form(verb: str, name: str, code: Any, *, time_sensitive: bool = False) -> WindowForm:

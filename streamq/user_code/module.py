@@ -47,7 +47,7 @@ class UserModule(CallableModule):
     """The decorator that makes it: "udf", "uda", ..."""
 
     results: ClassVar[str] = ""
-    """What ``returns`` is the type of, for errors; empty: its results are rows."""
+    """The word for its results in errors on the argument ``returns``, their type; empty: its results are rows."""
 
     promises: ClassVar[tuple[str, ...]] = ()
     """The names of the properties that it can have."""
@@ -182,7 +182,7 @@ class UserModule(CallableModule):
         return f"{self.kind} {self.name}:{':'.join([self.returns.json(), self.options_text, *self.layout])}"
 
     @property
-    def code_text(self) -> str:
+    def code_text(self) -> str:  # type: ignore[override]
         """A text that differs for other code: a checkpoint goes on with equal code, or with a version that is compatible."""
         return ":".join([self.fingerprint, *map(text_of, self.held)])
 
@@ -272,12 +272,6 @@ class UserModule(CallableModule):
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.signature} -> {self.returns.simpleString()}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, UserModule) and self.identity == other.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
 
 
 _DECORATOR_OPTIONS: dict[str, tuple[str, ...]] = {}

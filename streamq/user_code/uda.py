@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -87,8 +87,7 @@ class WindowModule(UserModule, AggregateFunction):
     @lazy
     def module(self) -> ModuleStates:
         """The code as hosts call it, made once, a class with the options; raises PlanError if it cannot be made."""
-        states = self.form.states(self.options, order_insensitive=order_insensitive in self.properties)
-        return replace(states, version=self.version, compatible_with=self.compatible_with)
+        return self.form.states(self.options, order_insensitive=order_insensitive in self.properties)
 
     @property
     def layout(self) -> tuple[str, ...]:
@@ -192,6 +191,10 @@ class WindowModule(UserModule, AggregateFunction):
         """
         return WindowCall(
             module=forbid_module_changes(self.module) if self.checked else self.module,
+            code_text=self.fingerprint,
+            options=self.options_text,
+            version=self.version,
+            compatible_with=self.compatible_with,
             names=names or self.parameter_names(len(column.args)),
             to=column.type,
             shown_type=self.returns.simpleString(),

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import ModuleFailed
-from streamq.plan.function import NamedObject
+from streamq.plan.function import VersionedCode
 from streamq.plan.schema import show_argument, shown_group
 from streamq.runtime.user_code.code_values import (
     Lifetime,
@@ -89,15 +89,20 @@ def shown_instant(ticks: int, axis: pa.DataType) -> str:
     return show_ticks(ticks, TIMESTAMP if pa.types.is_timestamp(axis) else INTEGER)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowCall(ModuleCall, NamedObject):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WindowCall(ModuleCall, VersionedCode):
     """A module as called for windows: its states, the ``names`` of its arguments, and the type of its result.
 
-    rows: the shape of the rows that an operator returns; None: it returns one value of type ``to``, ``shown_type`` in errors.
-    stamp: the rule for the lifetimes of such rows. axis: the type of instants.
+    code_text, options: texts that differ for other code, and other options. rows: the shape of the rows that an operator
+    returns; None: it returns one value of type ``to``, ``shown_type`` in errors. stamp: the rule for the lifetimes of such rows.
+    axis: the type of instants.
     """
 
     module: ModuleStates
+    code_text: str
+    options: str
+    version: int = 1
+    compatible_with: int | None = None
     names: tuple[str, ...]
     to: pa.DataType
     shown_type: str
@@ -107,11 +112,12 @@ class WindowCall(ModuleCall, NamedObject):
 
     @property
     def identity(self) -> str:
-        return f"{self.module.identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
+        return f"{self.state_identity}:{self.code_text}"
 
     @property
     def state_identity(self) -> str:
-        return f"{self.module.state_identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
+        shape = (self.module.sensitive, self.to, self.rows, self.stamp, self.names)
+        return ":".join([self.name, self.options, *map(str, shape)])
 
     def answer(self, part: PartState | None, window: tuple[int, int]) -> Any:
         """Return the module's result of a state over the members of a window, as :meth:`value` does; raise the state's error.

@@ -82,7 +82,7 @@ class PickledState(Partial):
 
     @property
     def modules(self) -> tuple[VersionedCode, ...]:
-        return (self.calling.module,)
+        return (self.calling,)
 
     def note(self, shared_by: int) -> str:
         return f"{self.calling.name}: {shared_note(shared_by)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streamq.plan.fingerprint import fingerprint
-from streamq.plan.function import VersionedCode
 from streamq.runtime.user_code.code_values import FAILURES, EventReader, ReturnError, reason_of, short_text
 
 FIRST = 3
@@ -44,39 +42,15 @@ class States:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModuleStates(States, VersionedCode):
-    """A user's ``code`` with its ``options``; ``read`` converts arguments by name to the events that ``add`` takes.
+class ModuleStates(States):
+    """The states of a user's code; ``read`` converts arguments by name to the events that ``add`` takes.
 
     sensitive: the code reads lifetimes and the window. Its events are then a pandas DataFrame: the arguments by name, ``start``
     and ``end``.
     """
 
-    code: Any
-    options: Mapping[str, Any] = field(default_factory=dict)
     sensitive: bool = False
-    version: int = 1
-    compatible_with: int | None = None
     read: EventReader
-
-    @property
-    def identity(self) -> str:
-        """The name, with a text that distinguishes code and options from others of that name."""
-        options = f":{sorted(self.options.items())!r}" if self.options else ""
-        return f"{self.name}:{fingerprint(self.code)}{options}:{self.sensitive}"
-
-    @property
-    def state_identity(self) -> str:
-        return f"{self.name}:{sorted(self.options.items())!r}:{self.sensitive}"
-
-    @property
-    def code_text(self) -> str:
-        return fingerprint(self.code)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ModuleStates) and self.identity == other.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
 
     def events(self, arguments: Mapping[str, pa.Array]) -> Any:
         """Return all events, from their arguments by name, as ``add`` takes them."""
