@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import difflib
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
 
 from streamq.errors import PlanError, counted, nearest
 from streamq.plan.schema import unnamed_argument
@@ -121,57 +121,29 @@ def _is_written(method: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class WindowForm(ABC):
+class WindowForm:
     """The form of a user's ``code`` over windows: the arguments that it must take, and the calls that hosts make of it.
 
-    verb: the decorator, and name: the module's, for errors; sensitive: the code reads lifetimes.
+    verb: the decorator, and name: the module's, for errors; sensitive: the code reads lifetimes. methods: those that it has;
+    None: it is a function of a pandas Series per argument, or of events and window, or an object or a type that is called like
+    one.
     """
 
     verb: str
     name: str
     code: Any
-    sensitive: bool = False
-
-    methods: ClassVar[StateMethods | None] = None
-    """The methods that it has; None: the code is called itself."""
+    sensitive: bool
+    methods: StateMethods | None
 
     def check(self) -> None:
         """Raise PlanError if the code lacks a method, or does not take the arguments of its calls."""
         if self.methods is not None:
             self.methods.check(self.name, self.code, is_timed=self.sensitive)
+        elif (signature := signature_without_self(self.code)) is not None:
+            self._check_function(signature)
 
-    def query_call(self, columns: int, options: Mapping[str, Any]) -> QueryCall:
-        """Return the call that a query makes of the code, or of its method that takes columns, with this many of them."""
-        assert self.methods is not None
-        return QueryCall(1 if self.sensitive else columns, {}, 1, self.methods.adding)
-
-    @abstractmethod
-    def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
-        """Return the states of the code, with the options; raises PlanError if it does not take them.
-
-        order_insensitive: a function does not depend on the order of the members.
-        """
-
-    def _states(self, *methods: Any, **fields: Any) -> ModuleStates:
-        """Return states with these methods, in the order of :class:`ModuleStates`; ``fields`` replaces its other fields."""
-        read = read_frame if self.sensitive else read_series
-        return ModuleStates(self.name, *methods, **{"sensitive": self.sensitive, "read": read, **fields})
-
-
-class FunctionForm(WindowForm):
-    """A function of a pandas Series per argument, or of events and window; also an object or a type that is called like one.
-
-    Its state is the events so far.
-    """
-
-    def check(self) -> None:
-        """Raise PlanError if time-sensitive code takes fewer than two arguments, or other code begins with (events, window).
-
-        Code without a signature, as some C functions are, passes.
-        """
-        signature = signature_without_self(self.code)
-        if signature is None:
-            return
+    def _check_function(self, signature: inspect.Signature) -> None:
+        """Raise PlanError if a time-sensitive function takes fewer than two arguments, or another has (events, window) first."""
         parameters = positional_parameters(signature)
         if self.sensitive and len(parameters) < 2 and not takes_any_number(signature):
             wrong = "a time-sensitive function is called with (events, window)"
@@ -183,75 +155,63 @@ class FunctionForm(WindowForm):
             raise PlanError(self.name, wrong, "it is not time-sensitive", hint)
 
     def query_call(self, columns: int, options: Mapping[str, Any]) -> QueryCall:
-        return QueryCall(0, options, leading=2) if self.sensitive else QueryCall(columns, options)
+        """Return the call that a query makes of the code, or of its method that takes columns, with this many of them."""
+        if self.methods is None:
+            return QueryCall(0, options, leading=2) if self.sensitive else QueryCall(columns, options)
+        takes_one = self.sensitive or self.methods is AGGREGATOR
+        return QueryCall(1 if takes_one else columns, {}, 1, self.methods.adding)
 
     def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
-        """Return states that are a window's events themselves, without parts: the result calls the function with all of them."""
-        function: Any = self.code
-        if not inspect.isclass(function):
-            function = make_object(self.name, function, options, self.verb)
-        result: Callable[..., Any] = (
-            (lambda events, window: function(events, window, **options))
-            if self.sensitive
-            else (lambda values: function(*values, **options))
-        )
-        methods = (lambda: None, lambda _, events: events, result)
-        return self._states(*methods, in_parts=False, any_order=order_insensitive)
+        """Return the states of the code, with the options; raises PlanError if it does not take them.
 
-
-class IncrementalForm(WindowForm):
-    """``initial()``, ``add(state, values)``, ``result(state)``, and optionally ``remove(state, values)`` and ``merge(a, b)``.
-
-    A class is made with the options. Without lifetimes its methods take a Series per argument.
-    """
-
-    methods = INCREMENTAL
-
-    def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
-        """Return states by the methods of an object of the class; None for a missing optional method."""
+        Those of a function are a window's events themselves, without parts: the result calls it with all of them.
+        order_insensitive: it does not depend on the order of the members.
+        """
+        read = read_frame if self.sensitive else read_series
+        if self.methods is None:
+            function: Any = (
+                self.code if inspect.isclass(self.code) else make_object(self.name, self.code, options, self.verb)
+            )
+            result: Callable[..., Any] = (
+                (lambda events, window: function(events, window, **options))
+                if self.sensitive
+                else (lambda values: function(*values, **options))
+            )
+            states = ModuleStates(self.name, lambda: None, lambda _, events: events, result, read=read)
+            return replace(states, sensitive=self.sensitive, in_parts=False, any_order=order_insensitive)
         module = make_object(self.name, self.code, options, self.verb)
         spread: Any = (lambda method: method) if self.sensitive else _spread
-        remove, merge = getattr(module, "remove", None), getattr(module, "merge", None)
+        if self.methods is AGGREGATOR:
+            if self.sensitive:
+                hint = "Give initial(), add(state, events) and result(state, window)."
+                raise PlanError(self.verb, "Spark's Aggregator does not know time", f"found {self.name}", hint)
+            module, read, spread = Buffers(module), read_values, lambda method: method
+        remove, merge = (getattr(module, method, None) for method in ("remove", "merge"))
         methods = (module.initial, spread(module.add), module.result, remove and spread(remove), merge)
-        return self._states(*methods)
+        return ModuleStates(self.name, *methods, sensitive=self.sensitive, read=read)
 
 
-class AggregatorForm(WindowForm):
-    """The shape of Spark's Aggregator: ``zero()``, or a value; ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``.
+@dataclass(frozen=True)
+class Buffers:
+    """The buffers of an object in the shape of Spark's Aggregator as states; it reduces one value, or tuple, at a time.
 
-    It reduces one value (a tuple of several) at a time into a buffer. Its methods may change and return the buffer, so they
-    get a copy of it, ``merge`` of the first one.
+    Its methods may change and return a buffer, so they get a copy of it, ``merge`` of the first one.
     """
 
-    methods = AGGREGATOR
+    aggregator: Any
 
-    def query_call(self, columns: int, options: Mapping[str, Any]) -> QueryCall:
-        return super().query_call(1, options)
+    def initial(self) -> Any:
+        zero = self.aggregator.zero
+        return copy.deepcopy(zero() if callable(zero) else zero)
 
-    def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
-        """Return states that are buffers, to which events are added one by one; raises PlanError for time-sensitive code."""
-        module = make_object(self.name, self.code, options, self.verb)
-        if self.sensitive:
-            hint = "Give initial(), add(state, events) and result(state, window)."
-            raise PlanError(self.verb, "Spark's Aggregator does not know time", f"found {self.name}", hint)
+    def add(self, buffer: Any, events: Sequence[Any]) -> Any:
+        return reduce(self.aggregator.reduce, events, copy.deepcopy(buffer))
 
-        def zero() -> Any:
-            return copy.deepcopy(module.zero() if callable(module.zero) else module.zero)
+    def merge(self, a: Any, b: Any) -> Any:
+        return self.aggregator.merge(copy.deepcopy(a), b)
 
-        def reduce(buffer: Any, events: Sequence[Any]) -> Any:
-            """Return a copy of the buffer with the events added, one call each."""
-            buffer = copy.deepcopy(buffer)
-            for event in events:
-                buffer = module.reduce(buffer, event)
-            return buffer
-
-        def merge(a: Any, b: Any) -> Any:
-            return module.merge(copy.deepcopy(a), b)
-
-        def finish(buffer: Any) -> Any:
-            return module.finish(copy.deepcopy(buffer))
-
-        return self._states(zero, reduce, finish, merge=merge, read=read_values)
+    def result(self, buffer: Any) -> Any:
+        return self.aggregator.finish(copy.deepcopy(buffer))
 
 
 def window_form(verb: str, name: str, code: Any, *, time_sensitive: bool = False) -> WindowForm:
@@ -259,13 +219,13 @@ def window_form(verb: str, name: str, code: Any, *, time_sensitive: bool = False
 
     If it has as many of both, its form is the incremental one.
     """
-    if not has_states(code):
-        return FunctionForm(verb, name, code, time_sensitive)
-    public = public_methods(code)
-    of_spark = {*AGGREGATOR.needed} - {"merge"}
-    is_of_spark = len(of_spark & public) > len({*INCREMENTAL.needed} & public)
-    form: type[WindowForm] = AggregatorForm if is_of_spark else IncrementalForm
-    return form(verb, name, code, time_sensitive)
+    methods = None
+    if has_states(code):
+        public = public_methods(code)
+        of_spark = {*AGGREGATOR.needed} - {"merge"}
+        is_of_spark = len(of_spark & public) > len({*INCREMENTAL.needed} & public)
+        methods = AGGREGATOR if is_of_spark else INCREMENTAL
+    return WindowForm(verb, name, code, time_sensitive, methods)
 
 
 def is_window_code(code: Any) -> bool:

@@ -44,7 +44,7 @@ class CallTimeout(ReturnError):
     """Raised when a call has run for longer than its module may."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ModuleCall:
     """The guards of a module's calls; ``name`` is the module's, for errors.
 
