@@ -31,7 +31,7 @@ from streamq.runtime.user_code.code_values import (
     reason_of,
     short_text,
 )
-from streamq.runtime.user_code.states import ModuleStates, PartState, pickled
+from streamq.runtime.user_code.states import ModuleStates, pickled
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 T = TypeVar("T")
@@ -119,16 +119,9 @@ class WindowCall(ModuleCall, VersionedCode):
         shape = (self.module.sensitive, self.to, self.rows, self.stamp, self.names)
         return ":".join([self.name, self.options, *map(str, shape)])
 
-    def answer(self, part: PartState | None, window: tuple[int, int]) -> Any:
-        """Return the module's result of a state over the members of a window, as :meth:`value` does; raise the state's error.
-
-        The module is not called over no members.
-        """
-        if part is None:
-            return self.of_nothing
-        if part.error is not None:
-            raise part.error
-        asked = (part.state, self.interval(window)) if self.module.sensitive else (part.state,)
+    def answer(self, state: Any, window: tuple[int, int]) -> Any:
+        """Return the module's result of a state over the members of a window, as :meth:`value` does."""
+        asked = (state, self.interval(window)) if self.module.sensitive else (state,)
         return self.value(self.module.result(*asked), window)
 
     def value(self, result: Any, window: tuple[int, int]) -> Any:

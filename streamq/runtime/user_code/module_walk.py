@@ -78,10 +78,11 @@ class ModuleWalk:
         """
         before, changes = self._changes(now)
 
-        def compute() -> tuple[Any, PartState | None]:
+        def compute() -> tuple[Any, PartState]:
             """Return the result, and the state."""
             part = merged_parts(before, self.module, *map(self._events, changes))
-            return self.calling.answer(part, self._interval(now)), part
+            assert part is not None
+            return self.calling.answer(part.valid_state(), self._interval(now)), part
 
         try:
             result, part = self.calling.guarded(compute, itemgetter(0))
@@ -91,7 +92,7 @@ class ModuleWalk:
                 return self._result(now)
             self._handle_failure(now, error)
             return None
-        self._before = None if part is None else (now, part)
+        self._before = now, part
         return result
 
     def _changes(self, now: WindowMembers) -> tuple[list[PartState], list[WindowMembers]]:

@@ -166,7 +166,7 @@ class PickledState(Partial):
             return None
         calling = self.calling
         try:
-            return calling.answer(part, place(row)[0] if self.reads_lifetimes else (0, 0))
+            return calling.answer(part.valid_state(), place(row)[0] if self.reads_lifetimes else (0, 0))
         except FAILURES as error:
             window, group = place(row)
             first = (dict(zip(self._names, event, strict=True)) for event in part.first)

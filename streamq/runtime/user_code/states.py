@@ -80,6 +80,12 @@ class PartState(NamedTuple):
     events: int
     error: BaseException | None = None
 
+    def valid_state(self) -> Any:
+        """Return the state; raise the error in its place."""
+        if self.error is not None:
+            raise self.error
+        return self.state
+
     @property
     def pickle(self) -> bytes:
         """The state with its events as bytes, for :func:`unpickled`; a state that cannot be pickled becomes an error."""
