@@ -26,9 +26,9 @@ from streamq.plan.partial import (
 )
 from streamq.runtime.arrow.columnar import codes, concat, expand_ranges, ints, with_column, with_columns
 from streamq.runtime.arrow.values import Ints, Mask, float_bits
+from streamq.runtime.deltas import DIGEST, LE, RE, WEIGHT
 from streamq.runtime.evaluators.assigner import Ranges, event_order, find_places
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.deltas import DIGEST, LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import LAST_END, grid_lifetimes
 from streamq.runtime.groups import GROUP_NUMBER, HASH, Hashes, combine_hashes, hashes
 from streamq.runtime.partials.built_in_partials import PartialMax, PartialMin

@@ -19,7 +19,17 @@ import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.deltas import DIGEST, LE, RE, WEIGHT, as_points, cancelling_deltas, history_of, net_deltas, weighted
+from streamq.runtime.deltas import (
+    DIGEST,
+    LE,
+    RE,
+    WEIGHT,
+    as_points,
+    cancelling_deltas,
+    history_of,
+    net_deltas,
+    weighted,
+)
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, number_groups, with_hashes
