@@ -134,22 +134,6 @@ def test_a_start_far_ahead_of_the_clock_is_no_event() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"every": "1 minute"}, TimeError, "integer number of ticks"),
-        (
-            {"max_ahead": 5},
-            PlanError,
-            "max_ahead goes by the wall clock, which takes timestamps; the axis is integer",
-        ),
-    ],
-)
-def test_errors(given: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        sq.points(EMPTY, time="at", progress=sq.generate(**given))
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
         ({"delay": -5}, PlanError, "^generate: delay is negative; found -5.$"),
         ({"delay": "-5 minutes"}, PlanError, "generate: delay is negative; found '-5 minutes'"),
         ({"delay": None}, TimeError, "generate: not a duration; found None"),
@@ -159,13 +143,21 @@ def test_errors(given: dict[str, Any], error: type[Exception], message: str) -> 
         ({"idle_after": "0 seconds"}, PlanError, "generate: idle_after is no length of time; found '0 seconds'"),
         ({"idle_after": 5}, TimeError, "a duration without a unit on a timestamp axis; found 5. Write '5 seconds'"),
         ({"max_ahead": "-1 hour"}, PlanError, "generate: max_ahead is negative; found '-1 hour'"),
+        # on the axis of a source
+        ({"every": "1 minute"}, TimeError, "integer number of ticks"),
+        ({"max_ahead": 5}, PlanError, "max_ahead goes by the wall clock, which takes timestamps; the axis is integer"),
     ],
 )
-def test_progress_that_cannot_be_is_refused_where_it_is_made(
+def test_progress_that_cannot_be_is_refused_where_it_is_made_or_meets_a_source(
     given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
-        sq.generate(**given)
+    if message.endswith(("ticks", "the axis is integer")):
+        progress = sq.generate(**given)
+        with pytest.raises(error, match=message):
+            sq.points(EMPTY, time="at", progress=progress)
+    else:
+        with pytest.raises(error, match=message):
+            sq.generate(**given)
 
 
 # Silent sources: what their progress counts as after a while.

@@ -45,10 +45,12 @@ def script(path: Path, *lines: str) -> Path:
     return path
 
 
-def java(folder: Path, version: str, *, modules: bool = True) -> dict[str, str]:
+NO_MODULES = 'case "$1" in --add-modules*) echo "Module jdk.incubator.vector not found" >&2; exit 1;; esac'
+
+
+def java(folder: Path, version: str, *lines: str) -> dict[str, str]:
     """An environment whose PATH has a Java of this version."""
-    no_modules = 'case "$1" in --add-modules*) echo "Module jdk.incubator.vector not found" >&2; exit 1;; esac'
-    script(folder / "java", "" if modules else no_modules, f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
+    script(folder / "java", *lines, f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
     return {"PATH": str(folder)}
 
 
@@ -59,57 +61,54 @@ def worker(changes: Mapping[str, str] | None = None) -> Interpreter:
     return Interpreter("/opt/python", (3, 11, 7), {k: v for k, v in modules.items() if k not in failures}, failures)
 
 
-@pytest.mark.parametrize("version", ["17.0.15", "17-ea", "21", "21.0.4+7-LTS"])
-def test_java_17_and_21_will_do(tmp_path: Path, version: str) -> None:
-    finding = check_java(java(tmp_path, version))
-    assert finding == Finding("Java", f"{version} at {tmp_path / 'java'}")
+INSTALL = ". Install Java 17 or 21: apt-get"
 
 
 @pytest.mark.parametrize(
     ("version", "wrong"),
     [
-        ("1.8.0_392", "Java is too old; found 1.8.0_392"),
-        ("11.0.2", "Java is too old; found 11.0.2"),
-        ("25", "Java 25 is not supported; found 25"),
+        *((version, "") for version in ("17.0.15", "17-ea", "21", "21.0.4+7-LTS")),
+        ("1.8.0_392", "Java is too old"),
+        ("11.0.2", "Java is too old"),
+        ("25", "Java 25 is not supported"),
     ],
 )
-def test_other_javas_will_not(tmp_path: Path, version: str, wrong: str) -> None:
-    message = check_java(java(tmp_path, version)).message("session")
-    assert message.startswith(
-        f"session: {wrong} at {tmp_path}/java, Spark 4 needs 17 or 21. Install Java 17 or 21: apt-get"
-    )
+def test_java_17_and_21_will_do_and_no_other(tmp_path: Path, version: str, wrong: str) -> None:
+    finding, place = check_java(java(tmp_path, version)), f"{version} at {tmp_path}/java"
+    if wrong:
+        begun = f"session: {wrong}; found {place}, Spark 4 needs 17 or 21{INSTALL}"
+        assert finding.message("session").startswith(begun)
+    else:
+        assert finding == Finding("Java", place)
 
 
-def test_no_java(tmp_path: Path) -> None:
-    finding = check_java({"PATH": str(tmp_path)})
-    assert finding.message().startswith("there is no Java; JAVA_HOME is not set and PATH has no java. Install")
+@pytest.mark.parametrize(
+    ("lines", "seconds", "message"),
+    [
+        ((), 60, "there is no Java; JAVA_HOME is not set and PATH has no java"),
+        (("echo No Java Runtime.", "exit 1"), 60, "Java does not run; {java} said 'No Java Runtime.'"),
+        (("exec /bin/sleep 30",), 0.2, "Java does not run; {java} said 'nothing in 0.2 seconds'"),
+        (
+            (NO_MODULES, "echo 'version \"21.0.1\"'"),
+            60,
+            "Java lacks a module of Spark; found 21.0.1 at {java}, which said 'Module jdk.incubator.vector not found'",
+        ),
+    ],
+)
+def test_java_that_is_not_there_or_does_not_run(
+    tmp_path: Path, lines: tuple[str, ...], seconds: float, message: str
+) -> None:
+    if lines:
+        script(tmp_path / "java", *lines)
+    finding = check_java({"PATH": str(tmp_path)}, seconds)
+    assert finding.message().startswith(message.format(java=tmp_path / "java") + INSTALL)
 
 
 def test_java_home_goes_before_path_even_if_it_is_empty(tmp_path: Path) -> None:
     environ = java(tmp_path / "bin", "17.0.1") | {"JAVA_HOME": str(tmp_path / "gone")}
-    assert (
-        check_java(environ)
-        .message()
-        .startswith(f"JAVA_HOME has no Java; there is no {tmp_path}/gone/bin/java. Install")
-    )
+    nothing = f"JAVA_HOME has no Java; there is no {tmp_path}/gone/bin/java{INSTALL}"
+    assert check_java(environ).message().startswith(nothing)
     assert check_java(environ | {"JAVA_HOME": str(tmp_path)}).ok
-
-
-def test_java_that_does_not_run(tmp_path: Path) -> None:
-    script(tmp_path / "java", "echo Unable to locate a Java Runtime.", "exit 1")
-    message = check_java({"PATH": str(tmp_path)}).message()
-    assert message.startswith(f"Java does not run; {tmp_path}/java said 'Unable to locate a Java Runtime.'. Install")
-
-
-def test_java_that_hangs(tmp_path: Path) -> None:
-    script(tmp_path / "java", "exec /bin/sleep 30")
-    assert "said 'nothing in 0.2 seconds'" in check_java({"PATH": str(tmp_path)}, seconds=0.2).observed
-
-
-def test_java_without_the_module_that_spark_insists_on(tmp_path: Path) -> None:
-    finding = check_java(java(tmp_path, "21.0.1", modules=False))
-    assert finding.wrong == "Java lacks a module of Spark"
-    assert "Module jdk.incubator.vector not found" in finding.observed
 
 
 def test_a_good_worker_is_one_line() -> None:
@@ -120,38 +119,23 @@ def test_a_good_worker_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("package", "found", "message", "need"),
     [
-        (
-            {"google.protobuf": "No module named 'google'"},
-            "the worker has no protobuf; looked in /opt/python. "
-            "Install it: /opt/python -m pip install 'protobuf>=6.33,<8'",
-        ),
-        (
-            {"pyarrow": "libarrow.so: cannot open shared object file"},
-            "the worker cannot import pyarrow; /opt/python said 'libarrow.so: cannot open shared object file'. "
-            "Install it: /opt/python -m pip install 'pyarrow>=18'",
-        ),
-        (
-            {"pandas": "3.0.0"},
-            "the worker has an unsupported pandas; found 3.0.0 in /opt/python, streamq needs pandas>=2.2,<3. "
-            "Install it: /opt/python -m pip install 'pandas>=2.2,<3'",
-        ),
-        (
-            {"pyspark": "4.0.1"},
-            "the worker has an unsupported pyspark; found 4.0.1 in /opt/python, streamq needs pyspark>=4.1,<5. "
-            "Install it: /opt/python -m pip install 'pyspark>=4.1,<5'",
-        ),
-        (
-            {"pyspark": "5.0.0.dev1"},
-            "the worker has an unsupported pyspark; found 5.0.0.dev1 in /opt/python, streamq needs pyspark>=4.1,<5. "
-            "Install it: /opt/python -m pip install 'pyspark>=4.1,<5'",
+        ("google.protobuf", "No module named 'google'", "the worker has no protobuf; looked in", "protobuf>=6.33,<8"),
+        ("pyarrow", "libarrow.so: gone", "the worker cannot import pyarrow; /opt/python said 'libarrow.so: gone'", "pyarrow>=18"),
+        *(
+            (name, version, f"the worker has an unsupported {name}; found {version} in", f"{name}{bounds}")
+            for name, version, bounds in (
+                ("pandas", "3.0.0", ">=2.2,<3"), ("pyspark", "4.0.1", ">=4.1,<5"), ("pyspark", "5.0.0.dev1", ">=4.1,<5")
+            )
         ),
     ],
-)
-def test_packages_of_a_worker(changes: dict[str, str], message: str) -> None:
-    (finding,) = check_interpreter("worker", worker(changes), DRIVER_NEEDS)
-    assert finding.message() == message
+)  # fmt: skip
+def test_packages_of_a_worker(package: str, found: str, message: str, need: str) -> None:
+    (finding,) = check_interpreter("worker", worker({package: found}), DRIVER_NEEDS)
+    where = "" if "said" in message else " /opt/python"
+    needs = f", streamq needs {need}" if "unsupported" in message else ""
+    assert finding.message() == f"{message}{where}{needs}. Install it: /opt/python -m pip install '{need}'"
 
 
 def test_a_worker_of_another_python_than_the_driver() -> None:

@@ -80,17 +80,22 @@ def test_a_truncated_log_gives_every_whole_line(form: str, cut: float, tmp_path:
     assert all(line.startswith("cut: ") for line in log.damage)
 
 
-def test_a_cut_line_is_counted_in_bytes(tmp_path: Path) -> None:
-    log = find_log(put(tmp_path / "cut", LOG + b'{"Event":"SparkListenerBlock'))
-    task_edges(log)
-    assert log.damage == ["cut: the last line is cut off, 28 bytes of it skipped"]
+BAD = b'{"Event":"SparkListenerJobStart","Jo\n[1]\n\xff\xfe\n\n{"no":"event"}\n'
 
 
-def test_broken_lines_are_counted_also_where_they_would_not_be_wanted(tmp_path: Path) -> None:
-    bad = b'{"Event":"SparkListenerJobStart","Jo\n[1]\n\xff\xfe\n\n{"no":"event"}\n'
-    log = find_log(put(tmp_path / "bad", text(LOG_START) + bad + LOG))
+@pytest.mark.parametrize(
+    ("data", "damage"),
+    [
+        (LOG + b'{"Event":"SparkListenerBlock', "the last line is cut off, 28 bytes of it skipped"),
+        (text(LOG_START) + BAD + LOG, "4 lines that are no event skipped"),
+    ],
+)
+def test_a_cut_line_is_counted_in_bytes_and_broken_ones_also_where_they_would_not_be_wanted(
+    data: bytes, damage: str, tmp_path: Path
+) -> None:
+    log = find_log(put(tmp_path / "log", data))
     assert task_edges(log).num_rows == 400
-    assert log.damage == ["bad: 4 lines that are no event skipped"]
+    assert log.damage == [f"log: {damage}"]
 
 
 @pytest.mark.parametrize("form", [zstd_frames, gzip.compress])
@@ -143,19 +148,18 @@ def test_a_compacted_file_stands_for_those_before_it(tmp_path: Path) -> None:
     assert not log.damage
 
 
-def test_a_missing_rolled_file_is_told(tmp_path: Path) -> None:
-    parts = {"events_1_app-1": text(LOG_START), "events_4_app-1": text(started(1, 0))}
+@pytest.mark.parametrize(
+    ("begun", "number", "edges", "damage"),
+    [(text(LOG_START, started(1, 0)), 4, 401, ["2 rolled files missing (number 2, 3)"]), (b"", 2, 400, [])],
+)
+def test_a_rolled_file_may_be_missing_or_just_begun(
+    begun: bytes, number: int, edges: int, damage: list[str], tmp_path: Path
+) -> None:
+    parts = {"events_1_app-1": LOG, f"events_{number}_app-1": begun.replace(b'"Task ID":1', b'"Task ID":1000')}
     log = find_log(rolled(tmp_path / "eventlog_v2_app-1", parts, "appstatus_app-1.inprogress"))
     assert log.in_progress
-    task_edges(log)
-    assert log.damage == ["2 rolled files missing (number 2, 3)"]
-
-
-def test_a_rolled_file_just_begun_is_no_error(tmp_path: Path) -> None:
-    parts = {"events_1_app-1": LOG, "events_2_app-1": b""}
-    log = find_log(rolled(tmp_path / "eventlog_v2_app-1", parts, "appstatus_app-1.inprogress"))
-    assert task_edges(log).num_rows == 400
-    assert not log.damage
+    assert task_edges(log).num_rows == edges
+    assert log.damage == damage
 
 
 REFUSED = {
@@ -236,15 +240,21 @@ def test_edges_keep_the_order_of_the_log(tmp_path: Path) -> None:
     assert disorder(task_edges(find_log(tmp_path / "app-1"))) == 1000
 
 
-def test_a_task_without_length_ends_a_microsecond_later(tmp_path: Path) -> None:
-    assert edges_of(tmp_path, started(1, 7), ended(1, 7, 7)) == [("start", 1, 7000), ("end", 1, 7001)]
-    assert edges_of(tmp_path, started(1, 7), ended(1, 7, 3)) == [("start", 1, 7000), ("end", 1, 7001)]
-
-
-def test_a_task_has_one_start_and_at_most_one_end(tmp_path: Path) -> None:
-    twice = [started(1, 0), started(1, 0), ended(1, 0, 5), ended(1, 0, 5), started(1, 0), started(2, 1)]
-    assert edges_of(tmp_path, *twice) == [("start", 1, 0), ("end", 1, 5000), ("start", 2, 1000)]
-    assert edges_of(tmp_path, ended(1, 2, 5)) == [("start", 1, 2000), ("end", 1, 5000)]
+@pytest.mark.parametrize(
+    ("events", "edges"),
+    [
+        ([started(1, 7), ended(1, 7, 7)], [("start", 1, 7000), ("end", 1, 7001)]),
+        ([started(1, 7), ended(1, 7, 3)], [("start", 1, 7000), ("end", 1, 7001)]),
+        (
+            [started(1, 0), started(1, 0), ended(1, 0, 5), ended(1, 0, 5), started(1, 0), started(2, 1)],
+            [("start", 1, 0), ("end", 1, 5000), ("start", 2, 1000)],
+        ),
+        ([ended(1, 2, 5)], [("start", 1, 2000), ("end", 1, 5000)]),
+    ],
+    ids=["no length", "less than none", "several", "no start"],
+)
+def test_a_task_has_one_start_and_at_most_one_end_which_is_later(events: Any, edges: Any, tmp_path: Path) -> None:
+    assert edges_of(tmp_path, *events) == edges
 
 
 def test_events_of_a_strange_shape_are_passed_over(tmp_path: Path) -> None:

@@ -12,24 +12,27 @@ from streamq.demo.__main__ import main
 from streamq.errors import QueryFailed
 
 
-def test_what_is_no_log_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path / "nothing")]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("error: event log: no such file or directory; found nothing at ")
-    assert printed.err.count("\n") == 1
-
-
-def test_a_log_without_tasks_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("begun", "printed", "error"),
+    [
+        ("", "", "error: event log: no such file or directory; found nothing at {}.\n"),
+        (
+            json.dumps({"Event": "SparkListenerLogStart", "Spark Version": "4.3.0"}),
+            "Tasks: 0 started",
+            "error: demo: a log without tasks; {} has none. Spark writes the log in portions: try again later.\n",
+        ),
+    ],
+)
+def test_what_is_no_log_or_has_no_tasks_ends_with_one_line(
+    begun: str, printed: str, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "app-1.inprogress"
-    path.write_text(json.dumps({"Event": "SparkListenerLogStart", "Spark Version": "4.3.0"}) + "\n")
+    if begun:
+        path.write_text(f"{begun}\n")
     assert main([str(path)]) == 2
-    printed = capsys.readouterr()
-    assert "Tasks: 0 started" in printed.out
-    assert (
-        printed.err
-        == f"error: demo: a log without tasks; {path} has none. Spark writes the log in portions: try again later.\n"
-    )
+    out, err = capsys.readouterr()
+    assert printed in out and bool(printed) == bool(out)
+    assert err == error.format(path)
 
 
 # The job's process: what is said when it fails (that it works is tested where Spark is).

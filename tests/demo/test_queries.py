@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,23 +41,22 @@ def test_a_task_is_stuck_that_has_not_ended_in_time() -> None:
 
 # Answers compared as bags of rows.
 
-
-def test_order_and_the_last_bits_of_floats_do_not_matter() -> None:
-    left = [{"k": 1, "v": 0.1 + 0.2}, {"k": 2, "v": None}]
-    right = [{"k": 2, "v": None}, {"v": 0.3, "k": 1}]
-    assert answer_differences(left, right) == []
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
-def test_how_often_a_row_occurs_matters() -> None:
-    differences = answer_differences([{"k": 1}, {"k": 1}], [{"k": 1}, {"k": 3}])
-    assert differences == ["only in batch: k=1", "only in streaming: k=3"]
-    assert answer_differences([{"k": n} for n in range(5)], [], most=2)[-1] == "... and 3 more"
-
-
-def test_an_instant_is_the_same_in_every_zone() -> None:
-    at = datetime(2024, 1, 1, 12, tzinfo=UTC)
-    for other in (at.replace(tzinfo=None), at.astimezone(timezone(timedelta(hours=2)))):
-        assert not answer_differences([{"t": at}], [{"t": other}])
+@pytest.mark.parametrize(
+    ("batch", "streaming", "differences"),
+    [
+        ([{"k": 1, "v": 0.1 + 0.2}, {"k": 2, "v": None}], [{"k": 2, "v": None}, {"v": 0.3, "k": 1}], []),
+        ([{"k": 1}, {"k": 1}], [{"k": 1}, {"k": 3}], ["only in batch: k=1", "only in streaming: k=3"]),
+        ([{"k": n} for n in range(4)], [], ["only in batch: k=0", "only in batch: k=1", "... and 2 more"]),
+        ([{"t": NOON}], [{"t": NOON.replace(tzinfo=None)}], []),
+        ([{"t": NOON}], [{"t": NOON.astimezone(timezone(timedelta(hours=2)))}], []),
+    ],
+    ids=["order and last bits", "how often", "the first ones", "no zone", "another zone"],
+)
+def test_answers_are_compared_as_bags_of_rows(batch: Any, streaming: Any, differences: list[str]) -> None:
+    assert answer_differences(batch, streaming, most=2) == differences
 
 
 # Values over time as characters.

@@ -14,7 +14,7 @@ from IPython.core.formatters import DisplayFormatter
 
 import streamq as sq
 from streamq.errors import PlanError, SessionError, TypeMismatch, UnknownColumn
-from streamq.pictures.picture import DARK, LIGHT, Picture
+from streamq.pictures.picture import Picture
 from streamq.pictures.query_picture import MOST_TABLE_ROWS
 from tests.pictures.drawn import SVG
 
@@ -81,8 +81,6 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
     many = sq.points(pa.table({"at": range(20_001), "v": range(20_001)}), time="at", name="s")
     with pytest.raises(PlanError, match="chart: more than 20,000 events; found 20,001. Draw a coarser window"):
         many.chart()
-    with pytest.raises(PlanError, match="save: a picture is saved as .svg, .png or .html; found 'p.gif'"):
-        stream.chart().save("p.gif")
 
 
 @pytest.mark.slow
@@ -112,22 +110,6 @@ def test_without_altair_and_vl_convert_the_error_says_what_to_install(
     assert page.findtext("pre") == repr(chart) == shown["text/plain"]
     assert page.findtext("p") == str(error.value)
     assert len(page.findall(".//tbody/tr")) == len(LOADS)
-
-
-@pytest.mark.slow
-def test_a_chart_is_an_image_with_a_name_and_a_description_in_light_and_dark() -> None:
-    chart = loads().chart(key="k")
-    svg = ElementTree.fromstring(chart.svg)
-    identity = svg.get("id")
-    assert identity is not None and svg.get("role") == "img"
-    labels = {element.get("id"): element.text for element in svg if element.get("id")}
-    assert labels == {f"{identity}-title": repr(chart), f"{identity}-desc": repr(chart)}
-    assert svg.get("aria-labelledby") == " ".join(labels)
-    colours = {e.get(part) for e in svg.iter() for part in ("fill", "stroke")} - {None, "none", "transparent"}
-    rules = svg.findtext(f"{SVG}style") or ""
-    for colour in colours:
-        assert f'#{identity} [fill="{colour}"] {{' in rules and f'#{identity} [stroke="{colour}"] {{' in rules
-    assert {LIGHT.text, LIGHT.line, LIGHT.ground} <= colours and DARK.text in rules
 
 
 def test_the_table_beside_a_chart_has_its_events_the_first_of_many() -> None:

@@ -192,6 +192,10 @@ def test_a_picture_is_an_image_with_a_title_and_a_description_and_equal_ones_are
     assert all(text in (labels[f"{identity}-desc"] or "") for text in picture.description)
     rules = (svg.findtext(f"{SVG}style") or "").strip().removeprefix("@media (prefers-color-scheme: dark) {")
     assert all(rule.startswith(f"#{identity} ") for rule in rules.removesuffix(" }").strip().split("} ") if rule)
+    colours = {e.get(part) for e in svg.iter() for part in ("fill", "stroke")} - {None, "none", "transparent"}
+    for colour in colours:
+        assert f'#{identity} [fill="{colour}"] {{' in rules and f'#{identity} [stroke="{colour}"] {{' in rules
+    assert {LIGHT.text, LIGHT.line, LIGHT.ground} <= colours and DARK.text in rules
     assert counted(stream_of(3)).plot().html == picture.html
     assert counted(stream_of(3)).plot(title="other").svg.count(identity) == 0
 

@@ -14,7 +14,7 @@ import pytest
 import streamq as sq
 from streamq import col
 from streamq import testing as t
-from streamq.errors import ModuleFailed, PlanError, SourceError, StreamqError, UnknownColumn
+from streamq.errors import ModuleFailed, PlanError, StreamqError, UnknownColumn
 from streamq.run.batch.passed_batches import passed_batches
 from streamq.stream import Stream
 from streamq.tracing.trace import MOST_EVENTS, Trace
@@ -293,7 +293,6 @@ ERRORS: dict[str, tuple[Any, type[StreamqError], str]] = {
         "trace: more than 5,000 rows; found 6,000",
     ),
     "fails": (lambda: one(1).select(x=inverse_of_none("v")).trace(), ModuleFailed, "ZeroDivisionError"),
-    "no rows": (lambda: one(1).trace(5), SourceError, "trace: the rows of source s are no table; found int."),
     "source": (lambda: one(1).trace({"r": one(1)}), PlanError, "trace: no source 'r'; there are: s. Rows are tables by"),
 }  # fmt: skip
 
