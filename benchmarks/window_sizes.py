@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 import streamq as sq
-from streamq.compiler import shared_windows
 from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results
+from streamq.compiler.rules import window_aggregates
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources
 
@@ -48,7 +48,7 @@ def state_bytes(run: LocalRun) -> int:
 def measure(windows: Sequence[tuple[int, int]], span: int, options: argparse.Namespace) -> tuple[float, float]:
     """Return the ratios of processor time, a median of pairs, and of state: shared by apart; a micro-batch lasts ``span``."""
     shared = program(windows)
-    with patch.object(shared_windows, "consists_of_basic", lambda window, longest: window == longest):
+    with patch.object(window_aggregates, "consists_of_basic", lambda window, longest: window == longest):
         apart = program(windows)
     rng, ratios = np.random.default_rng(1), []
 

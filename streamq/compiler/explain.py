@@ -24,7 +24,6 @@ from streamq.compiler.options import Options
 from streamq.compiler.plan_graph import PlanGraph, Section, sections_html
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, read_more_than_once
 from streamq.compiler.rules import Rule
-from streamq.compiler.shared_windows import SHARING_LAW, SIZES_LAW, SharedPlan, share_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError, counted
 from streamq.operators import Select, Source
@@ -227,19 +226,19 @@ def explain_sections(
     measured: Measurements = NO_MEASUREMENTS,
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
-    plan, done, shared = program.written, program.rewriting, program.sharing
-    rates = expected_rates(shared.plan, expected)
+    plan, done = program.written, program.rewriting
+    rates = expected_rates(done.plan, expected)
     check_form(done.plan, form, "explain")
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part(
             "logical", "logical plan", plan, _nothing, partial(rule_marks, done, before=True)
         ),
-        "rules": lambda: _rules_part(done, shared),
+        "rules": lambda: _rules_part(done),
         "incremental": lambda: replace(
             _plan_part(
                 "incremental",
                 "incremental plan (CTI: c, unless said otherwise)",
-                shared.plan,
+                done.plan,
                 partial(_notes, rates, expected, form),
                 partial(rule_marks, done, before=False),
             ),
@@ -386,19 +385,12 @@ def _cti_rule(node: Node) -> str:
 # rules
 
 
-def _rules_part(done: RewriteResult, shared: SharedPlan) -> Section:
-    """Return the part on rules: examples of those that fired, and nodes where an expected one did not, with the reason.
-
-    The windows that share partial results are shown as the last rule.
-    """
+def _rules_part(done: RewriteResult) -> Section:
+    """Return the part on rules: examples of those that fired, and nodes where an expected one did not, with the reason."""
     lines: list[str] = []
     for rule in dict.fromkeys(f.rule for f in done.firings):
         lines += _fired(rule, [f for f in done.firings if f.rule == rule])
-    sharing = [window.shown() for window in shared.windows]
-    lines += [f"{share_windows.__name__}: {SHARING_LAW}"] * bool(sharing)
-    lines += [f"      {SIZES_LAW}"] * any(window.has_sizes for window in shared.windows)
-    lines += [f"      {line}" for line in sharing]
-    lines += [] if done.firings or sharing else ["none fired"]
+    lines += [] if done.firings else ["none fired"]
     lines += ["did not fire"] if done.skipped else []
     for s in done.skipped:
         lines += [f"  {s.rule.name} at {clip_text(describe_node(s.node))}", f"      {s.reason}"]
@@ -409,7 +401,7 @@ def _rules_part(done: RewriteResult, shared: SharedPlan) -> Section:
             {"rule": f.rule.name, "law": f.rule.law, "before": f.left_sketch, "after": f.right_sketch}
             for f in done.firings
         ]
-        return {"fired": fired, "did not fire": at, "shared": sharing}
+        return {"fired": fired, "did not fire": at}
 
     return Section("rules", "rules", lines, data)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from streamq.choices import OutputForm
@@ -11,16 +11,20 @@ from streamq.compiler.egress import Egress
 from streamq.errors import PlanError
 from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import ADDED, Node, nodes
 from streamq.plan.schema import Schema
 from streamq.plan.tree import fold
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Results(Node):
-    """The root over the plans of a program, which all have one time axis; it has no rows itself."""
+    """The root over the plans of a program, which all have one time axis; it has no rows itself.
+
+    ``egresses``: the forms in which a stream writes the results; () in a batch.
+    """
 
     inputs: tuple[Node, ...]
+    egresses: tuple[Egress, ...] = field(default=(), metadata=ADDED)
 
     title = "results"
 
@@ -65,9 +69,9 @@ def without_policy(source: Source) -> Source:
     return source if source.policy == SourcePolicy() else replace(source, policy=SourcePolicy())
 
 
-def unsettled_nodes(plan: Results, egresses: Sequence[Egress]) -> frozenset[str]:
-    """Return the digests of the nodes whose rows reach a result before they are final; ``egresses`` are the results' forms."""
-    pairs = zip(plan.inputs, egresses, strict=True)
+def unsettled_nodes(plan: Results) -> frozenset[str]:
+    """Return the digests of the nodes whose rows reach a result of a stream before they are final."""
+    pairs = zip(plan.inputs, plan.egresses, strict=True)
     early = [one for one, egress in pairs if egress.output != OutputForm.FINAL]
     return frozenset(node.digest for one in early for node in nodes(one))
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.rules.rule import answers_kept
 from streamq.errors import NeedsSpark, RewriteError, StreamqError
-from streamq.operators import Explode, MergePartials, Select, Source, Union, Where, WindowAggregate
+from streamq.operators import Explode, MergePartials, Select, Source, Where, WindowAggregate
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import GridFactory, show_partials
 from streamq.operators.step import Step
@@ -355,8 +355,8 @@ def sketch(node: Node, common: Iterable[str]) -> str:
             top = top.children[0]
         if isinstance(top, Source):
             steps.append(top.shown_name())
-        elif isinstance(top, Union) and top.digest in near and top.digest not in stop:
-            steps.append(f"union({'; '.join(piped(c) for c in top.inputs)})")
+        elif top.digest in near and top.digest not in stop:
+            steps.append(f"{top.title}({'; '.join(map(piped, top.children))})")
         else:
             steps.append("…")
         return " | ".join(reversed(steps))

@@ -34,7 +34,6 @@ from streamq.runtime.time.progress_policy import ProgressPolicy
 
 if TYPE_CHECKING:
     from streamq.compiler.rewriter import RewriteResult
-    from streamq.compiler.shared_windows import SharedPlan
 
 
 @dataclass(frozen=True)
@@ -172,8 +171,8 @@ class Relation:
 class StagedPlan:
     """Plans compiled for streaming, with the steps that led to them.
 
-    ``written``: the plans before they were rewritten. ``rewriting`` and ``sharing``: what the rules made of them, and the windows
-    that share partial results. ``plan``: the plans that run, whose sources have default policies.
+    ``written``: the plans before they were rewritten. ``rewriting``: what the rules made of them. ``plan``: the plans that run,
+    whose sources have default policies.
     ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
     ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``states``: the
     states of the kernels, in their order. ``judging``: the places at which lateness is judged, by a source's table.
@@ -181,7 +180,6 @@ class StagedPlan:
 
     written: Results
     rewriting: RewriteResult
-    sharing: SharedPlan
     plan: Results
     options: Options
     relations: dict[str, Relation] = field(default_factory=dict)
@@ -233,7 +231,7 @@ class StagedPlan:
                 egress=egress,
                 in_order=self.options.level.block is None and egress.output == OutputForm.CHANGELOG,
             )
-            for number, (plan, egress) in enumerate(zip(self.plan.inputs, self.options.egresses, strict=True))
+            for number, (plan, egress) in enumerate(zip(self.plan.inputs, self.plan.egresses, strict=True))
         ]
 
     def operators_under(self, result: Result) -> tuple[str, ...]:

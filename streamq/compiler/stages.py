@@ -19,7 +19,6 @@ from streamq.compiler.ports import Port, feed_result, host_kernels, passed_colum
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
-from streamq.compiler.shared_windows import share_windows
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_state, placed_spread, state_name
 from streamq.compiler.strategy import JudgePlace, can_spread
@@ -58,7 +57,7 @@ class _Compiler:
         self.policies = {**policies, **{source.table: source.policy for source in unread}}
         self.unread = unread
         self.ports: list[Port] = []
-        self.unsettled = unsettled_nodes(program.plan, program.options.egresses)
+        self.unsettled = unsettled_nodes(program.plan)
         self.result_paths: list[list[Path]] = []
         self.settled: dict[str, Path] = {}
 
@@ -355,7 +354,7 @@ class _Compiler:
 
 
 def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = RULES) -> StagedPlan:
-    """Compile plans, as they were written, to one chain of stages: rewrite them, let windows share, and choose the kernels.
+    """Compile plans, as they were written, to one chain of stages: rewrite them, and choose the kernels.
 
     Raises PlanError for a plan that has no streaming form. A source that ``rules`` have taken out is still a source of a stream,
     whose events nobody reads; a batch does not read it.
@@ -363,12 +362,9 @@ def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = R
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
-    rewriting = rewrite(written, rules)
-    # the state of windows of several sizes depends on what stands beside them, as that of a rule on what stands above
-    sizes = any(rule.crosses_state for rule in rules)
-    sharing = share_windows(as_results(rewriting.plan), options.egresses, sizes=sizes)
-    plan, policies = without_policies(sharing.plan)
+    rewriting = rewrite(replace(written, egresses=options.egresses), rules)
+    plan, policies = without_policies(as_results(rewriting.plan))
     of_queries = [node for node in nodes(written) if isinstance(node, Source) and options.streaming]
     unread = {source.table: source for source in of_queries if source.table not in policies}
-    program = StagedPlan(written, rewriting, sharing, plan, options)
+    program = StagedPlan(written, rewriting, plan, options)
     return _Compiler(program, policies, tuple(unread.values())).compile()

@@ -15,6 +15,7 @@ from streamq.operators.merge_partials import MergePartials
 from streamq.operators.select import Select
 from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
+from streamq.operators.step import Step
 from streamq.plan.expr import Col, Expr
 from streamq.plan.function import VersionedCode
 from streamq.plan.node import Node, expressions, identity_values, short_hash, state_text
@@ -22,11 +23,6 @@ from streamq.plan.passes import expression_nodes, functions, types
 from streamq.plan.schema import Schema
 from streamq.plan.tree import fold
 from streamq.runtime.hosts.identity import ModuleCode
-
-
-def leaves_out_columns(node: Node) -> bool:
-    """Return True for a select that only leaves out columns: what is read above it says which."""
-    return isinstance(node, Select) and all(expr.copied_column == name for name, expr in node.columns)
 
 
 def text_of_source(source: Source) -> Any:
@@ -93,7 +89,7 @@ def state_name(
             columns = [[name, state_text(expr), kinds[name]] for name, expr in one.columns.columns]
             values.append([number, columns, path_text(program, path)])
             parts.append(f"{port}reads {', '.join(f'{n} {kind}' for n, kind in kinds.items()) or 'no column'}")
-            parts += [f"{port}behind {step.line}" for step in path.steps if not leaves_out_columns(step)]
+            parts += [f"{port}behind {step.line}" for step in changing_steps(path)]
             parts += [f"{port}reads rows that may be taken back"] * path.retracts
             called += path.steps
     exprs = [expr for one in inputs for _, expr in one.columns.columns]
@@ -117,8 +113,12 @@ def path_text(program: StagedPlan, path: Path) -> Any:
     """Return, as JSON, what makes a path: its relation, and the steps that change rows, with the types of what they read."""
     source = program.relations[path.relation].source
     relation = path.relation if source is None else text_of_source(source)
-    steps = [_step_text(step) for step in path.steps if not leaves_out_columns(step)]
-    return [relation, steps, path.retracts, path.moves]
+    return [relation, [_step_text(step) for step in changing_steps(path)], path.retracts, path.moves]
+
+
+def changing_steps(path: Path) -> list[Step]:
+    """Return the steps of a path but those that only leave out columns."""
+    return [step for step in path.steps if not (isinstance(step, Select) and step.leaves_out_columns)]
 
 
 def path_key(program: StagedPlan, path: Path) -> str:

@@ -291,7 +291,7 @@ class GridFactory(KernelFactory):
         assert isinstance(kernel, WindowAggregateKernel)
         held: Any = (*self.reductions, *filter(None, [self.ranking]), *self.order)
         if self._has_columns:
-            held = [kernel.may_have_blocks, *sorted(module.name for module in self._modules)]
+            held = [kernel.may_have_blocks, *sorted(module.name for module in self.modules)]
         else:
             held = (*self.partials, *held)
         return [self.window, self.keys, self.stamp, held, kernel.merges, kernel.infinite, kernel.reads_end]
@@ -313,7 +313,7 @@ class GridFactory(KernelFactory):
         return self.merges and self.ranking is None and not self.by_window
 
     @property
-    def _modules(self) -> set[VersionedCode]:
+    def modules(self) -> set[VersionedCode]:
         """The modules of the user's own that its partial results and arguments call."""
         called = [function for _, expr in self.arguments for function in functions(expr)]
         return {m for m in (*called, *(m for p in self.partials for m in p.modules)) if isinstance(m, VersionedCode)}

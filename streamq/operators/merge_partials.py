@@ -68,7 +68,7 @@ class MergePartials(EvaluatedOperator):
             "",
             "a merge of the partial results in a window that is reported, over long ranges of log2 of them",
         )
-        if self._factory.may_have_blocks:
+        if self.factory.may_have_blocks:
             blocks = "; in a bucket with many rows of them also those of blocks of 8, 64, ... hops"
             cost = "a merge of O(log n) blocks of the n hops of a window that is reported and of what began before it, of a "
             cost += "bucket with few rows one by one"
@@ -110,7 +110,7 @@ class MergePartials(EvaluatedOperator):
         return None if self.results else self.window
 
     @property
-    def _factory(self) -> GridFactory:
+    def factory(self) -> GridFactory:
         """The factory of the kernel."""
         return GridFactory(
             input=self.input,
@@ -146,19 +146,14 @@ class MergePartials(EvaluatedOperator):
             bound=Bound.ENDLESS,
             moves=EndMoves.NEVER,
             group_columns=self.keys,
-            factory=self._factory,
+            factory=self.factory,
         )
 
     def copied_column(self, name: str) -> str | None:
         return name if name in self.keys else None
 
     def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
-        """Return the forms for the input's shape and its windows; the evaluator, if Spark cannot make some partial result.
-
-        A batch does not merge windows of several sizes together.
-        """
-        if self.results:
-            return None
+        """Return the forms for the input's shape and its windows; the evaluator, if Spark cannot make some partial result."""
         partials = spark_partials(self.partials)
         if partials is None:
             return only_evaluated("partial results that Arrow makes and merges")
@@ -168,14 +163,14 @@ class MergePartials(EvaluatedOperator):
         refused |= {BatchForm.DIFFERENCE: reason} if reason else {}
         if shape != POINT:
             refused[BatchForm.BLOCKS] = "its events are no points"
-        per_event = self._factory.partials_an_event(rates)
+        per_event = self.factory.partials_an_event(rates)
         cheapest = choose_form(shape, self.window.basic_grid().n, partials, per_event)
         return BatchForms(cheapest=cheapest, refused=refused)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Merge in the form that is chosen, on DataFrames or by the evaluator."""
         forms, partials = self.batch_forms(run.rates), spark_partials(self.partials)
-        assert forms is not None, "windows of several sizes are merged together in streams only"
+        assert forms is not None and not self.results, "windows of several sizes are merged together in streams only"
         form = forms.choose(run.hint).form
         if partials is None or form == BatchForm.EVALUATED:
             return super().in_batch(inputs, run)

@@ -165,6 +165,11 @@ class Select(ExpressionStep):
         """The columns as a mapping from name to expression."""
         return dict(self.columns)
 
+    @property
+    def leaves_out_columns(self) -> bool:
+        """True if it only leaves out columns: what is read above it says which."""
+        return all(expr.copied_column == name for name, expr in self.columns)
+
     def moving_columns(self, moving: frozenset[str]) -> frozenset[str]:
         """Return the output columns that change when an end moves, if the input columns ``moving`` do."""
         return frozenset(name for name, e in self.columns if reads_end(e) or not moving.isdisjoint(columns(e)))

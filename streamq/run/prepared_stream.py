@@ -61,8 +61,8 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
     """Compile queries so that they go on from a stored state, if there is one; return the program and its identity.
 
     ``plan`` holds them as they were written, with their sources numbered. Operators stay in the stages that have their state. If
-    they do not fit, they are compiled once more, and no rule changes what an operator keeps by what stands above it, nor do
-    windows read those of longer ones. If they fit in neither way, it is the first.
+    they do not fit, they are compiled once more, and no rule changes what an operator keeps by what stands above or beside it.
+    If they fit in neither way, it is the first.
     """
     if stored is None:
         program = compile_stages(plan, options)

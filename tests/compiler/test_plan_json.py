@@ -30,9 +30,8 @@ from streamq.compiler.plan_json import (
     to_text,
     value_classes,
 )
-from streamq.compiler.results import Results, as_results
+from streamq.compiler.results import Results
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.shared_windows import share_windows
 from streamq.errors import PlanError, StreamqError
 from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Where, written_operators
@@ -143,9 +142,8 @@ def every_plan() -> list[Node]:
     )
     more += [sq.cedr(f"EVENT E WHEN {pattern}", A=s) for pattern in patterns]
     both = [points.hopping_window(size, 2).select(n=sq.count()).plan for size in (8, 4)]
-    program = rewrite(number_sources(Results(tuple(both)))[0]).plan
-    shared = share_windows(as_results(program), 2 * Options().egresses)
-    return plans + [q.plan for q in more] + [named, late.plan, early, bound, *shared.plan.inputs]
+    shared = rewrite(number_sources(Results(tuple(both), 2 * Options().egresses))[0]).plan
+    return plans + [q.plan for q in more] + [named, late.plan, early, bound, *shared.children]
 
 
 def rows(*given: Any) -> Any:

@@ -125,9 +125,8 @@ def test_a_stage_is_saved_where_only_the_windows_read_the_source(capsys: pytest.
     text = capsys.readouterr().out
     assert "together: 1 operator with state in 1 stage; the results read 1 and 1 of them" in text
     assert "share_windows: merge(a, x), merge(a, y) =>" in text
-    assert (
-        "2 windows size=10, hop=5 by k: count(*), sum(v); a row is grouped, sent and held once, with 3 values" in text
-    )
+    assert "s | hopping by k: count(*), sum(v) | select k, count" in text
+    assert "@1 hopping size=10, hop=5 by k: count(*), sum(v)" in text
 
 
 def test_final_rows_are_not_held_for_those_sent_before() -> None:

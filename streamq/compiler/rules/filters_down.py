@@ -19,7 +19,7 @@ from streamq.compiler.rules.rule import (
 )
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import AlterLifetime, Explode, Select, Source, Union, Where
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.schema import shown_name
@@ -109,7 +109,7 @@ def below_select(node: Node) -> FilterPassage | None:
     if not isinstance(node, Select):
         return None
     x, source = node.exprs, node.input
-    if isinstance(source, Source | Select) and all(isinstance(e, Col) and e.name == n for n, e in node.columns):
+    if isinstance(source, Source | Select) and node.leaves_out_columns:
         return None
 
     def obstacle(part: Expr) -> str | None:

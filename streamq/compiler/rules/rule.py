@@ -29,7 +29,7 @@ class Rule:
     ``why_not`` returns the reason why the law does not fire at a node where a user might expect it, or None; ``explain()`` shows
     it. ``phase``: rules of phase 0 are applied until none fires, then those of phases 0 and 1 together. ``recomputes``: the rule
     changes a window below the node, so it is skipped if other nodes read that window, which would then be computed twice.
-    ``crosses_state``: it changes what an operator with state keeps, by what stands above it.
+    ``crosses_state``: it changes what an operator with state keeps, by what stands above or beside it.
     """
 
     function: Callable[[Node], Node | None]

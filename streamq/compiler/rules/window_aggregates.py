@@ -1,10 +1,12 @@
-"""Aggregates of windows, in forms that are computed once: from others, by basic window, and by range of windows."""
+"""Aggregates of windows, in forms that are computed once: from others, by basic window, by range of windows, and for several."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from streamq.choices import JoinKind, LengthKind, Stamp
+from streamq.compiler.results import Results, unsettled_nodes
 from streamq.compiler.rules.rule import Rule, nondeterminism
 from streamq.operators import (
     AlterLifetime,
@@ -16,15 +18,20 @@ from streamq.operators import (
     WindowedJoin,
     WindowSpan,
 )
+from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.grid_factory import ResultWindows
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.member_operator import BOUNDS
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.aggregation import expand, is_mergeable, is_restated, not_merged, restate
-from streamq.plan.expr import Col, Expr, Lifetime
-from streamq.plan.node import Node
+from streamq.plan.expr import Col, Expr, Lifetime, Lit
+from streamq.plan.node import Node, nodes
+from streamq.plan.partial import Partial
 from streamq.plan.passes import columns, reads_lifetime, rewrite_expression
-from streamq.plan.tree import show
-from streamq.windows import Hopping, Snapshot
+from streamq.plan.schema import POINT
+from streamq.plan.tree import fold, show
+from streamq.runtime.kernels.windows_of_sizes import NUMBER
+from streamq.windows import Hopping, Snapshot, Window
 
 
 def restate_aggregates(node: Node) -> Node | None:
@@ -191,8 +198,164 @@ def _over_spans(node: Node) -> Node:
             return node.with_children([_over_spans(child) for child in node.children])
 
 
+def share_sizes(node: Node) -> Node | None:
+    """``merge(long), merge(short) => where(m, long), where(m, short)``, m: both from the partial results of the long ones.
+
+    The windows are those of the results of a stream. Final windows of points read the basic windows of longer ones, if they
+    consist of these: the longer ones hold them anyway, where those of a greatest common divisor could be many more. The rows of
+    both come from one kernel, whose CTI is that of the longest windows, so shorter ones share only if no operator, and no
+    result with CTIs, reads them. Otherwise windows share as by ``share_windows``.
+    """
+    return _share(node, several_sizes=True)
+
+
+def share_windows(node: Node) -> Node | None:
+    """``merge(a, x), merge(a, y) => select(merge(a, x + y), x), select(merge(a, x + y), y)``: a row is held once.
+
+    The windows are those of the results of a stream. They share if they have one stream, one group, one grid and one stamp (Arasu
+    and Widom, *Resource Sharing in Continuous Sliding-Window Aggregates*). Final results share only with final results: a
+    changelog sends rows before they are final, and final results would have to hold these. Windows that call a user's code have
+    partial results of their own, so that a change of that code changes nothing else.
+    """
+    return _share(node, several_sizes=False)
+
+
+def _share(root: Node, *, several_sizes: bool) -> Node | None:
+    """Return the results over windows that share; ``several_sizes``: only those share that are not all on one grid."""
+    if not isinstance(root, Results) or not root.egresses:
+        return None
+    every = _shareable(root)
+    groups: dict[object, list[_Windows]] = {}
+    for one in every:
+        longest = max([one, *(other for other in every if several_sizes and one.may_read(other))], key=_by_length)
+        groups.setdefault((longest.stream, longest.node.window), []).append(one)
+    merged: dict[str, MergePartials] = {}
+    for group in groups.values():
+        if len({one.node.window for one in group}) > several_sizes and group[1:]:
+            readers = [one.node for one in group]
+            merged |= dict.fromkeys(
+                (r.digest for r in readers), _merged(readers, max(group, key=_by_length).node.window)
+            )
+    return _over_merged(root, merged) if merged else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Windows:
+    """Windows of a plan.
+
+    ``stream``: what windows that share a kernel have in common, beside the grid. ``may_be_shorter``: they may read the basic
+    windows of longer ones.
+    """
+
+    node: MergePartials
+    stream: object
+    may_be_shorter: bool
+
+    def may_read(self, longest: _Windows) -> bool:
+        """Return True if these windows may read the basic windows of others, which are longer, or come more often."""
+        return (
+            self.may_be_shorter
+            and self.stream == longest.stream
+            and _by_length(self) < _by_length(longest)
+            and consists_of_basic(self.node.window, longest.node.window)
+        )
+
+
+def _by_length(windows: _Windows) -> tuple[int, int, int]:
+    """Return a key by which the windows whose basic windows others read come last."""
+    grid = windows.node.window.basic_grid()
+    return grid.size, -grid.hop, -grid.offset
+
+
+def consists_of_basic(window: Window, longest: Window) -> bool:
+    """Return True if windows on a grid consist of the basic windows of others, which are no shorter and a hop each."""
+    own, basic = window.basic_grid(), longest.basic_grid()
+    distances = (own.size, own.hop, own.offset - basic.offset)
+    return basic.divides and own.size <= basic.size and not any(distance % basic.hop for distance in distances)
+
+
+def _shareable(root: Results) -> list[_Windows]:
+    """Return the windows of the results that merge partial results; without those that do so for others already."""
+    plan, unsettled = nodes(root), unsettled_nodes(root)
+    # operators with state need the CTI of the windows below them, and so do results with CTIs
+    with_cti = {result.digest for result, out in zip(root.inputs, root.egresses, strict=True) if out.ctis}
+    for node in reversed(plan):
+        if isinstance(node, EvaluatedOperator) or node.digest in with_cti:
+            with_cti.update(child.digest for child in node.children)
+    corrected: set[str] = set()
+    windows = []
+    for node in plan:
+        if any(child.digest in corrected for child in node.children) or _corrects(node, unsettled):
+            corrected.add(node.digest)
+        if isinstance(node, MergePartials) and not node.results:
+            is_final = node.digest not in unsettled
+            # a run could not go on with the others once the code has changed
+            own = node.digest if node.factory.modules else ""
+            # rows of windows of several sizes are final, and have one CTI
+            may_be_shorter = (
+                is_final
+                and node.input.schema.shape == POINT
+                and not node.input.traits.retracts
+                and node.input.digest not in corrected
+                and node.digest not in with_cti
+            )
+            stream = (_stream_of(node).digest, node.keys, node.stamp, own, is_final)
+            windows.append(_Windows(node=node, stream=stream, may_be_shorter=may_be_shorter))
+    return windows
+
+
+def _corrects(node: Node, unsettled: frozenset[str]) -> bool:
+    """Return True if the kernel of a node may take back what it has sent; ``unsettled`` are the nodes that send early rows."""
+    factory = node.evaluation.factory if isinstance(node, EvaluatedOperator) else None
+    return factory is not None and factory.corrects and (not factory.always_holds or node.digest in unsettled)
+
+
+def _stream_of(windows: MergePartials) -> Node:
+    """Return the events of windows, below selects that only leave out columns."""
+    below = windows.input
+    while isinstance(below, Select) and below.leaves_out_columns:
+        below = below.input
+    return below
+
+
+def _merged(readers: Sequence[MergePartials], window: Window) -> MergePartials:
+    """Return the partial results of all readers, each once, by basic windows of ``window``."""
+    read: dict[Window, dict[str, Partial]] = {}
+    for reader in readers:
+        read.setdefault(reader.window, {}).update((partial.name, partial) for partial in reader.partials)
+    return replace(
+        readers[0],
+        input=_stream_of(readers[0]),
+        window=window,
+        arguments=tuple({argument[0]: argument for reader in readers for argument in reader.arguments}.values()),
+        partials=tuple({partial.name: partial for reader in readers for partial in reader.partials}.values()),
+        results=tuple(ResultWindows(own, tuple(names)) for own, names in read.items()) if len(read) > 1 else (),
+    )
+
+
+def _over_merged(root: Node, merged: Mapping[str, MergePartials]) -> Node:
+    """Return a plan in which each window of ``merged``, by digest, reads the partial results that it shares."""
+    rebuilt: dict[str, Node] = {}
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        over = node.with_children(inputs)
+        if isinstance(node, MergePartials) and node.digest in merged:
+            shared = merged[node.digest]
+            over = replace(shared, input=rebuilt[shared.input.digest])
+            if shared.results:
+                number = [one.window for one in shared.results].index(node.window)
+                over = Where(over, Col(NUMBER) == Lit(number))
+            over = Select(over, tuple((name, Col(name)) for name in node.schema.names))
+        rebuilt[node.digest] = over
+        return over
+
+    return fold(root, visit)
+
+
 WINDOW_AGGREGATES = (
     Rule(pair_basic_windows, why_not_pair, phase=1),
     Rule(restate_aggregates, phase=1),
     Rule(split_basic_windows, why_not_split, phase=1),
+    Rule(share_sizes, phase=1, crosses_state=True),
+    Rule(share_windows, phase=1),
 )

@@ -17,6 +17,8 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import expressions, operators, start, windows
 from streamq.choices import ClipInput, JoinKind, LengthKind, Stamp
+from streamq.compiler.egress import Egress
+from streamq.compiler.results import Results
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.functions.catalogue import function_of
@@ -177,6 +179,16 @@ def rows(operator: Any, source: Node = TRIPS, window: Window = HOPPING, keys: tu
     return plan
 
 
+def results(*queries: Node, output: str = "final", ctis: bool = False) -> Node:
+    """The results of a stream, written in one form, of which no windows share yet."""
+    unshared = [rule for rule in RULES if not rule.name.startswith("share_")]
+    return Results(tuple(rewrite(query, unshared).plan for query in queries), (Egress(output, ctis=ctis),) * len(queries))
+
+
+def hopping(source: Node, size: int, hop: int, **aggregates: Any) -> Node:
+    return WindowAggregate(source, ("k",), Hopping(size, hop), tuple(aggregates.items()))
+
+
 NAMES = {**vars(expressions), **vars(operators), **vars(windows), **globals()}
 """What the calls of the tables may name."""
 
@@ -189,10 +201,12 @@ def applied(rule: Rule, call: str) -> str:
         assert (made.schema, made.traits) == (left.schema, left.traits)
     if made is not None and "RANDOM" not in call:
         # only streamq itself can say what a user's code gives, and what partial results are
-        is_own = rule.name == "push_where_below_udo" or isinstance(left, MergePartials)
-        expected = history(left) if is_own else oracle(left, TABLES)
-        assert expected.num_rows
-        assert_same_history(history(made), expected)
+        is_own = rule.name == "push_where_below_udo" or isinstance(left, MergePartials | Results)
+        plans = [(left, made)] if not isinstance(left, Results) else zip(left.children, made.children, strict=True)
+        for before, after in plans:
+            expected = history(before) if is_own else oracle(before, TABLES)
+            assert expected.num_rows
+            assert_same_history(history(after), expected)
     return "\n".join(["stays" if made is None else f"=> {drawn(made)}", *([f"because {reason}"] if reason else [])])
 
 

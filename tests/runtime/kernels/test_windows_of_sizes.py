@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq.compiler import shared_windows
+from streamq.compiler.rules import window_aggregates
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CheckpointError
 from streamq.runtime.hosts.identity import read_identity
@@ -77,7 +77,7 @@ def check(seed: int, **how: Any) -> None:
     stream = source(rng.choice([2, 14]))
     queries, cut = drawn(rng, stream=stream.extend(2).to_points() if seed % 2 else stream, **how), rng.choice([6, 25])
     together = with_blocks(ChangingRun(*queries))
-    with patch.object(shared_windows, "consists_of_basic", lambda window, longest: window == longest):
+    with patch.object(window_aggregates, "consists_of_basic", lambda window, longest: window == longest):
         apart = ChangingRun(*queries)
     assert (len(shown(together.run.program)), len(shown(apart.run.program))) == (1, 4)
     rows = points(seed)
@@ -209,8 +209,6 @@ def test_the_next_row_comes_when_it_is_said_to() -> None:
 def test_explain_says_what_is_shared_and_saved(capsys: pytest.CaptureFixture[str]) -> None:
     sq.explain_all([sq.result(LONG), sq.result(SHORT)])
     text = capsys.readouterr().out
-    assert (
-        "2 windows size=12, hop=1; size=4, hop=2 by k: count(*), sum(v); a row is grouped, sent and held once" in text
-    )
-    assert "with 3 values instead of 4, in 12 basic windows instead of 14" in text
+    assert "share_sizes: merge(long), merge(short) =>" in text
+    assert "hopping size=12, hop=1; size=4, hop=2 by k: count(*), sum(v)" in text
     assert "late rows are judged here: windows of several sizes read the source" in text
