@@ -182,7 +182,9 @@ def rows(operator: Any, source: Node = TRIPS, window: Window = HOPPING, keys: tu
 def results(*queries: Node, output: str = "final", ctis: bool = False) -> Node:
     """The results of a stream, written in one form, of which no windows share yet."""
     unshared = [rule for rule in RULES if not rule.name.startswith("share_")]
-    return Results(tuple(rewrite(query, unshared).plan for query in queries), (Egress(output, ctis=ctis),) * len(queries))
+    return Results(
+        tuple(rewrite(query, unshared).plan for query in queries), (Egress(output, ctis=ctis),) * len(queries)
+    )
 
 
 def hopping(source: Node, size: int, hop: int, **aggregates: Any) -> Node:
