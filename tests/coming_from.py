@@ -41,7 +41,8 @@ class PageRow(NamedTuple):
 
     @property
     def their_code(self) -> str:
-        return re.findall("`([^`]+)`", self.theirs)[0]
+        """The first piece of code of the first column, "" if there is none."""
+        return "".join(re.findall("`([^`]+)`", self.theirs)[:1])
 
     @property
     def codes(self) -> list[str]:
@@ -50,8 +51,8 @@ class PageRow(NamedTuple):
 
     @property
     def result(self) -> Any:
-        """The value of the first piece of code: a stream, mostly."""
-        return eval(self.codes[0], streams())
+        """The value of the first piece of code that makes a stream or windows."""
+        return eval(next(code for code in self.codes if "(" in code), streams())
 
 
 def page_rows() -> dict[str, PageRow]:

@@ -22,7 +22,6 @@ import pytest
 import streamq as sq
 from streamq import col
 from streamq.errors import StreamqWarning
-from tests.algebra import SIZES, intervals
 from tests.changed_query import ChangingRun
 from tests.laws.test_names import HARD
 from tests.laws.test_types import PASSED, VALUES
@@ -702,34 +701,6 @@ def bounded_joins(a: Any, b: Any) -> sq.Stream:
             r = col("v_r") if how == "inner" else sq.lit(None).cast("int")
             queries.append(joined.select("k", "v", r=r, of=sq.lit(f"{name}, {how}")))
     return union(queries)
-
-
-def thirds(table: pa.Table) -> list[pa.Table]:
-    return [table.slice(0, 15), table.slice(15, 12), table.slice(27)]
-
-
-@case(
-    "every operator on others",
-    {"left": thirds(intervals(1)), "right": thirds(intervals(2))},
-    # each as one kind of output: both are held against each other in-process
-    outputs=["final", "changelog", "changelog", "final"],
-    hosts=["stream"],
-)
-def operators(left: Any, right: Any) -> list[sq.Stream]:
-    tables, progress = {"left": left, "right": right}, sq.generate(5)
-    s, t = (sq.intervals(table, "from", "to", name=name, progress=progress) for name, table in tables.items())
-    sizes = s.join(t, on="k", how="anti").join_table(SIZES, on="k", how="left", name="sizes").group_by("k")
-    pairs = s.join(t.shift(3), on="k", suffixes=("", "_r")).select("k", both=col("v") + col("v_r"))
-    others = s.except_(t).select("k", both=col("v")), s.clip(t, on="k").to_points().select("k", both=sq.lit(0))
-    last = s.windowed_join(t.last_rows(9, key="k"), on="k", rows=6, step=2, order_by="v", suffixes=("", "_r"))
-    return [
-        sizes.snapshot_window().select(n=sq.count(), sizes=sq.sum("size"), first=sq.first("v")),
-        # lifetimes that a step drops
-        s.extend(-4).group_by("k").count_window(2).select(n=sq.count(), every=sq.collect("v")),
-        pairs.union(*others).group_by("k").session_window(4)
-        .select(n=sq.count(), most=sq.max("both"), every=sq.collect("both")),
-        last.group_by("k").select(n=sq.count(), most=sq.max("v"), total=sq.sum("v_r")),
-    ]  # fmt: skip
 
 
 __all__ = ["CASES", "HostCase", "Row"]

@@ -48,6 +48,10 @@ def counted(s: sq.Stream, size: int = 10) -> sq.Stream:
     return s.group_by("k").tumbling_window(size).select(n=sq.count(), most=sq.max("v"))
 
 
+def totals(s: sq.Stream) -> sq.Stream:
+    return counted(s).snapshot_window().select(n=sq.sum("n"))
+
+
 def sessions(s: sq.Stream) -> sq.Stream:
     return s.group_by("k").session_window(4).select(n=sq.sum("v"))
 
@@ -86,6 +90,11 @@ def deltas_after_change(before: list[sq.Stream], now: list[sq.Stream], **how: An
     return sent
 
 
+def rest(run: ChangingRun, first: int, number: int = 0, *leave_out: str) -> pa.Table:
+    """Run the rows from ``first`` on in one micro-batch, and the end; return what a result has then sent."""
+    return net([run.batch({"s": rows(first, 10, *leave_out)})[number], run.finish()[number]])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["final", "changelog"])
 @pytest.mark.parametrize("above", ABOVE)
@@ -104,27 +113,33 @@ def test_what_stands_above_the_last_operator_with_state_may_change(stateful: str
         assert [same_history(a, b) for a, b in zip(after, steady, strict=True)] == [None]
 
 
-def test_a_filter_on_keys_stays_above_windows_that_have_seen_all() -> None:
-    for query in (counted, STATEFUL["median"]):
-        points = S.to_points()
-        filtered = query(points).where(sq.col("k") == "x")
-        after, steady = deltas_after_change([query(points)], [filtered])
-        assert same_history(after[0], steady[0]) is None and after[0].num_rows
-        with pytest.raises(CheckpointError, match="has no state there: behind where k == 'x', now nothing more"):
-            ChangingRun(filtered).changed(query(points))
+POINTS = S.to_points()
+NO_MORE = "has no state there: behind where k == 'x', now nothing more"
+LESS: dict[str, tuple[sq.Stream, sq.Stream, str | None]] = {
+    "a filter on keys above windows": (counted(POINTS), counted(POINTS).where(sq.col("k") == "x"), NO_MORE),
+    "a filter on keys above medians": (
+        STATEFUL["median"](POINTS),
+        STATEFUL["median"](POINTS).where(sq.col("k") == "x"),
+        NO_MORE,
+    ),
+    "a filter that went below a join": (
+        join(S),
+        join(S).where(sq.col("v") > 1),
+        "inner join on k has no state there: input 1 behind where v > 1",
+    ),
+    "an aggregate less": (counted(S), counted(S).select("k", "n"), None),
+}
+"""A query, one that needs less than it, and why the state of the latter is none of the former."""
 
 
-def test_a_filter_that_went_below_a_join_stays() -> None:
-    filtered = join(S).where(sq.col("v") > 1)
-    after, steady = deltas_after_change([join(S)], [filtered])
+@pytest.mark.parametrize("name", LESS)
+def test_what_needs_less_goes_on_and_not_back(name: str) -> None:
+    query, less, wrong = LESS[name]
+    after, steady = deltas_after_change([query], [less])
     assert same_history(after[0], steady[0]) is None and after[0].num_rows
-    with pytest.raises(CheckpointError, match="inner join on k has no state there: input 1 behind where v > 1"):
-        ChangingRun(filtered).changed(join(S))
-
-
-def test_an_aggregate_less_stays_in_the_state() -> None:
-    after, steady = deltas_after_change([counted(S)], [counted(S).select("k", "n")])
-    assert same_history(after[0], steady[0]) is None
+    if wrong:
+        with pytest.raises(CheckpointError, match=wrong):
+            ChangingRun(less).changed(query)
 
 
 @pytest.mark.parametrize("query", [counted, sessions, STATEFUL["snapshot over windows"]])
@@ -135,7 +150,7 @@ def test_a_column_more_that_no_state_reads(query: Query) -> None:
     changing.batch({"s": rows(0, 5, "w")})
     steady.batch({"s": rows(0, 5)})
     changing.changed(query(S.with_columns(more=sq.col("w") + 1)))
-    sent = [net([run.batch({"s": rows(5, 10)})[0], run.finish()[0]]) for run in (changing, steady)]
+    sent = [rest(run, 5) for run in (changing, steady)]
     assert same_history(*sent) is None and sent[0].num_rows
 
 
@@ -148,7 +163,7 @@ def test_a_column_that_state_reads_is_named() -> None:
 
 def test_results_begin_and_end() -> None:
     """One more over what is there; one less, whose state is dropped; the stages stay as many."""
-    both = [counted(S).snapshot_window().select(n=sq.sum("n")), sessions(S)]
+    both = [totals(S), sessions(S)]
     more = [*both, sessions(S).where(sq.col("n") > 2)]
     after, steady = deltas_after_change(both, more)
     assert [same_history(a, b) for a, b in zip(after, steady, strict=True)] == [None] * 3
@@ -165,7 +180,7 @@ def test_results_begin_and_end() -> None:
 
 def test_events_are_spread_as_in_the_checkpoint() -> None:
     """By what read them one by one when the checkpoint began; what reads them in another way later has a stage behind."""
-    by_key = [sessions(S), join(S), counted(S).snapshot_window().select(n=sq.sum("n"))]
+    by_key = [sessions(S), join(S), totals(S)]
     others = [*by_key, S.group_by("w").session_window(4).select(n=sq.count())]
     for before, now, stages in ((by_key, others, [3, 2, 1]), (others, by_key, [1, 3, 1])):
         after, steady = deltas_after_change(before, now)
@@ -195,20 +210,26 @@ def test_columns_by_which_events_are_spread_may_go_and_have_any_name() -> None:
     run.changed(without)
     anew = ChangingRun(without)
     anew.batch({"s": rows(0, 6, "k")})
-    parts = [[one.batch({"s": rows(6, 10, "k")})[0], one.finish()[0]] for one in (run, anew)]
-    assert same_history(net(parts[0]), net(parts[1])) is None
+    assert same_history(rest(run, 6, 0, "k"), rest(anew, 6, 0, "k")) is None
 
 
-def test_an_operator_that_ends_and_begins_again_finds_none_of_its_old_state() -> None:
-    """Not in buckets without rows in between either, where nothing has run since."""
-    both = [counted(S).snapshot_window().select(n=sq.sum("n")), sessions(S)]
-    run = ChangingRun(*both)
+@pytest.mark.parametrize(
+    ("phases", "number"),
+    [
+        ([[counted(S), sessions(S)], [counted(S), sessions(S), counted(S, 5)]], 2),
+        ([[counted(S), sessions(S)], [counted(S)], [counted(S), sessions(S)]], 1),
+        ([[totals(S), sessions(S)], [sessions(S)], [totals(S), sessions(S)]], 0),
+    ],
+)
+def test_a_result_that_begins_has_the_rows_from_then_on(phases: list[list[sq.Stream]], number: int) -> None:
+    """Nothing of before if it had ended, in buckets without rows in between either, where nothing has run since."""
+    run = ChangingRun(*phases[0])
     run.batch({"s": rows(0, 6)})
-    run.changed(both[1]).batch({"s": rows(6, 7)})
-    run.changed(*both)
-    again = net([run.batch({"s": rows(7, 10)})[0], run.finish()[0]])
-    anew = ChangingRun(both[0])
-    assert same_history(again, net([anew.batch({"s": rows(7, 10)})[0], anew.finish()[0]])) is None
+    for queries in phases[1:-1]:
+        run.changed(*queries).batch({"s": rows(6, 7)})
+    assert run.fit(*phases[-1]).new_results == (number,)
+    run.changed(*phases[-1])
+    assert same_history(rest(run, 7, number), rest(ChangingRun(phases[-1][number]), 7)) is None
 
 
 def test_operators_stay_in_stages_of_their_own_if_the_checkpoint_has_them_there() -> None:
@@ -224,7 +245,7 @@ def test_operators_stay_in_stages_of_their_own_if_the_checkpoint_has_them_there(
     for run in (apart, shared):
         run.batch({"s": rows(0, 4)})
         run.changed(chained.where(sq.col("n") > 1))
-        sent.append(net([run.batch({"s": rows(4, 8)})[0], run.batch({"s": rows(8, 10)})[0], run.finish()[0]]))
+        sent.append(rest(run, 4))
     assert [len(run.run.program.stages) for run in (apart, shared)] == [2, 1]
     assert same_history(*sent) is None and sent[0].num_rows
 
@@ -247,29 +268,7 @@ def test_an_operator_less_on_top_leaves_those_below_as_they_are() -> None:
     steady = ChangingRun(counted(S))
     steady.batch({"s": rows(0, 4)})
     run.changed(counted(S))
-    sent = [net([one.batch({"s": rows(4, 10)})[0], one.finish()[0]]) for one in (run, steady)]
-    assert same_history(*sent) is None
-
-
-def test_a_result_that_begins_has_the_rows_from_then_on() -> None:
-    first = [counted(S), sessions(S)]
-    run = ChangingRun(*first)
-    run.batch({"s": rows(0, 4)})
-    assert run.fit(*first, counted(S, 5)).new_results == (2,)
-    run.changed(*first, counted(S, 5))
-    sent = net([run.batch({"s": rows(4, 10)})[2], run.finish()[2]])
-    late = ChangingRun(counted(S, 5))
-    assert same_history(sent, net([late.batch({"s": rows(4, 10)})[0], late.finish()[0]])) is None
-
-
-def test_an_operator_that_ended_and_begins_again_has_nothing_of_before() -> None:
-    run = ChangingRun(counted(S), sessions(S))
-    run.batch({"s": rows(0, 4)})
-    run.changed(counted(S)).batch({"s": rows(4, 6)})
-    run.changed(counted(S), sessions(S))
-    sent = net([run.batch({"s": rows(6, 10)})[1], run.finish()[1]])
-    late = ChangingRun(sessions(S))
-    assert same_history(sent, net([late.batch({"s": rows(6, 10)})[0], late.finish()[0]])) is None
+    assert same_history(rest(run, 4), rest(steady, 4)) is None
 
 
 def test_the_order_of_sources_is_that_of_the_checkpoint() -> None:
