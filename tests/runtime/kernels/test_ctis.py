@@ -1,58 +1,27 @@
-"""Ctis: the result's CTI is the least over all that it is made of, told once, after the rows that it promises."""
+"""Ctis: the result's CTI is the least over all that it is made of."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import pyarrow as pa
 
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from streamq.runtime.kernel import Arrival, Clock
-from streamq.runtime.kernels.settle import OPEN, RESULT, CtisKernel
-from streamq.runtime.state.baskets import Baskets, DictStore
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.runtime.deltas import LE, RE
+from streamq.time import MINUS_INFINITY
 from tests.programs import compiled
 
 
-def test_rows_pass_and_the_cti_is_told_when_it_moves() -> None:
-    """As an empty lifetime; what holds it back is kept until it is settled, and nothing is left at the end."""
-    baskets = Baskets(DictStore())
-    kernel, state = CtisKernel(pa.schema([("v", pa.string())])), baskets.scoped("ctis")
-
-    def advance(c: int, rows: list[tuple[Any, ...]], *open: tuple[int, int, int]) -> tuple[list[Any], int]:
-        names = ("__le", "__re", "__w", "v")
-        arrivals = [
-            Arrival(port, pa.table({n: [r[i] for r in made] for i, n in enumerate(names[: len(made[0])])}))
-            for port, made in ((RESULT, rows), (OPEN, open))
-            if made
-        ]
-        made = kernel.advance(state, arrivals, Clock(MINUS_INFINITY, c, MINUS_INFINITY, c))
-        return [(r["__le"], r["__re"], r["v"]) for r in (made.table.to_pylist() if made.table else [])], made.c
-
-    assert advance(MINUS_INFINITY, [(1, 9, 1, "a")], (1, 9, 1)) == ([(1, 9, "a")], MINUS_INFINITY)
-    assert advance(5, []) == ([(1, 1, None)], 1)
-    assert advance(6, [(7, 8, 1, "b")], (7, 8, 1), (1, 9, -1), (1, 6, 1)) == ([(7, 8, "b")], 1)
-    assert advance(8, []) == ([(7, 7, None)], 7), "an end at c may still move"
-    assert advance(9, [(9, 12, 1, None)]) == ([(9, 12, None), (9, 9, None)], 9)
-    assert list(state.basket("open")) == []
-    assert advance(12, [], (10, INFINITY, 1)) == ([(10, 10, None)], 10)
-    assert advance(INFINITY, []) == ([(INFINITY, INFINITY, None)], INFINITY)
-    assert list(state.basket("open")) == []
-
-
 def ctis_of(query: sq.Stream, *batches: dict[str, list[int]], buckets: int = 3) -> list[int]:
-    """The result's CTI after each micro-batch of rows by number."""
-    plan, outputs = rewrite(number_sources(query.plan)[0]).plan, []
+    """The result's CTI after each micro-batch of rows by number; it is told, as an empty lifetime, where it has moved."""
+    plan, outputs = rewrite(number_sources(query.plan)[0]).plan, [MINUS_INFINITY]
     run = LocalRun(compiled(plan, OutputForm.CHANGELOG, ctis=True, buckets=buckets))
     for batch in batches:
-        run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()})
+        sent = run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()}).to_pylist()
+        assert [r[LE] for r in sent if r[LE] == r[RE]] == [run.cti] * (run.cti > outputs[-1])
         run = run.restart()
         outputs.append(run.cti)
-    return outputs
+    return outputs[1:]
 
 
 def test_the_ctis_of_several_feeds_and_levels() -> None:

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
 from tests.programs import compiled
-from tests.runtime.kernels.test_left_rows import COLUMNS, FAR, QUERIES, evaluated, run, source, state_rows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["left", "semi", "anti"])
-def test_what_is_no_longer_needed_is_forgotten(how: str) -> None:
-    """A right event stays as long as a left one of its group that it overlaps."""
-    slack, new_rows = 32, 20
-    live = run(QUERIES[how](source("a"), source("b")), OutputForm.FINAL, slack=slack)
-    evaluated(live, [(0, FAR, 0, 0)], [(0, 5, 0, 0)], 0)
-    for n in range(0, 60 * new_rows, new_rows):
-        new = [(n + i, n + i + 5, 1 + i % 3, i) for i in range(new_rows)]
-        evaluated(live, new, new, n)
-    # both sides, the lifetimes of the left ones, and rows that wait
-    assert state_rows(live) <= 8 * slack
-    evaluated(live, [], [], FAR + 1)
-    assert state_rows(live) <= 3 * slack
+from tests.runtime.kernels.test_left_rows import COLUMNS, evaluated, source
 
 
 def test_a_moved_end_of_a_long_left_event_changes_only_what_lies_there() -> None:

@@ -12,7 +12,6 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import ModuleFailed
 from streamq.plan.node import number_sources
 from streamq.runtime.deltas import LE
-from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.stream import Stream
 from tests.programs import compiled
 
@@ -60,17 +59,6 @@ def sums(s: Stream) -> Stream:
     return s.scan(RunningSum("v"))
 
 
-def sums_by_key(s: Stream) -> Stream:
-    return s.group_by("k").scan(RunningSum("v"))
-
-
-def rows_kept(live: LocalRun, basket: str) -> int:
-    """The rows of the baskets of that name, in the kernel's stage, which is the last."""
-    (kernel,) = live.program.stages[-1].hosted
-    baskets = [Baskets(DictStore(held)) for held in live.stores.values()]
-    return sum(bin.rows for one in baskets for bin in one.counts.get(f"{kernel.name}.{basket}", {}).values())
-
-
 def test_what_comes_in_between_has_it_go_over_what_follows_again() -> None:
     live = run(sums)
     assert fed(live, put(1, 1), put(5, 2), put(9, 4), put(20, 8)) == [(1, 1, 1), (5, 3, 1), (9, 7, 1)]
@@ -113,25 +101,6 @@ def test_what_would_fail_only_out_of_order_does_not_where_rows_wait() -> None:
     assert fed(patient, put(3, 1), sq.cti(15)) == [(8, 5, 1)]
     with pytest.raises(ModuleFailed, match="age: it failed; TypeError.*; event at 8; v = 0"):
         fed(hasty, put(8, 0), put(20, 1))
-
-
-@pytest.mark.slow
-def test_events_before_the_cti_are_forgotten_and_of_a_group_one_state_is_kept() -> None:
-    live = run(sums_by_key)
-    for i in range(1, 80):
-        fed(live, put(10 * i, 1), put(10 * i, 1, "b"), sq.cti(10 * i))
-    assert rows_kept(live, "in0") < 40
-    assert rows_kept(live, "states") < 40
-    assert rows_kept(live, "reported") < 80
-    assert fed(live, sq.cti(1000)) == [(790, "a", 79, 1), (790, "b", 79, 1)]
-
-
-def test_nothing_is_kept_once_the_input_has_ended() -> None:
-    live = run(sums)
-    fed(live, put(1, 1), put(5, 2), sq.cti(3))
-    assert rows_kept(live, "states") == 1
-    live.batch({}, [(None, 2**63 - 1)])
-    assert all(rows_kept(live, basket) == 0 for basket in ("in0", "states", "reported"))
 
 
 def test_a_state_that_cannot_be_kept_fails() -> None:
