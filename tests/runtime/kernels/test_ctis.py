@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.runtime.deltas import LE, RE
+from streamq.runtime.kernel import Clock
+from streamq.runtime.kernels.settle import CtisKernel
+from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.time import MINUS_INFINITY
 from tests.programs import compiled
 
 
+def test_a_cti_is_told_once() -> None:
+    """As an empty lifetime, and only where there is one."""
+    kernel, state = CtisKernel(pa.schema([("v", pa.string())])), Baskets(DictStore()).scoped("ctis")
+    told = [kernel.advance(state, [], Clock(c, c, c, c)).table for c in (MINUS_INFINITY, 5, 5, 6)]
+    assert [t if t is None else t.select([LE, RE]).to_pylist() for t in told] == [
+        None,
+        [{LE: 5, RE: 5}],
+        None,
+        [{LE: 6, RE: 6}],
+    ]
+
+
 def ctis_of(query: sq.Stream, *batches: dict[str, list[int]], buckets: int = 3) -> list[int]:
-    """The result's CTI after each micro-batch of rows by number; it is told, as an empty lifetime, where it has moved."""
-    plan, outputs = rewrite(number_sources(query.plan)[0]).plan, [MINUS_INFINITY]
+    """The result's CTI after each micro-batch of rows by number."""
+    plan, outputs = rewrite(number_sources(query.plan)[0]).plan, []
     run = LocalRun(compiled(plan, OutputForm.CHANGELOG, ctis=True, buckets=buckets))
     for batch in batches:
-        sent = run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()}).to_pylist()
-        assert [r[LE] for r in sent if r[LE] == r[RE]] == [run.cti] * (run.cti > outputs[-1])
+        run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()})
         run = run.restart()
         outputs.append(run.cti)
-    return outputs[1:]
+    return outputs
 
 
 def test_the_ctis_of_several_feeds_and_levels() -> None:
