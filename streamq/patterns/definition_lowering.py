@@ -11,7 +11,7 @@ equal start and payload apart.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import types as t
@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from streamq.aggregates.basic import count
 from streamq.choices import JoinKind, LengthKind
 from streamq.functions.catalogue import builder, function_of
-from streamq.functions.logic import EQUAL
+from streamq.functions.logic import EQUAL, GREATER, GREATER_OR_EQUAL, ISIN, LESS, LESS_OR_EQUAL
 from streamq.functions.structures import SEQUENCE
 from streamq.functions.text import IdText
 from streamq.operators.join import Join
@@ -55,6 +55,9 @@ from streamq.time import TIMESTAMP, Duration
 Owned = tuple[str, str]
 """A field with its variable."""
 
+COMPARISONS = (EQUAL, LESS, LESS_OR_EQUAL, GREATER, GREATER_OR_EQUAL, ISIN)
+"""Functions that never fail on values of one type, and are true of all equal values or of none."""
+
 
 def extract_keys(
     where: Iterable[Condition],
@@ -68,7 +71,8 @@ def extract_keys(
     Each attribute of CorrelationKey(..., EQUAL) is a key, and so are fields of one type, one of each variable, that equations
     connect: ``x.m = y.m AND y.m = z.m``. An equation with a variable in ``optional`` makes no key, because it is
     skipped for a match without that event. Equations make no key if an operator of the pattern ``whole`` would then choose other
-    events. Raises Refusal for an attribute whose types are never equal.
+    events. What compares a key's field with constants in every match is a condition on the events of all variables. Raises
+    Refusal for an attribute whose types are never equal.
     """
     types = variables.types
     keys: dict[str, dict[str, str]] = {}
@@ -99,7 +103,37 @@ def extract_keys(
             keys[".".join(members[0])] = by_variable
             compared[".".join(members[0])] = types[members[0]]
             done |= {id(conjunct) for conjunct, one, _ in equations if one in members}
-    return CorrelationKeys(keys, compared), [c for c in conjuncts if id(c) not in done]
+    rest = [c for c in conjuncts if id(c) not in done]
+    every = {c.condition.digest: c for c in (*rest, *_implied(rest, keys, variables, optional))}
+    return CorrelationKeys(keys, compared), list(every.values())
+
+
+def _implied(
+    conjuncts: Iterable[Conjunct],
+    keys: Mapping[str, Mapping[str, str]],
+    variables: Variables,
+    optional: frozenset[str],
+) -> Iterator[Conjunct]:
+    """Yield the conditions on other events that follow from comparisons of a key's field with constants.
+
+    An event that every match has tells what the key is, and so whom it may meet and what negates it. One that is negated, or that
+    a match may lack, does not; of repeated ones it is not asked.
+    """
+    uncertain = optional | variables.negated | variables.repeated
+    for conjunct in conjuncts:
+        match conjunct.condition:
+            case Call(function, (Col(name=name), *constants)) if function in COMPARISONS:
+                variable, _, field = name.partition(".")
+                if variable in uncertain or not all(isinstance(constant, Lit) for constant in constants):
+                    continue
+                kind = variables.types.get((variable, field))
+                for fields in keys.values():
+                    if fields.get(variable) != field:
+                        continue
+                    for other, its in fields.items():
+                        if other != variable and variables.types[other, its] == kind:
+                            of_other = replace(conjunct.condition, args=(Col(field_column(other, its)), *constants))
+                            yield variables.conjunct(of_other, conjunct.place)
 
 
 def are_connected(variables: frozenset[str], edges: Sequence[frozenset[str]]) -> bool:

@@ -218,6 +218,7 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
         S.tumbling_window(5).select(rises("k", "v")).where((col("k") == "a") & (col("rise") > 1))
     ),
     "outside a range": lambda: text("SEQUENCE(A, B, 8) WHERE A.k = B.k AND A.v NOT BETWEEN 1 AND 3", "A", "B"),
+    "negated of one key": lambda: text("UNLESS(A, B, 6) WHERE A.k = B.k AND B.k = 'a'", "A", "B"),
     "the first before": lambda: text("SEQUENCE(A FIRST, B, 8) WHERE A.k = B.k", "A", "B"),
     "sum of signals": lambda: (
         readings(shape="points").to_signal(key="k").snapshot_window().select(n=sq.count(), total=sq.sum("v"))

@@ -227,6 +227,9 @@ PATTERNS: Mapping[str, str] = {
     "a field that some lack": "EVENT P WHEN ANY(A) OUTPUT A.v AS w, A.k AS k; "
     "EVENT E WHEN SEQUENCE(C, ANY(P, B, ALL(P x, B y, 4)) AS s, 6) AS whole WHERE s.w > 1 OUTPUT C.v AS v, s.Vs AS at",
     "slices": "UNLESS(A, B, 6) WHERE A.v = B.v OUTPUT A.v AS v @ [2, 12) # [3, 9)",
+    "a constant that is every event's": "UNLESS(SEQUENCE(A, B, 6), C, 5) WHERE CorrelationKey(k, EQUAL) AND B.k = 'a'",
+    "a constant that only the negated has": "UNLESS(ALL(A, B, 6), C, 5) WHERE CorrelationKey(k, EQUAL) AND C.k = 'a'",
+    "a constant that few have": "SEQUENCE(A, ATLEAST(1, B, C, 4), 9) WHERE CorrelationKey(k, EQUAL) AND B.k IN ('a', 'b')",
     "definitions": "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v; "
     "EVENT E WHEN CANCEL_WHEN(UNLESS(P AS p, C, 1, 7), P AS q) WHERE p.k = C.k AND q.v = p.v",
     "definitions of all": "EVENT P WHEN ALL(A, B, 6); EVENT N WHEN UNLESS(C, A, 4) WHERE A.k = C.k; "

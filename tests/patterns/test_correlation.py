@@ -13,7 +13,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import CedrError
-from streamq.operators import Join, Scan
+from streamq.operators import Join, Scan, Source, Where
 from streamq.plan.node import expanded, nodes
 from tests.judged import answer
 from tests.patterns.pattern_cases import CHOICES, SETS, STREAMS
@@ -34,6 +34,30 @@ def unkeyed(text: str) -> list[str]:
 @pytest.mark.parametrize("name", KEYED)
 def test_every_join_and_every_scan_has_the_key(name: str) -> None:
     assert unkeyed(KEYED[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "filtered"),
+    [
+        ("SEQUENCE(A, B, C, 9)", "ABC"),
+        ("SEQUENCE(A, B FIRST CONSUME, C, 9)", "ABC"),
+        ("ALL(A, B, C, 9)", "ABC"),
+        ("UNLESS(SEQUENCE(A, B, 5), C, 4)", "ABC"),
+        ("UNLESS(SEQUENCE(B, C, 5), A, 4)", "A"),
+        ("SEQUENCE(B, ATLEAST(1, A, C, 4), 9)", "A"),
+        ("SEQUENCE(REPEAT(A, 2, 4), B, C, 9)", "A"),
+    ],
+)
+def test_a_constant_that_an_event_of_every_match_has_filters_all_types(pattern: str, filtered: str) -> None:
+    plan = rewrite(sq.cedr(f"EVENT E WHEN {pattern} WHERE CorrelationKey(k, EQUAL) AND A.k = 'a'", **STREAMS).plan).plan
+    below = {
+        source.table
+        for where in nodes(plan)
+        if isinstance(where, Where) and "== 'a'" in where.detail()
+        for source in nodes(where)
+        if isinstance(source, Source)
+    }
+    assert below == {stream.plan.table for name, stream in STREAMS.items() if name in filtered}
 
 
 @pytest.mark.parametrize(
