@@ -25,7 +25,7 @@ from streamq.errors import PlanError
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.running import Run
 from streamq.run.sinks import last_parquet_rows
-from streamq.run.status.watching import GOES_ON, Interrupt, RunLook, Trail, run_view, watch_run
+from streamq.run.status.watching import GOES_ON, RunLook, Trail, noted_interrupt, run_view, watch_run
 from streamq.runtime.arrow.rendering import DAY, YEAR_10000
 from streamq.screens import LineScreen, NotebookScreen, Screen, TableSection, TextSection, View, live_screen
 
@@ -170,7 +170,7 @@ def test_an_interrupt_stops_watching_and_reaches_nobody_else() -> None:
     before = signal.signal(signal.SIGINT, lambda number, frame: others.append(number))
     try:
         run, screen = rehearsal(), RecordingScreen(interrupted_at=2)
-        with Interrupt() as interrupt:
+        with noted_interrupt() as interrupt:
             watch_run(lambda: look_at(run), screen, lambda: interrupt.wait(0 if len(screen.views) < 2 else 60))
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from streamq.demo import job
 from streamq.demo.eventlog import EventLog, application_title, find_log, stage_labels
-from streamq.demo.task_edges import DDL, disorder, land, task_edges
+from streamq.demo.queries import DDL, asked, disorder, land, task_edges, windows
 from streamq.errors import SourceError, StreamqError, counted
 from streamq.screens import ProgressBar, TableSection
 
@@ -88,11 +88,9 @@ def _demo(path: str | None, folder: Path) -> int:
         )
         raise SourceError("demo", "a log without tasks", f"{log.path} has none", early)
 
-    from streamq.demo import queries  # imports the query API, and with it Spark, only if there is something to query
-
     span = pc.min_max(edges["ts"]).as_py()
-    size, hop = queries.windows((span["max"] - span["min"]).total_seconds())
-    ask = functools.partial(queries.asked, delay=timedelta(microseconds=disorder(edges)), size=size, hop=hop)
+    size, hop = windows((span["max"] - span["min"]).total_seconds())
+    ask = functools.partial(asked, delay=timedelta(microseconds=disorder(edges)), size=size, hop=hop)
     landed = folder / "edges"
     return _answer(ask, landed, land(edges, landed, MICRO_BATCHES), folder, stage_labels(log))
 

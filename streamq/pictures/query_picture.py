@@ -67,7 +67,7 @@ def draw_query(
     plan, names = number_sources(plan)
     numbered = {names[name]: table for name, table in tables.items() if name in names}
     in_memory = passed_tables(plan, numbered, rows, verb="plot")
-    drawing = _QueryDrawing(plan, in_memory, until, _KeyChoice.from_argument(plan, key, "plot"))
+    drawing = _QueryDrawing(plan, in_memory, until, key_choice(plan, key, "plot"))
     histories = drawing.changelog() if output == OutputForm.CHANGELOG else drawing.final()
     return history_picture(histories, _section(between, plan.schema.axis), title or "", drawing.title)
 
@@ -120,7 +120,7 @@ def chart_query(
 ) -> Picture:
     """Return the chart of a query's answer; the arguments are those of ``Stream.chart``."""
     check_title(title, "chart")
-    keys = _KeyChoice.from_argument(plan, key, "chart").for_schema(plan.schema)
+    keys = chosen_keys(key_choice(plan, key, "chart"), plan.schema)
     drawn = number_columns(plan.schema, columns, keys)
     answer = compute_answer(plan, tables, until, "chart")
     history = answer_history(answer, title or "", plan.schema.axis, keys, has_points=_has_points(plan))
@@ -139,27 +139,28 @@ def _section(between: Any, axis: str) -> tuple[int, int] | None:
     return low, high
 
 
-class _KeyChoice:
-    """The columns that give lanes and colours: those that the user named, or the keys of the query's operators."""
+KeyChoice = list[tuple[str, ...]]
+"""Columns that may give lanes and colours; the first whose columns a panel has do so."""
 
-    def __init__(self, candidates: Sequence[tuple[str, ...]]):
-        self.candidates = candidates
 
-    @classmethod
-    def from_argument(cls, plan: Node, key: str | Sequence[str] | None, verb: str) -> _KeyChoice:
-        """Return the user's choice, or the query's; raise UnknownColumn, worded for ``verb``, for columns that no panel has."""
-        if key is None:
-            return cls([keys for node in reversed(nodes(plan)) for keys in _keys_of(node)])
-        names = column_names(key, verb, "key")
-        drawn = [plan, *(node for node in nodes(plan) if isinstance(node, Source))]
-        for name in names:
-            if not any(name in node.schema.names for node in drawn):
-                plan.schema.unknown(name, verb)
-        return cls([names])
+def key_choice(plan: Node, key: str | Sequence[str] | None, verb: str) -> KeyChoice:
+    """Return the columns that the user named, or the keys of the query's operators.
 
-    def for_schema(self, schema: Schema) -> tuple[str, ...]:
-        """Return the first choice whose columns a schema has; () if there is none."""
-        return next((keys for keys in self.candidates if keys and set(keys) <= set(schema.names)), ())
+    Raises UnknownColumn, worded for ``verb``, for columns that no panel has.
+    """
+    if key is None:
+        return [keys for node in reversed(nodes(plan)) for keys in _keys_of(node)]
+    names = column_names(key, verb, "key")
+    drawn = [plan, *(node for node in nodes(plan) if isinstance(node, Source))]
+    for name in names:
+        if not any(name in node.schema.names for node in drawn):
+            plan.schema.unknown(name, verb)
+    return [names]
+
+
+def chosen_keys(choice: KeyChoice, schema: Schema) -> tuple[str, ...]:
+    """Return the first choice whose columns a schema has; () if there is none."""
+    return next((keys for keys in choice if keys and set(keys) <= set(schema.names)), ())
 
 
 def _keys_of(node: Node) -> list[tuple[str, ...]]:
@@ -173,7 +174,7 @@ def _keys_of(node: Node) -> list[tuple[str, ...]]:
 class _QueryDrawing:
     """The histories of a query's panels over ``tables`` in memory."""
 
-    def __init__(self, plan: Node, tables: Mapping[str, pa.Table], until: Instant | None, keys: _KeyChoice):
+    def __init__(self, plan: Node, tables: Mapping[str, pa.Table], until: Instant | None, keys: KeyChoice):
         self.plan, self.tables, self.until, self.keys = plan, tables, until, keys
         self.sources = [node for node in nodes(plan) if isinstance(node, Source)]
 
@@ -248,7 +249,7 @@ class _QueryDrawing:
 
     def _answer(self, plan: Node, title: str) -> PanelHistory:
         answer = compute_answer(plan, self.tables, self.until, "plot")
-        keys = self.keys.for_schema(plan.schema)
+        keys = chosen_keys(self.keys, plan.schema)
         return answer_history(answer, title, plan.schema.axis, keys, has_points=_has_points(plan))
 
 
@@ -258,14 +259,14 @@ def _recorded(plan: Node, tables: Mapping[str, pa.Table], until: int | None) -> 
     return record_run(plan, passed.static, passed.batches, until, verb="plot", streaming=False)
 
 
-def _changed(recording: Recording, one: TracedOperator, title: str, keys: _KeyChoice, note: str = "") -> PanelHistory:
+def _changed(recording: Recording, one: TracedOperator, title: str, keys: KeyChoice, note: str = "") -> PanelHistory:
     schema, steps = one.node.schema, [batch.deltas[one.number] for batch in recording.batches]
     return history_of_changes(
         steps,
         recording.promised(one.number),
         title,
         schema.axis,
-        keys.for_schema(schema),
+        chosen_keys(keys, schema),
         has_points=_has_points(one.node),
         note=note,
     )

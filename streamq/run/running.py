@@ -34,7 +34,7 @@ from streamq.run.samples import (
 from streamq.run.status.diagnosis import START_AGAIN, why
 from streamq.run.status.run_status import RunHistory, RunStatus, allowed_silence
 from streamq.run.status.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
-from streamq.run.status.watching import Interrupt, NewestRows, RunLook, Trail, run_view, watch_run
+from streamq.run.status.watching import NewestRows, RunLook, Trail, noted_interrupt, run_view, watch_run
 from streamq.run.status.why import Why
 from streamq.run.storage.checkpoint import END_OF_INPUT, Claim, EarlierRuns, OutsideCti, TapCommand, outside_cti
 from streamq.screens import ProgressBar, screen_for_lines
@@ -245,7 +245,7 @@ class Run:
         """
         check_seconds("watch", "every", every)
         newest = NewestRows(self._spark, self._options)
-        with Interrupt() as interrupt:
+        with noted_interrupt() as interrupt:
             watch_run(lambda: self._run_look(newest), screen_for_lines(sys.stdout), lambda: interrupt.wait(every))
 
     def _run_look(self, newest: NewestRows) -> RunLook:

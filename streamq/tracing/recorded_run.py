@@ -235,8 +235,6 @@ class Recording:
     static: Mapping[str, pa.Table]
     until: int | None
     filtered: frozenset[str] = frozenset()
-    folded: dict[int, pa.Table] = field(default_factory=dict)
-    changed: dict[int, pa.Table] = field(default_factory=dict)
 
     @property
     def plan(self) -> Node:
@@ -264,16 +262,20 @@ class Recording:
 
     def history(self, operator: int) -> pa.Table:
         """Return the rows that an operator's deltas leave at the end: payload, ``__le`` and ``__re``, in order of arrival."""
-        if operator not in self.folded:
-            self.folded[operator] = net_rows(concat([batch.deltas[operator] for batch in self.batches]))
-        return self.folded[operator]
+        return self._histories[operator]
 
     def changes(self, operator: int) -> pa.Table:
         """Return the changes that an operator sends, in order of arrival, with times in ticks: see ``changes_in_ticks``."""
-        if operator not in self.changed:
-            deltas = [batch.deltas[operator] for batch in self.batches]
-            self.changed[operator] = changes_in_ticks(deltas, self.operators[operator].node.schema)
-        return self.changed[operator]
+        return self._changes[operator]
+
+    @cached_property
+    def _histories(self) -> list[pa.Table]:
+        return [net_rows(concat(deltas)) for deltas in zip(*(batch.deltas for batch in self.batches), strict=True)]
+
+    @cached_property
+    def _changes(self) -> list[pa.Table]:
+        deltas = zip(*(batch.deltas for batch in self.batches), strict=True)
+        return [changes_in_ticks(own, one.node.schema) for own, one in zip(deltas, self.operators, strict=True)]
 
     def promised(self, operator: int) -> list[int]:
         """Return the CTIs that an operator sends, without that of the end of the input, ascending."""

@@ -108,11 +108,6 @@ def _shown_lifetime(start: int, end: int, axis: str) -> str:
     return f"[{first}, {time if day and first.startswith(f'{day} ') else last})"
 
 
-def headings(one: TracedOperator) -> list[str]:
-    """Return the headings of an operator's rows."""
-    return ["micro-batch", "change", "lifetime", *user_columns(one.node.schema).values()]
-
-
 def _events(trace: Trace, one: TracedOperator) -> dict[int, list[int]]:
     """Return the numbers of a source's events by their places among its distinct rows; of another operator there are none."""
     events: defaultdict[int, list[int]] = defaultdict(list)
@@ -170,7 +165,9 @@ def page_fragment(trace: Trace) -> str:
     operators = trace.recording.operators
     rows = [page_rows(trace, one) for one in operators]
     graph = plan_graph("the plan", trace.recording.plan, lambda node: (), {})
-    steps = _step_texts(trace)
+    last = len(trace.recording.batches)
+    named = [f"micro-batch {number} of {last - 1}" for number in range(1, last)]
+    steps = ["before anything arrives", *named, "the end of the input"]
     data = {
         "boxes": [f"#{graph.id}-n{one.number + 1}" for one in operators],
         "names": [one.name for one in operators],
@@ -182,7 +179,6 @@ def page_fragment(trace: Trace) -> str:
     panels = "".join(_panel(trace, one, own) for one, own in zip(operators, rows, strict=True))
     text = json.dumps(data).replace("<", "\\u003c")
     id = f"trace-{hashlib.sha256(f'{text}{panels}'.encode()).hexdigest()[:10]}"
-    last = len(steps) - 1
     slider = element("input", type="range", min=0, max=last, value=last, aria_label="micro-batch")
     bar = element(
         "div",
@@ -221,13 +217,6 @@ def _late_rows(trace: Trace) -> Iterator[str]:
         summary = element("summary", f"{counted(len(late), 'row')} left out or changed by their sources")
         rows = [tuple(row.values()) for row in late]
         yield element("details", summary, html.tabulated(tuple(late[0]), rows, most=MOST_PANEL_ROWS), open="open")
-
-
-def _step_texts(trace: Trace) -> list[str]:
-    """Return the name of each place of the slider: before anything arrives, each micro-batch, and the end of the input."""
-    last = len(trace.recording.batches)
-    named = [f"micro-batch {number} of {last - 1}" for number in range(1, last)]
-    return ["before anything arrives", *named, "the end of the input"]
 
 
 def _links(trace: Trace) -> dict[str, Any]:
@@ -272,7 +261,8 @@ def _panel(trace: Trace, one: TracedOperator, rows: list[PageRow]) -> str:
         text += f"; {batch.state[one.number]:,} rows of state" if one.state else ""
         lines.append(element("p", markup_text(text), data_step=number + 1, hidden="hidden"))
     head = '<th scope="col" class="role">role</th>' + "".join(
-        f'<th scope="col">{markup_text(name)}</th>' for name in headings(one)
+        f'<th scope="col">{markup_text(name)}</th>'
+        for name in ("micro-batch", "change", "lifetime", *user_columns(one.node.schema).values())
     )
     body = "".join(_row(one, number, row) for number, row in enumerate(rows[:MOST_PANEL_ROWS]))
     more = f"... {len(rows) - MOST_PANEL_ROWS:,} more changes; trace.rows({one.name!r}) has all"

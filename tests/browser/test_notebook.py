@@ -112,14 +112,14 @@ def click_through(page: Page, trace: Locator, *, beside: Locator) -> None:
 
 WATCHING = """
 import signal, sys
-from streamq.run.status.watching import Interrupt, watch_run
+from streamq.run.status.watching import watch_run
 from streamq.screens import screen_for_lines
 from tests.test_watching import look_at, rehearsal
 
 run, others = rehearsal(), []
 signal.signal(signal.SIGINT, lambda number, frame: others.append(number))
 run.arrive(cars=9)
-with Interrupt() as interrupt:
+with noted_interrupt() as interrupt:
     watch_run(lambda: look_at(run), screen_for_lines(sys.stdout), lambda: (run.arrive(), interrupt.wait(0.05))[1])
 print("went on,", len(others), "interrupts for others")
 """

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.demo.eventlog import find_log
-from streamq.demo.task_edges import task_edges
+from streamq.demo.queries import task_edges
 
 DATA = Path(__file__).parent / "data"
 EPOCH = 1_700_000_000_000

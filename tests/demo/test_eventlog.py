@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.demo.eventlog import application_title, find_log, stage_labels
-from streamq.demo.task_edges import EDGES, disorder, task_edges
+from streamq.demo.queries import EDGES, disorder, task_edges
 from streamq.errors import SourceError
 from tests.demo.some_logs import (
     APP_END,

@@ -12,8 +12,7 @@ import pytest
 
 import streamq as sq
 from streamq.demo.__main__ import ASCII, BLOCKS, WIDTH, answer_differences, strip
-from streamq.demo.queries import stuck
-from streamq.demo.task_edges import DDL, EDGES, land
+from streamq.demo.queries import DDL, EDGES, land, stuck
 
 BEGIN = datetime(2024, 5, 1, 8, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import LateEvent, PlanError
-from streamq.run.status.watching import GOES_ON, Interrupt, NewestRows, watch_run
+from streamq.run.status.watching import GOES_ON, NewestRows, noted_interrupt, watch_run
 from streamq.screens import LineScreen
 from streamq.testing.backends import land, stream
 
@@ -44,7 +44,7 @@ def test_a_join_with_an_idle_input_says_which(
         assert run.why().verdict == "no_rows"
         assert run.progress["rows"] == 0 and run.metrics["sources"]["zones"]["rows"] == 0
         land(tmp_path / "trips", [stays(10, 11), stays(20, 1)])
-        with Interrupt() as interrupt:
+        with noted_interrupt() as interrupt:
             signal.raise_signal(signal.SIGINT)
             run.process_all_available()
             watch_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -155,17 +155,11 @@ class Quarantine(Generic[S]):
             columns[field.name] = pa.array([from_json_value(p.get(field.name), kind) for p in payloads], kind)
         axis = pa.timestamp("us", "UTC") if aside.schema.axis == TIMESTAMP else pa.int64()
         windows = ("window_start", "window_end") if aside.in_windows else ()
-        _check_free(windows, aside.schema.names)
-        columns |= {name: rows.column(name).cast(axis) for name in (*windows, "start", "end")}
-        return pa.table(columns)
-
-
-def _check_free(windows: Sequence[str], names: Sequence[str]) -> None:
-    """Raise PlanError if the input has a column with the name of one that its events get here: a bound of the window."""
-    for name in windows:
-        if name in names:
+        for name in (bound for bound in windows if bound in aside.schema.names):
             hint = "Rename it before the window: .rename({...})."
             raise PlanError("quarantine", "a column that the events get", f"the input has {name!r}", hint)
+        columns |= {name: rows.column(name).cast(axis) for name in (*windows, "start", "end")}
+        return pa.table(columns)
 
 
 named_after(Quarantine, "quarantine()")

@@ -6,10 +6,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import FrameType, TracebackType
-from typing import Any, Self
+from types import FrameType
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -227,15 +228,9 @@ SLICE = 0.1
 
 
 class Interrupt:
-    """A context in which an interrupt (Ctrl-C, or a notebook's) sets a flag instead of raising KeyboardInterrupt.
+    """An interrupt that has come, or not yet: Ctrl-C, or a notebook's."""
 
-    So it does not cut off a call to Spark, whose own handler would cancel the jobs of the query. A second interrupt raises
-    KeyboardInterrupt. Interrupts reach the main thread only, so in another thread there are none.
-    """
-
-    def __init__(self) -> None:
-        self.came = False
-        self._before: Any = None
+    came = False
 
     def wait(self, seconds: float) -> bool:
         """Wait for some seconds, or until an interrupt has come; return True if one has."""
@@ -245,20 +240,28 @@ class Interrupt:
             time.sleep(min(left, SLICE))
         return self.came
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.came = True
+
+@contextmanager
+def noted_interrupt() -> Iterator[Interrupt]:
+    """Note an interrupt in this context, instead of raising KeyboardInterrupt; a second one raises it.
+
+    So it does not cut off a call to Spark, whose own handler would cancel the jobs of the query. Interrupts reach the main thread
+    only, so in another thread there are none.
+    """
+    interrupt = Interrupt()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        interrupt.came = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @dataclass
