@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,8 +17,6 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq import col
-from streamq import functions as f
-from streamq.choices import LengthKind
 from streamq.compiler.constants_json import decoded, encoded
 from streamq.compiler.options import Options
 from streamq.compiler.plan_json import (
@@ -35,15 +32,15 @@ from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError, StreamqError
 from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Where, written_operators
-from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Alias, Call, Cast, Expr, Lit, Opaque
 from streamq.plan.node import NODES, Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.sources.insert_only import Intervals
 from streamq.testing.case import Case
-from tests.algebra import QUERIES, SIZES, intervals
+from streamq.testing.table import table
+from tests.algebra import SIZES, intervals
 from tests.drawn.queries import cases
+from tests.operators.test_plans_of_verbs import QUERIES as CALLS
 
 
 def source(**columns: t.DataType) -> Intervals:
@@ -86,71 +83,36 @@ def test_random_plans_come_back(case: Case) -> None:
 
 
 def every_plan() -> list[Node]:
-    """Plans that hold every class there is, before and after rewriting."""
-    s, z = (sq.intervals(intervals(seed), "from", "to") for seed in (1, 2))
-    plans = [query(s, z, SIZES).plan for query in QUERIES.values()]
-    aggregates = (sq.sum("v"), sq.count("k"), sq.min("v"), sq.max("v"), sq.var("v"), sq.covar("v", "v"))
-    ordered = (sq.first("k"), sq.last("k"))
-    plans.append(s.hopping_window(5, 2).select(**{a.name: a for a in (*aggregates, *ordered)}).plan)
+    """Plans that hold every class there is, before and after rewriting: of every verb, and of what no verb of the table makes."""
+    s = sq.intervals(intervals(1), "from", "to")
+    aggregates = (*map(sq.min, "kv"), sq.max("v"), sq.var("v"), sq.covar("v", "v"), sq.first("k"), sq.last("k"))
     # Spark has no order on maps
-    maps = pa.table({"at": [0], "k": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))})
-    plans.append(sq.points(maps, "at", name="m").hopping_window(5, 2).select(**{a.name: a for a in ordered}).plan)
+    maps = sq.points(table("at bigint, k map<string,bigint>", []), "at", name="m").hopping_window(5, 2)
+    pairs = s.set_duration(1).windowed_join(s.to_points(), size=5, hop=2, suffixes=("", "_r"))
+    plans = [query.plan for query in CALLS]
+    plans += [s.hopping_window(5, 2).select(**{a.name + a.args[0].name: a for a in aggregates}).plan]
+    plans += [maps.select(**{a.name: a for a in aggregates[-2:]}).plan, pairs.select(n=sq.count()).plan]
     plans += [rewrite(plan).plan for plan in plans]
     points = sq.points(SIZES, "size", name="p", progress=sq.explicit(), late="adjust", invalid="drop")
-    physical = sq.events([sq.insert(1, k="a"), sq.cti(4)], invalid="drop")
-    followed = sq.points(SIZES, "size", name="q", progress=sq.follow(sq.points(SIZES, "size", name="p")))
-    parted = sq.intervals(intervals(1), "from", "to", progress=sq.generate(2, per=["k", "v"], idle_after="1 minute"))
-    log = [(1, "start", "a"), (2, "end", "a")]
-    edges = sq.edges(rows("at", "what", "k", log), "at", edge="what", key="k", payload="end", progress=sq.generate(3))
-    case = sq.when(col("v") > 1, f.upper("k")).otherwise("y")
-    dated = sq.events([(dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2), {"v": 1})])
-    moment = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))})
-    clocked = sq.points(moment, "at", name="c", progress=sq.clock("1 second"))
-    both = sq.points(moment, "at", name="b", progress=sq.generate("1 second", clock=sq.clock("1 second")))
-    months = dated.calendar_window("1 month", zone="UTC").select(n=sq.count())
-    more = [
-        months,
-        points,
-        followed,
-        parted,
-        clocked,
-        both,
-        physical,
-        edges,
-        sq.changes(rows("at", "op", "k", log), "op", "at", "k"),
-        s.union(s, z),
-        s.select(x=case, y=col("v").cast("decimal(20,4)")),
-    ]
-    named = Select(
-        s.plan,
-        (("x", Cast(Call(function_of("concat"), (Alias(col("k"), "n"), Lit("x", t.StringType()))), t.StringType())),),
-    )
-    late = s.tumbling_window(5, stamp="point_at_end").select(n=sq.count(), at=sq.window_start())
-    early = AlterLifetime(
-        s.plan,
-        Start(LengthKind.GIVEN, 0, Call(function_of("-"), (sq.start(), Cast(col("v"), t.LongType()))), 8),
-        Length(),
-    )
-    bound = Where(s.plan, Call(function_of(">"), (sq.window_start(), Lit(3))))
+    log = table("at bigint, what string, k string", [])
+    moment = table("at timestamp", [])
     attempted = sq.udf("double", name="attempted", on_error="quarantine")(lambda v: 1 / v)
-    more.append(s.select(x=attempted("v")))
-    patterns = (
-        "SEQUENCE(A AS x FIRST, A AS y CONSUME, 5) WHERE x.v < y.v",
-        "ATLEAST(2, A AS x FIRST, A AS y, A AS z, 5)",
-        "ATMOST(2, A AS x, A AS y, 5)",
-        "REPEAT(A AS x, 2, 5)",
-    )
-    more += [sq.cedr(f"EVENT E WHEN {pattern}", A=s) for pattern in patterns]
+    more = [
+        points,
+        sq.points(SIZES, "size", name="q", progress=sq.follow(sq.points(SIZES, "size", name="p"))),
+        sq.intervals(intervals(1), "from", "to", progress=sq.generate(2, per=["k", "v"], idle_after="1 minute")),
+        sq.points(moment, "at", name="c", progress=sq.clock("1 second")),
+        sq.points(moment, "at", name="b", progress=sq.generate("1 second", clock=sq.clock("1 second"))),
+        sq.events([sq.insert(1, k="a"), sq.cti(4)], invalid="drop"),
+        sq.edges(log, "at", edge="what", key="k", payload="end", progress=sq.generate(3)),
+        sq.changes(log, "what", "at", "k"),
+        s.select(x=attempted("v")),
+    ]
+    named = Select(s.plan, (("x", Call(function_of("concat"), (Alias(col("k"), "n"), Lit("x", t.StringType())))),))
+    bound = Where(s.plan, Call(function_of(">"), (sq.window_start(), Lit(3))))
     both = [points.hopping_window(size, 2).select(n=sq.count()).plan for size in (8, 4)]
     shared = rewrite(number_sources(Results(tuple(both), 2 * Options().egresses))[0]).plan
-    return plans + [q.plan for q in more] + [named, late.plan, early, bound, *shared.children]
-
-
-def rows(*given: Any) -> Any:
-    import pyarrow as pa
-
-    *names, values = given
-    return pa.table({n: [row[i] for row in values] for i, n in enumerate(names)})
+    return [*plans, *(query.plan for query in more), named, bound, *shared.children]
 
 
 @pytest.mark.slow

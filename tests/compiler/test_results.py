@@ -20,7 +20,6 @@ from streamq.compiler.options import Options
 from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
-from streamq.errors import PlanError
 from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.deltas import WEIGHT
@@ -113,37 +112,6 @@ def test_explain_shows_each_output_and_what_is_shared() -> None:
     assert "output 1: final" in lines
     assert "output 2: changelog with CTIs, written by one task" in lines
     assert sum(line.startswith("hopping size=10, hop=10 by k") for line in lines) == 1
-
-
-def test_queries_on_different_axes_are_refused() -> None:
-    import datetime as dt
-
-    other = sq.events([(dt.datetime(2024, 5, 1), None, {"k": "a"})])
-    with pytest.raises(
-        PlanError, match="run_all: queries on different time axes; found integer and timestamp. Run those"
-    ):
-        sq.run_all([sq.result(S), sq.result(other)])
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: sq.run_all([]), "run_all: no results; the list is empty. Give a list: sq.run_all"),
-        (lambda: sq.explain_all([S]), "explain_all: not a result; found Stream. Give a list: sq.explain_all"),
-        (lambda: sq.run_all([S]), "run_all: not a result; found Stream. Give a list: sq.run_all"),
-        (lambda: sq.result(3), "result: not a stream; found int"),
-        (
-            lambda: sq.result(S, sink="memory"),
-            "result: a late sink, results of run_all and the trigger 'adaptive' need a folder of files, .*; found 'memory'",
-        ),
-        (lambda: sq.run_all([sq.result(S, sink="a"), sq.result(S, sink="a/")], checkpoint="c"), "found 'a' twice"),
-        (lambda: sq.run_all([sq.result(S, sink="a"), sq.result(S)]), "run_all: no checkpoint; the sink lasts"),
-    ],
-)
-def test_what_is_no_set_of_results_is_refused(call: object, message: str) -> None:
-    assert callable(call)
-    with pytest.raises(PlanError, match=message):
-        call()
 
 
 # A stream that is used twice is computed once: one kernel, one state, however often its result is read.

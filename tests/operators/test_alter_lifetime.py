@@ -5,10 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 import numpy as np
-import pytest
 
 import streamq as sq
-from streamq.errors import PlanError, TimeError, TypeMismatch, UnknownColumn
 from streamq.time import INFINITY
 from tests.judged import answer
 
@@ -45,44 +43,6 @@ def test_durations_on_a_timestamp_axis() -> None:
     assert lifetimes(STAMPED.set_duration(micros)) == [(DAY, DAY + 1.5 * hours), (DAY, None)]
     later = sq.start() + sq.lit(hours)
     assert lifetimes(STAMPED.alter_lifetime(start=later, duration=hours)) == [(DAY + hours, DAY + 2 * hours)] * 2
-
-
-def test_errors() -> None:
-    payload = "alter_lifetime: a start that reads the payload; found start\\(\\) - v. Say how far .*: within=..."
-    with pytest.raises(PlanError, match=payload):
-        S.alter_lifetime(start=sq.start() - sq.col("v"))
-    with pytest.raises(TimeError, match="alter_lifetime: within must not be negative; found -3"):
-        S.alter_lifetime(start=sq.start() - sq.col("v"), within=-3)
-    with pytest.raises(
-        PlanError, match="a start that reads the end beside other things; found start\\(\\) \\+ end\\(\\)"
-    ):
-        S.alter_lifetime(start=sq.start() + sq.end())
-    with pytest.raises(TypeMismatch, match="start is no instant of the axis; found double in start\\(\\) / 2"):
-        S.alter_lifetime(start=sq.start() / 2)
-    with pytest.raises(TypeMismatch, match="start is no instant of the axis; found bigint"):
-        STAMPED.alter_lifetime(start=sq.col("v"), within="1 hour")
-    for falling in (-sq.start(), sq.start() % 7, sq.when(sq.start() < 12, sq.start())):
-        with pytest.raises(
-            PlanError, match="a start that does not keep the order of events; .* non-decreasing function"
-        ):
-            S.alter_lifetime(start=falling)
-    with pytest.raises(TimeError, match="a start further back than within allows; found start 1 of an event at 26"):
-        sq.events([(26, 30, {"v": 25})]).alter_lifetime(start=sq.start() - sq.col("v"), within=24).to_arrow()
-    with pytest.raises(TypeMismatch, match="duration is neither ticks nor a duration; found double in v \\* 1.5"):
-        S.alter_lifetime(duration=sq.col("v") * 1.5)
-    with pytest.raises(UnknownColumn, match="set_duration: no column 'w'; there are: v"):
-        S.set_duration(sq.col("w"))
-    for wrong in (0, -1):
-        with pytest.raises(TimeError, match=f"set_duration: the duration must be positive; found {wrong}"):
-            S.set_duration(wrong)
-    with pytest.raises(TimeError, match="shift: not a duration; found v. Write '10 minutes', a timedelta or integer"):
-        S.shift(sq.col("v"))  # type: ignore[arg-type]
-    with pytest.raises(TimeError, match="extend: a duration with a unit on an integer axis; found '3 seconds'"):
-        S.extend("3 seconds")
-    with pytest.raises(TimeError, match="shift: a duration without a unit on a timestamp axis; .* Write '3 seconds'"):
-        STAMPED.shift(3)
-    with pytest.raises(TimeError, match="shift: a duration longer than the time axis"):
-        S.shift(2**62)
 
 
 def test_numpys_integers_are_ticks() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import streamq as sq
 from streamq import col
-from streamq.errors import ModuleFailed, NeedsSpark, PlanError, StreamqError, StreamqWarning
+from streamq.errors import ModuleFailed, PlanError, StreamqError, StreamqWarning
 
 inverse = sq.udf("double", name="inverse", on_error="quarantine")(lambda v: 1 / v)
 strict = sq.udf("double", name="strict")(lambda v: 1 / v)
@@ -71,30 +71,8 @@ def test_of_a_stream_that_takes_back_what_was_taken_back_is_not_set_aside() -> N
     assert aside(s.select(x=inverse("v"))) == [(1, 4, 0)]
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        (lambda: S.tumbling_window(5).select(n=sq.sum(inverse("v"))), r"found sum\(inverse\(v\)\) in hopping"),
-        (lambda: S.join(S, where=lambda a, b: inverse(a.v) > b.v, suffixes=("", "2")), r"found inverse\(v\) > v2 in "),
-        (lambda: S.tumbling_window(5).top_k(1, by=inverse("v")), r"found inverse\(v\) in "),
-        (
-            lambda: S.alter_lifetime(start=sq.start(), duration=inverse("v").cast("bigint")),
-            r"found cast\(inverse\(v\) .* in ",
-        ),
-    ],
-)
-def test_elsewhere_it_is_refused_with_what_to_write(query: Any, found: str) -> None:
-    with pytest.raises(PlanError, match=found + r".*Compute it before, in a column of its own: \.with_columns"):
-        query()
-
-
 def test_over_the_results_of_a_window_it_goes_in_a_select_behind() -> None:
     w = S.tumbling_window(5)
     with pytest.raises(PlanError, match="inverse: what it fails for is set aside as an event, and here there are"):
         w.select(x=inverse(sq.sum("v")))
     assert rows(S.where(col("v") == 0).tumbling_window(5).select(n=sq.sum("v")).select(x=inverse("n"))) == []
-
-
-def test_what_only_spark_computes_does_not_go_beside_it() -> None:
-    with pytest.raises(NeedsSpark, match="soundex"):
-        S.select(x=inverse(sq.functions.length(sq.functions.soundex("w"))))

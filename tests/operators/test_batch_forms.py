@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 import streamq as sq
-from streamq.errors import PlanError
 from streamq.operators.operator import BatchForm
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
@@ -95,36 +92,6 @@ def test_a_hint_is_for_the_windows_that_can_take_it() -> None:
         "direct (Spark aggregates copies of the members; not blocks, as asked: median does not merge)",
     ]
     assert "batch: direct (as asked; n = 3: " in both[0].explanation("incremental", form="direct")
-
-
-@pytest.mark.parametrize(
-    ("label", "words"),
-    [
-        ("bloks", "form is 'direct', .* or 'evaluated'; found 'bloks'. Did you mean 'blocks'"),
-        ("blocks", "in the form blocks; hopping .*: median does not merge .its forms: direct, evaluated"),
-        (
-            "difference",
-            "hopping .*: max cannot be subtracted exactly .its forms: direct, explode, blocks, dyadic, eval",
-        ),
-        (
-            "difference of snapshots",
-            "snapshot .*: max cannot be subtracted exactly .its forms: evaluated",
-        ),
-        ("explode", "session .*: its windows are not on a grid"),
-        ("direct", "in the form direct; there are no windows"),
-    ],
-)
-def test_a_form_that_no_windows_can_take_is_an_error(label: str, words: str) -> None:
-    s = sq.events([(1, 3, {"k": "a", "v": 1})], name="s")
-    queries = {
-        "difference": s.to_points().hopping_window(30, 10).select(x=sq.max("v")),
-        "difference of snapshots": s.snapshot_window().select(x=sq.max("v")),
-        "explode": s.session_window(5).select(x=sq.max("v")),
-        "direct": s.where(sq.col("v") > 3),
-    }
-    query = queries.get(label, s.to_points().hopping_window(30, 10).select(x=sq.median("v")))
-    with pytest.raises(PlanError, match=words):
-        query.explain(form=label.partition(" ")[0])
 
 
 def test_the_best_of_a_basic_window_are_copied_if_events_lie_in_many_windows_or_few_of_them_are_the_best() -> None:

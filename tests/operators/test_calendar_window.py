@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import streamq as sq
-from streamq.errors import TimeError
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.hopping import UNITS, CalendarAssigner
 from tests.judged import answer
@@ -133,22 +132,3 @@ def test_each_instant_lies_in_the_window_of_its_number(zone: str, unit: str) -> 
 @pytest.mark.parametrize("c", [MINUS_INFINITY, MINUS_INFINITY + 1, INFINITY, INFINITY - 1])
 def test_at_the_ends_of_the_axis_progress_is_itself(c: int) -> None:
     assert CalendarAssigner(1, "month", "UTC")._window_of(c) == c
-
-
-@pytest.mark.parametrize(
-    ("period", "zone", "told"),
-    [
-        ("fortnight", "UTC", "not a period of the calendar; found 'fortnight'. Write '1 day', '2 weeks'"),
-        ("0 days", "UTC", "not a period of the calendar; found '0 days'"),
-        ("1 moth", "UTC", "Did you mean 'month'"),
-        (7, "UTC", "not a period of the calendar; found 7"),
-        ("1 day", "Europe/Berln", "no such time zone; found 'Europe/Berln'. Did you mean 'Europe/Berlin'"),
-        ("1 day", None, "no such time zone; found None"),
-    ],
-)
-def test_what_is_no_calendar_is_refused(period: Any, zone: Any, told: str) -> None:
-    events = sq.events([(dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2), {"v": 1})])
-    with pytest.raises(TimeError, match=told):
-        events.calendar_window(period, zone=zone)
-    with pytest.raises(TimeError, match="no calendar on an integer axis"):
-        sq.events([(1, 2, {"v": 1})]).calendar_window("1 day", zone="UTC")

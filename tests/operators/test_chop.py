@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 import streamq as sq
-from streamq.errors import TimeError
 from streamq.time import INFINITY
 from tests.judged import answer
 
@@ -20,16 +17,3 @@ def test_at_the_ends_of_the_axis() -> None:
     assert pieces([(least, least + 4)], 3) == [(least, least + 1), (least + 1, least + 4)]
     assert pieces([(INFINITY - 4, INFINITY - 1)], 3) == [(INFINITY - 4, INFINITY - 1)]
     assert pieces([(INFINITY - 5, INFINITY - 1)], 3) == [(INFINITY - 5, INFINITY - 4), (INFINITY - 4, INFINITY - 1)]
-
-
-def test_errors() -> None:
-    s = sq.events([(1, 2, {"v": 1})])
-    for period in (0, -3):
-        with pytest.raises(TimeError, match=f"chop: period must be positive; found {period}"):
-            s.chop(period)
-    with pytest.raises(
-        TimeError, match="chop: a duration with a unit on an integer axis; found '3 s'. Give an integer"
-    ):
-        s.chop("3 s")
-    with pytest.raises(TimeError, match="chop: a duration with a unit on an integer axis; found '1 s'"):
-        s.chop(5, "1 s")

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
-import pytest
-
 import streamq as sq
-from streamq.errors import PlanError, TypeMismatch, UnknownColumn
 from tests.judged import answer
 
 NAN = float("nan")
@@ -26,17 +21,3 @@ def test_keys_are_equal_as_spark_has_it_and_may_have_other_names() -> None:
     by = sq.events([(i + 3, 99, {"id": k}) for i, k in enumerate((0.0, NAN))])
     assert sorted(ends(events.clip(by, [("k", "id")]))) == [(1, 3), (1, 4), (1, 9)]
     assert ends(spans((1, 9)).clip(sq.events([(3, 4, {"id": 1.0}), (2, 4, {"id": 1.5})]), {"k": "id"})) == [(1, 3)]
-
-
-def test_errors() -> None:
-    words = sq.events([(1, 2, {"k": "a"})])
-    with pytest.raises(
-        TypeMismatch, match="clip: keys 'k' and 'k' of different types; found bigint and string. Cast one"
-    ):
-        spans((1, 2)).clip(words, "k")
-    with pytest.raises(UnknownColumn, match="clip: no column 'z' on the left; there are: k"):
-        words.clip(words, "z")
-    with pytest.raises(PlanError, match="clip: not a stream; found int"):
-        words.clip(3)  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="clip: streams on different time axes; found integer and timestamp"):
-        words.clip(sq.events([(dt.datetime(2024, 1, 1), None, {"k": "a"})]), "k")

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
-import pytest
-
 import streamq as sq
-from streamq.errors import PlanError, TimeError, TypeMismatch, UnknownColumn
-from streamq.testing.table import table
 from tests.judged import answer
 
 NAN = float("nan")
@@ -46,19 +40,3 @@ def test_null_ids_are_equal_and_so_are_both_zeros_and_nans() -> None:
 def test_reach_saturates() -> None:
     least = -(2**63) + 1
     assert starts(ids((least, 7), (least + 3, 7)).distinct_ids(2**61, id="id")) == [least]
-
-
-def test_errors() -> None:
-    s = ids((1, 7))
-    with pytest.raises(UnknownColumn, match="distinct_ids: no column 'idd'; there are: id. Did you mean 'id'?"):
-        s.distinct_ids(5, id="idd")
-    with pytest.raises(PlanError, match='distinct_ids: no id. Name the column: id="trip_id"'):
-        s.distinct_ids(5, id=())
-    with pytest.raises(TimeError, match="distinct_ids: within must not be negative; found -1"):
-        s.distinct_ids(-1, id="id")
-    with pytest.raises(TimeError, match="distinct_ids: a duration without a unit on a timestamp axis; found 5"):
-        sq.events([(dt.datetime(2024, 1, 1), None, {"id": 1})]).distinct_ids(5, id="id")
-    with pytest.raises(TypeMismatch, match="distinct_ids: cannot order by column 'xs'; found map<string,bigint>"):
-        sq.points(table("at bigint, id bigint, xs map<string,bigint>", [(1, 1, {"a": 1})]), time="at").distinct_ids(
-            5, id="id"
-        )

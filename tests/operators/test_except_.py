@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from decimal import Decimal
 
-import pytest
-
 import streamq as sq
-from streamq.errors import PlanError, TypeMismatch
-from streamq.testing.table import table
 from streamq.time import INFINITY
 from tests.judged import answer
 
@@ -40,19 +35,3 @@ def test_points_that_meet_are_one_row() -> None:
     points = bag((1, 9), (4, 5), (5, 6)).to_points()
     assert points.except_(bag((1, 9))).schema.shape == "interval"
     assert left_over(points, bag((1, 3))) == [(4, 6)]
-
-
-def test_errors() -> None:
-    one = bag((1, 5))
-    unlike = "except_: streams of different columns or time axes; found .*v bigint.* Bring them into line with select"
-    with pytest.raises(PlanError, match=unlike):
-        one.except_(one.rename(v="w"))
-    with pytest.raises(PlanError, match=unlike):
-        one.except_(one.with_columns(v=sq.col("v").cast("int")))
-    with pytest.raises(PlanError, match=unlike):
-        one.except_(sq.events([(dt.datetime(2024, 1, 1), None, {"v": 1})]))
-    with pytest.raises(PlanError, match="except_: not a stream; found int"):
-        one.except_(3)  # type: ignore[arg-type]
-    arrays = sq.points(table("at bigint, xs map<string,bigint>", [(1, {"a": 1})]), time="at")
-    with pytest.raises(TypeMismatch, match="except_: cannot match by column 'xs'; found map<string,bigint>"):
-        arrays.except_(arrays)

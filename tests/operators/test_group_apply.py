@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq.errors import PlanError, TypeMismatch
 from tests.judged import Row, answer
 
 S = sq.events(
@@ -140,36 +139,3 @@ def test_groups_of_other_types() -> None:
         found = answer(s.group_by("k").apply(lambda g: g.join(g, suffixes=("", "_r")).select("v", "v_r")))
         assert sorted(r[3] for r in found) == list(range(len(values)))
         assert all(r[3] == r[4] for r in found)
-
-
-def test_errors() -> None:
-    grouped = S.group_by("k")
-    with pytest.raises(PlanError, match="apply: the sub-plan gave no stream; found None"):
-        grouped.apply(lambda g: None)
-    with pytest.raises(PlanError, match=r"the sub-plan gave no stream; .* End it with .select\(...\)"):
-        grouped.apply(lambda g: g.snapshot_window())
-    with pytest.raises(PlanError, match=r"group_by: a key is a column name; .* one by one: group_by\("):
-        S.group_by(["k", "v"])  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="apply: not a function; found 3. Write apply\\(lambda g: g.where"):
-        grouped.apply(3)  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="apply: the sub-plan does not use the group; .* Build it on its argument"):
-        grouped.apply(lambda g: S)
-    foreign = "takes a stream that is not of the group; .* Derive it from the argument, or do this outside of apply"
-    with pytest.raises(PlanError, match=f"apply: union {foreign}"):
-        grouped.apply(lambda g: g.union(S))
-    with pytest.raises(PlanError, match=f"apply: except {foreign}"):
-        grouped.apply(lambda g: S.except_(g))
-    with pytest.raises(PlanError, match=f"apply: clip {foreign}"):
-        grouped.apply(lambda g: S.clip(g))
-    with pytest.raises(PlanError, match=f"apply: anti join {foreign}"):
-        grouped.apply(lambda g: S.left_anti_join(g))
-    with pytest.raises(PlanError, match="apply: the sub-plan gave no stream; found a window without a select"):
-        grouped.apply(lambda g: g.tumbling_window(5))
-
-
-def test_no_joins_in_groups_by_lists() -> None:
-    s = sq.events([(1, 5, {"k": ["a"], "v": 1})])
-    with pytest.raises(
-        TypeMismatch, match=r"apply: no joins in groups by column 'k'; found array<string>\. Group by its"
-    ):
-        s.group_by("k").apply(lambda g: g.join(g.shift(1), suffixes=("", "_s")))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 import streamq as sq
-from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, UnknownColumn
 from streamq.operators.input_table import static_table
 from tests.judged import answer
 
@@ -26,33 +24,6 @@ def test_suffixes_name_the_tables_columns() -> None:
     joined = S.join_table(table, "zone", suffixes=("", "_t"))
     assert joined.columns == ["zone", "v", "v_t"]
     assert answer(joined) == [(1, 5, 1, 3, "x")]
-
-
-def test_errors() -> None:
-    with pytest.raises(
-        UnknownColumn, match="join_table: no column 'zones' on the left; there are: zone, v. Did you mean 'zone'?"
-    ):
-        S.join_table(CITIES, "zones")
-    with pytest.raises(UnknownColumn, match="join_table: no column 'v' on the right; there are: zone, city"):
-        S.join_table(CITIES, "v")
-    with pytest.raises(
-        TypeMismatch, match="join_table: keys 'zone' and 'city' of different types; .* Cast one of them"
-    ):
-        S.join_table(CITIES, [("zone", "city")])
-    with pytest.raises(
-        AmbiguousColumn, match="column 'v' is in the stream and in the table. Bring them apart with suff"
-    ):
-        S.join_table(pa.table({"zone": [1], "v": [1]}), "zone")
-    with pytest.raises(PlanError, match="join_table: suffixes are two strings; found '_t'"):
-        S.join_table(CITIES, "zone", suffixes="_t")  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match='join_table: no key. Name the columns that must be equal: on="zone"'):
-        S.join_table(CITIES, ())
-    with pytest.raises(PlanError, match="join_table: how is 'inner' or 'left'; found 'anti'"):
-        S.join_table(CITIES, "zone", "anti")
-    with pytest.raises(SourceError, match="join_table: not a DataFrame; found dict"):
-        S.join_table({"zone": [1]}, "zone")
-    with pytest.raises(PlanError, match="join_table: a payload column called 'end'"):
-        S.join_table(pa.table({"zone": [1], "end": [3]}), "zone")
 
 
 def test_an_integer_beyond_doubles_meets_the_double_that_it_rounds_to() -> None:

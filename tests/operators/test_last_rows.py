@@ -6,13 +6,8 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-import pytest
 
 import streamq as sq
-from streamq.errors import PlanError, TypeMismatch, UnknownColumn
-from streamq.testing.table import table
 from streamq.time import INFINITY
 from tests.each import each
 from tests.judged import answer
@@ -23,20 +18,6 @@ def rows(*events: tuple[int, object, int]) -> sq.Stream:
 
 
 S = rows((1, "a", 3), (4, "b", 5), (9, "a", 1), (12, "b", 7))
-
-
-def test_wrong_arguments() -> None:
-    wrong: list[tuple[Any, Any]] = [(0, 1), (2, 0), (2, True), ("2", 1)]
-    for n, step in wrong:
-        with pytest.raises(PlanError, match="last_rows: (n|step) is a whole number of at least 1"):
-            S.last_rows(n, step)
-    with pytest.raises(UnknownColumn, match="last_rows: no column 'z'; there are: k, v"):
-        S.last_rows(2, key="z")
-    with pytest.raises(UnknownColumn, match="last_rows: no column 'z'; there are: k, v"):
-        S.last_rows(2, order_by="z")
-    maps = sq.points(table("at bigint, m map<string,bigint>", [(1, {"a": 1})]), time="at")
-    with pytest.raises(TypeMismatch, match="last_rows: cannot order by column 'm'"):
-        maps.last_rows(2, order_by="m")
 
 
 def by_hand(events: Sequence[tuple[int, int]], n: int, step: int) -> Counter[tuple[int, int, int]]:

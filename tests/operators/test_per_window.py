@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import streamq as sq
-from streamq.errors import PlanError, StreamqWarning
+from streamq.errors import StreamqWarning
 from streamq.run.rehearsal import Rehearsal
 from tests.each import each
 from tests.judged import answer
@@ -173,8 +173,3 @@ def test_each_result_lies_once_in_the_window_of_its_last_instant() -> None:
     """
     once = COUNTS.to_points_at_end().shift(-1).tumbling_window(4).select(results=sq.count())
     assert sorted(answer(once)) == [(0, 4, 3), (4, 8, 4)]
-
-
-def test_only_broken_ties_are_numbered() -> None:
-    with pytest.raises(PlanError, match="top_k: rows that share a rank have no number of their own; ties='keep'"):
-        S.tumbling_window(4).top_k(1, by="v", row_number=True)

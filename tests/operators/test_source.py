@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import types as t
 
 import streamq as sq
-from streamq.errors import PlanError, TimeError, TypeMismatch
+from streamq.errors import TypeMismatch
 from streamq.expressions import col
 from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.source import axis_of
@@ -35,16 +35,3 @@ def test_policies() -> None:
     assert policy.progress == GeneratedCtis(300_000_000)
     assert source_policy("points", "integer", None, "drop", None).progress == GeneratedCtis()
     assert source_policy("points", "integer", sq.explicit(), "drop", None).progress == ExplicitCtis()
-    with pytest.raises(
-        PlanError,
-        match=r"progress is sq.clock\(...\), sq.explicit\(...\), sq.follow\(...\) or sq.generate\(...\); found 5",
-    ):
-        source_policy("points", "integer", 5, "drop", None)
-    with pytest.raises(PlanError, match="late is 'drop', 'adjust' or 'fail'; found 'ignore'"):
-        source_policy("points", "integer", None, "ignore", None)
-    with pytest.raises(PlanError, match="invalid is 'drop' or 'fail'"):
-        source_policy("points", "integer", None, "drop", "skip")
-    with pytest.raises(TimeError, match="a duration with a unit on an integer axis"):
-        source_policy("points", "integer", sq.generate("5 minutes"), "drop", None)
-    with pytest.raises(PlanError, match="generate: delay is negative"):
-        source_policy("points", "integer", sq.generate(-5), "drop", None)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 import streamq as sq
-from streamq.errors import TypeMismatch, UnknownColumn
-from streamq.testing.table import table
 from streamq.time import INFINITY
 from tests.judged import answer
 
@@ -25,10 +21,3 @@ def test_at_the_ends_of_the_axis() -> None:
     least = -(2**63) + 1
     s = sq.events([(least, least + 1, {"v": 1}), (INFINITY - 1, None, {"v": 2})])
     assert answer(s.to_signal()) == [(least, INFINITY - 1, 1), (INFINITY - 1, None, 2)]
-
-
-def test_errors() -> None:
-    with pytest.raises(UnknownColumn, match="to_signal: no column 'z'; there are: k, v"):
-        samples((1, "a", 1)).to_signal("z")
-    with pytest.raises(TypeMismatch, match="to_signal: cannot group by column 'xs'; found map<string,bigint>"):
-        sq.points(table("at bigint, xs map<string,bigint>", [(1, {"a": 1})]), time="at").to_signal("xs")

@@ -14,7 +14,7 @@ from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.compiler.strategy import JudgePlace
-from streamq.errors import PlanError, StreamqWarning
+from streamq.errors import StreamqWarning
 from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
 from streamq.testing.arrival import Item
@@ -104,17 +104,6 @@ def test_a_bound_is_known_as_long_as_the_lifetime_is_a_windows() -> None:
     assert answer(top.select("e", a=sq.window_start())) == [(0, 5, "e1", 0), (5, 10, "e1", 5)]
     pairs = s.windowed_join(s.select(f=sq.lit("e")), size=5)
     assert [r[2] for r in answer(pairs.where(sq.col("e") == "e0").select(a=sq.window_start()))] == [0, 0]
-    counted = s.tumbling_window(5).select(n=sq.count())
-    moved = (
-        counted.shift(1),
-        counted.to_points(),
-        s.tumbling_window(5, stamp="point_at_end").select(n=sq.count()),
-        s.tumbling_window(5, stamp="point_at_end").top_k(1, by="e"),
-        counted.join(counted, suffixes=("", "_r")),
-    )
-    for stream in moved:
-        with pytest.raises(PlanError, match=r"a bound of a window where there are only events; found window_end\(\)"):
-            stream.select(b=sq.window_end())
 
 
 def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
