@@ -17,7 +17,6 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pytest
 
 import streamq as sq
 from streamq import col
@@ -294,27 +293,6 @@ def nested_keys(tasks: Any) -> sq.Stream:
     counts = s.group_by("k").snapshot_window().select(n=sq.count(), m=sq.median("v"))
     pairs = s.select("k").join(s.select("k", w=col("v") + 10), on="k")
     return counts.select("n", v=col("m").cast("bigint")).union(pairs.select(n=sq.lit(2**40), v=col("w")))
-
-
-def edge_rows(chance: random.Random) -> pa.Table:
-    rows: list[Row] = []
-    for i in range(25):
-        start = chance.randint(0, 80)
-        rows.append((start, "start", i, f"k{i % 3}"))
-        if i % 5:
-            rows.append((start + chance.randint(1, 40), "end", i, f"k{i % 3}"))
-    chance.shuffle(rows)
-    return of_rows(pa.schema([("t", pa.int64()), ("what", pa.string()), ("id", pa.int64()), ("k", pa.string())]), *rows)
-
-
-@case("edges, and windows that read ends that still move", {"log": halves(edge_rows(random.Random(4)))}, until=60)
-def moving_ends(log: Any) -> sq.Stream:
-    """A window over windows, and a union of both levels."""
-    edges = sq.edges(log, "t", edge="what", key="id", name="log", progress=sq.generate(1000))
-    per = edges.group_by("k").hopping_window(20, 5).select(n=sq.count(), mean=sq.avg(sq.duration()))
-    with pytest.warns(StreamqWarning, match="each holds the results of several neighbouring windows"):
-        peaks = per.tumbling_window(40).select(k=sq.max("k"), n=sq.max("n"), mean=sq.min("mean"))
-    return peaks.union(per, edges.select("k", n=sq.lit(-1).cast("long"), mean=sq.duration().cast("double")))
 
 
 AT_V = pa.schema([("at", pa.int64()), ("v", pa.int64())])
@@ -611,23 +589,6 @@ def nested() -> pa.Table:
     """Rows with a column of each kind of maps."""
     more = zip((f"x{n}" for n in itertools.count()), MAPS[1:], strict=False)
     return reduce(lambda table, one: table.append_column(one[0], VALUES[one[1]]), more, typed_rows(MAPS[0]))
-
-
-@case(
-    "groups of the members of windows that count all rows",
-    {
-        "ticks": halves(
-            pa.table({"at": [i // 3 + i % 5 for i in range(90)], "k": [i % 4 for i in range(90)], "v": range(90)})
-        )
-    },
-    outputs=["final", "changelog", "final", "final"],
-)
-def members_of_rows(ticks: Any) -> list[sq.Stream]:
-    s = sq.points(ticks, time="at", name="ticks", progress=sq.generate(5))
-    few = s.rows_window(20, 6, order_by="v").where(col("v") % 7 != 0).group_by("k")
-    sums = few.select(n=sq.count(), s=sq.sum("v"))
-    own = s.group_by("k").rows_window(5, 2).group_by(odd=col("v") % 2).select(s=sq.sum("v"))
-    return [sums, sums, few.top_k(1, by="v"), own]
 
 
 @case("columns that cannot be ordered", {"s": [nested()]}, outputs=["final"] * 6, hosts=["batch"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -14,26 +13,12 @@ from streamq.errors import PlanError, StreamqError, TypeMismatch, UnknownColumn
 from streamq.testing.table import table
 from tests.judged import answer
 
-NAN, INF = float("nan"), float("inf")
-
 
 def over(values: Sequence[Any], aggregate: Any, kind: str | None = None) -> Any:
     """An aggregate over column v of one window's members, which start one after another."""
     s = sq.events([(i, i + 1, {"v": v}) for i, v in enumerate(values)], schema={"v": kind} if kind else None)
     ((_, _, found),) = answer(s.tumbling_window(100).select(x=aggregate))
     return found
-
-
-def pairs(rows: Sequence[tuple[Any, Any]], aggregate: Any) -> Any:
-    s = sq.events([(1, 2, {"x": x, "y": y}) for x, y in rows], schema={"x": "double", "y": "double"})
-    ((_, _, found),) = answer(s.tumbling_window(100).select(x=aggregate))
-    return found
-
-
-def same(found: Any, expected: Any) -> bool:
-    if isinstance(expected, float) and math.isnan(expected):
-        return isinstance(found, float) and math.isnan(found)
-    return bool(found == (pytest.approx(expected) if isinstance(expected, float) else expected))
 
 
 def test_count_distinct_of_combinations() -> None:
@@ -54,26 +39,6 @@ def test_count_distinct_of_combinations() -> None:
         (0, 5, 1),
         (5, 10, 1),
     ]
-
-
-@pytest.mark.parametrize(
-    ("rows", "covar", "covar_pop", "corr"),
-    [
-        ([(1, 2), (2, 4), (3, 6)], 2.0, 4 / 3, 1.0),
-        ([(1, 3), (2, 2), (3, 1), (9, None), (None, 9)], -1.0, -2 / 3, -1.0),
-        ([(1, 2)], None, 0.0, None),
-        ([(1, None), (None, 2)], None, None, None),
-        ([(1.0, 2.0), (2.0, 3.0), (INF, None), (None, NAN)], 0.5, 0.25, 1.0),
-        ([(1, 2), (1, 5)], 0.0, 0.0, None),
-        ([(NAN, 3.0), (1.0, 3.0)], NAN, NAN, None),
-        ([(0.1, 1.0), (0.1, 2.0), (0.1, 3.0)], 0.0, 0.0, None),
-    ],
-)
-def test_two_columns_at_once(rows: list[Any], covar: Any, covar_pop: Any, corr: Any) -> None:
-    """Members that lack one of the two do not count; without spread there is no correlation."""
-    assert same(pairs(rows, sq.covar("x", "y")), covar)
-    assert same(pairs(rows, sq.covar_pop("x", "y")), covar_pop)
-    assert same(pairs(rows, sq.corr("x", "y")), corr)
 
 
 def test_a_sum_of_decimals_beyond_38_digits_is_an_error_and_no_other_number() -> None:

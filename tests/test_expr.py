@@ -6,7 +6,6 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pytest
 
 from streamq import functions as f
@@ -17,7 +16,7 @@ from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import function_of
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Call, Col, Expr, Lit, as_expr
+from streamq.plan.expr import Call, Col, Expr, as_expr
 from streamq.plan.passes import (
     aggregates,
     columns,
@@ -101,12 +100,6 @@ def test_an_expression_is_not_iterable() -> None:
 def test_only_values_become_literals(value: Any) -> None:
     with pytest.raises(TypeMismatch, match="found"):
         as_expr(value)
-
-
-def test_numpy_scalars_become_python_values() -> None:
-    found = as_expr(np.int64(3))
-    assert isinstance(found, Lit)
-    assert type(found.value) is int
 
 
 def test_a_column_name_is_a_string() -> None:

@@ -1,16 +1,16 @@
-"""Progress per partition: the CTI is that of the partition furthest behind, those left out that are idle."""
+"""Progress per partition: the CTI is that of the partition furthest behind, those left out that are idle.
+
+The CTI by definition is the model of ``streamq/testing/progress_policies.py``, which the laws compare every run with.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-import math
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import streamq as sq
 from streamq.choices import OutputForm
@@ -18,15 +18,12 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, TypeMismatch, UnknownColumn
 from streamq.plan.node import number_sources
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.status.run_status import RunHistory
-from streamq.run.status.watcher import Listener, RoundLog
+from streamq.run.status.watcher import RoundLog
 from streamq.runtime.deltas import LE
-from streamq.time import MINUS_INFINITY
 from tests.programs import compiled
 
 SCHEMA = pa.schema([("at", pa.int64()), ("d", pa.float64()), ("zone", pa.string())])
 Row = tuple[int, float | None, str | None]
-DEVICES = [(d, zone) for d in (0.0, -0.0, 1.5, math.nan, None) for zone in ("x", None)]
 
 
 def cars(**arguments: Any) -> sq.Stream:
@@ -38,56 +35,8 @@ def table(rows: list[Row]) -> pa.Table:
     return pa.table({name: [row[i] for row in rows] for i, name in enumerate(SCHEMA.names)}, schema=SCHEMA)
 
 
-def key(row: Row) -> Any:
-    """A partition, as Python compares it."""
-    _, d, zone = row
-    return "nan" if d is not None and math.isnan(d) else d, zone
-
-
 def run_of(query: sq.Stream, buckets: int = 1) -> LocalRun:
     return LocalRun(compiled(number_sources(query.plan)[0], OutputForm.FINAL, buckets=buckets))
-
-
-ROWS = st.tuples(st.integers(-5, 60), st.sampled_from(DEVICES)).map(lambda drawn: (drawn[0], *drawn[1]))
-
-
-@given(
-    batches=st.lists(st.lists(ROWS, max_size=4), min_size=1, max_size=8),
-    silence=st.sampled_from([None, 1, 2, 3]),
-    every=st.sampled_from([1, 7]),
-    buckets=st.sampled_from([1, 3]),
-    restarts=st.booleans(),
-)
-def test_the_cti_and_what_is_late_are_as_defined(
-    batches: list[list[Row]], silence: int | None, every: int, buckets: int, restarts: bool
-) -> None:
-    idle_after = None if silence is None else f"{silence} minutes"
-    query = cars(every=every, idle_after=idle_after).snapshot_window().select(n=sq.count())
-    run = run_of(query, buckets)
-    listener = Listener(run.program, since=0)
-    readings = run.readings
-    greatest: dict[Any, int] = {}
-    heard: dict[Any, int] = {}
-    c, late, latest = MINUS_INFINITY, 0, None
-    for minute, rows in enumerate(batches):
-        messages = listener.messages(RunHistory(readings=readings), minute * 60_000)
-        idle_before = {message.table: message.idle_before for message in messages if message.table is not None}
-        run.batch({"cars": table(rows)}, now=minute * 60_000_000, idle_before=idle_before)
-        readings = run.readings or readings
-        run = run.restart() if restarts else run
-        late += sum(row[0] < c for row in rows)
-        for row in rows:
-            latest = row[0] if latest is None else max(latest, row[0])
-            greatest[key(row)] = max(row[0], greatest.get(key(row), row[0]))
-            heard[key(row)] = minute
-        for partition in [p for p, last in heard.items() if silence is not None and minute - last >= silence]:
-            del greatest[partition], heard[partition]
-        least = min(greatest.values(), default=latest)
-        c = c if least is None else max(c, (least - 2) // every * every)
-        if readings:
-            assert readings.source("source:cars").cti == c
-    counted = sum(n for totals in run.totals.values() for n in totals.values())
-    assert counted == late
 
 
 def test_what_follows_such_a_source_comes_as_far_as_its_greatest_start() -> None:

@@ -78,15 +78,6 @@ def test_ctis_are_in_steps_and_a_clock_that_is_set_back_takes_none_back() -> Non
     assert [(cti - base) // 1_000_000 for cti in ctis] == [0, 5, 5, 10, 10, 10]
 
 
-def test_rows_behind_it_are_late_and_move_only_the_watermark() -> None:
-    run = Run(per_ten_seconds(source("a", 1, 25, 9, 19)), output="changelog")
-    assert run.at(1, a=1) == 0
-    assert run.at(3, a=1) == 1, "W has come to 25, c is 1"
-    assert run.at(22, a=1) == 2, "9 s is on time, for c was 1 before: the window is corrected"
-    run.at(23, a=1)
-    assert run.history.late == {"a|dropped": 1}, "19 s, and c has come to 20"
-
-
 def test_a_source_that_follows_one_with_a_clock_has_its_ctis() -> None:
     prices = source("prices", 0)
     run = Run(source("trades", 0, progress=sq.follow(prices)).join(prices, on="k"))
@@ -129,10 +120,6 @@ def test_beside_partitions_the_clock_passes_those_that_are_further_behind() -> N
     assert [cti(41, 1), cti(42, 1)] == [21, 22], "the row of b at 19 is late"
     assert run.history.late == {"a|dropped": 1}
     assert [cti(96, 1), cti(110)] == [76, 94], "then b is idle, and a is ahead of the clock"
-
-
-def test_a_batch_is_finished_whatever_the_clock() -> None:
-    assert len(per_ten_seconds(source("a", 5, 15)).to_pandas()) == 2
 
 
 def test_explain_and_why_say_that_c_follows_it(capsys: pytest.CaptureFixture[str]) -> None:
