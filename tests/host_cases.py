@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pytest
 
 import streamq as sq
 from streamq import col
