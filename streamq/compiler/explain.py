@@ -398,8 +398,9 @@ def _rules_part(done: RewriteResult) -> Section:
     def data() -> dict[str, Any]:
         at = [{"rule": s.rule.name, "at": describe_node(s.node), "reason": s.reason} for s in done.skipped]
         fired = [
-            {"rule": f.rule.name, "law": f.rule.law, "before": f.left_sketch, "after": f.right_sketch}
+            {"rule": f.rule.name, "law": f.rule.law, "before": before, "after": after}
             for f in done.firings
+            for before, after in [f.sketches]
         ]
         return {"fired": fired, "did not fire": at}
 
@@ -410,7 +411,8 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
     """Yield the lines on a rule that fired: its law, its first firings, and the number of the others."""
     yield f"{rule.name}: {rule.law}"
     for firing in firings[:SHOWN]:
-        yield f"      {firing.left_sketch}"
-        yield f"   => {firing.right_sketch}"
+        before, after = firing.sketches
+        yield f"      {before}"
+        yield f"   => {after}"
     if len(firings) > SHOWN:
         yield f"      and {len(firings) - SHOWN} more"

@@ -108,7 +108,7 @@ def rule_marks(done: RewriteResult, *, before: bool) -> dict[str, str]:
     """Return the rules that replaced operators, or that made them, by the operators' lines; and why a rule did not fire."""
     marks: dict[str, list[str]] = {}
     for firing in done.firings:
-        for node in firing.replaced if before else firing.replacing:
+        for node in firing.changed(firing.left if before else firing.right):
             marks.setdefault(node.line, []).append(firing.rule.name)
     shown = {line: ", ".join(dict.fromkeys(rules)) for line, rules in marks.items()}
     for skipped in done.skipped:
@@ -116,44 +116,41 @@ def rule_marks(done: RewriteResult, *, before: bool) -> dict[str, str]:
     return shown
 
 
-def stage_graph(title: str, program: StagedPlan, frames: Sequence[str], measured: Measurements) -> PlanGraph:
+def stage_graph(heading: str, program: StagedPlan, frames: Sequence[str], measured: Measurements) -> PlanGraph:
     """Return the graph of a run: sources, the operators with state in the frames of their stages, and results.
 
     ``frames``: the titles of the stages. ``measured``: measurements of a run; the slowest operator is highlighted.
     """
-    last = 2 * len(program.stages) + 1
-    boxes = [
-        OperatorBox(
-            name=f"s{number}",
-            kind=OperatorBoxKind.SOURCE,
-            title=relation.source.title,
-            text=relation.source.detail(),
-            measured=measured.sources.get(relation.source.shown_name(), ()),
-        )
-        for number, relation in enumerate(program.sources)
-        if relation.source is not None
-    ]
-    names = {relation.name: f"s{number}" for number, relation in enumerate(program.sources)}
-    readers: dict[int, str] = {}
-    for stage in program.stages:
-        for hosted in stage.hosted:
-            names[hosted.name] = readers[hosted.number] = f"k{hosted.number}"
-    for result in program.results:
-        name = f"r{result.number}"
-        boxes.append(
-            OperatorBox(name=name, kind=OperatorBoxKind.RESULT, title="result", text=result.described(), band=last)
-        )
+    boxes: list[OperatorBox] = []
     edges: list[tuple[str, str]] = []
-    for number, feed in enumerate(program.feeds):
-        reader = f"r{feed.result}" if feed.result is not None else readers[feed.channel.reader]
-        above = names[feed.path.relation]
-        if feed.path.steps:
-            boxes.append(_steps(f"p{number}", feed))
-            edges.append((above, f"p{number}"))
-            above = f"p{number}"
-        edges.append((above, reader))
+    names: dict[str, str] = {}
+    for number, relation in enumerate(program.sources):
+        assert relation.source is not None
+        names[relation.name] = f"s{number}"
+        boxes.append(
+            OperatorBox(
+                name=f"s{number}",
+                kind=OperatorBoxKind.SOURCE,
+                title=relation.source.title,
+                text=relation.source.detail(),
+                measured=measured.sources.get(relation.source.shown_name(), ()),
+            )
+        )
+
+    def add_feeds(reader: str, feeds: Iterable[Feed]) -> None:
+        """Add the edges from the relations of some feeds to their reader, with a box for the steps of each between."""
+        for feed in feeds:
+            above = names[feed.path.relation]
+            if feed.path.steps:
+                boxes.append(_steps(f"p{feed.channel.number}", feed))
+                edges.append((above, boxes[-1].name))
+                above = boxes[-1].name
+            edges.append((above, reader))
+
     for stage in program.stages:
         for hosted in stage.hosted:
+            names[hosted.name] = f"k{hosted.number}"
+            add_feeds(f"k{hosted.number}", (program.feeds[channel.number] for channel in hosted.channels))
             operator, *details = program.titles[hosted.name]
             title, text = _split(operator, program.nodes.get(hosted.number))
             boxes.append(
@@ -168,8 +165,13 @@ def stage_graph(title: str, program: StagedPlan, frames: Sequence[str], measured
                     band=2 * stage.number + 1,
                 )
             )
+    for result in program.results:
+        name = f"r{result.number}"
+        add_feeds(name, (feed for feed in program.result_feeds if feed.result == result.number))
+        text, last = result.described(), 2 * len(program.stages) + 1
+        boxes.append(OperatorBox(name=name, kind=OperatorBoxKind.RESULT, title="result", text=text, band=last))
     shown = tuple((2 * stage.number + 1, text) for stage, text in zip(program.stages, frames, strict=True))
-    return PlanGraph(title, _inputs_first(boxes, edges), tuple(edges), shown)
+    return PlanGraph(heading, tuple(boxes), tuple(edges), shown)
 
 
 def _steps(name: str, feed: Feed) -> OperatorBox:
@@ -190,18 +192,3 @@ def _split(operator: str, node: Node | None) -> tuple[str, str]:
     """Return the title of an operator's line, and the rest: the node's title, if it begins so, else the first word."""
     title = node.title if node is not None and operator.startswith(node.title) else operator.split(" ", 1)[0]
     return title, operator[len(title) :].strip()
-
-
-def _inputs_first(boxes: Sequence[OperatorBox], edges: Sequence[tuple[str, str]]) -> tuple[OperatorBox, ...]:
-    """Return the boxes ordered so that each comes after its inputs, and otherwise as they were."""
-    inputs: dict[str, set[str]] = {box.name: set() for box in boxes}
-    for above, reader in edges:
-        inputs[reader].add(above)
-    ordered: list[OperatorBox] = []
-    left = list(boxes)
-    while left:
-        done = {box.name for box in ordered}
-        ready = [box for box in left if inputs[box.name] <= done]
-        ordered += ready
-        left = [box for box in left if box not in ready]
-    return tuple(ordered)

@@ -15,11 +15,11 @@ from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.operators.operator import NOBODY, Observer
 from streamq.operators.step import ArrowRows
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.arrow.columnar import concat, decode, with_column
-from streamq.runtime.deltas import LE, NOW, RE, WEIGHT, with_weights
+from streamq.runtime.deltas import NOW, with_weights
 from streamq.runtime.hosts.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
-from streamq.runtime.hosts.hosted_kernel import StageWatcher, full_rows, normalize_keys
+from streamq.runtime.hosts.hosted_kernel import TECHNICAL, StageWatcher, full_rows, normalize_keys
 from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.readings import NO_READINGS, Reading, Readings, combine_readings
@@ -159,7 +159,7 @@ class LocalRun:
         stage_messages = [m for _, number, body in out if number == SPOKEN for m in decode_messages(body)]
         relations = self.program.made_at(number + 1)
         by_number = {r.number: r for r in relations}
-        payloads = {n: pa.schema([(f.name, arrow_type(f.type)) for f in r.schema.fields]) for n, r in by_number.items()}
+        payloads = {n: arrow_schema(relation.schema) for n, relation in by_number.items()}
         parts: dict[int, list[pa.Table]] = {}
         for _, channel, body in out:
             if (n := relation_of(channel)) is not None:
@@ -220,11 +220,9 @@ class _Watcher(StageWatcher):
 
 def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
     """Return the rows of a result as one table with the columns of its schema, lifetime and weight."""
-    names = [*schema.names, LE, RE, WEIGHT]
-    full = [with_weights(table).select(names) for table in tables]
-    kinds = [arrow_type(f.type) for f in schema.fields] + [pa.int64()] * 3
-    empty = pa.table([pa.array([], k) for k in kinds], names=names)
-    return concat([empty, *(t.cast(empty.schema) for t in full)])
+    columns = pa.schema([*arrow_schema(schema), *((name, pa.int64()) for name in TECHNICAL)])
+    full = [with_weights(table).select(columns.names).cast(columns) for table in tables]
+    return concat([columns.empty_table(), *full])
 
 
 def apply_steps_in_arrow(

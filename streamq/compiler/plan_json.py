@@ -11,9 +11,9 @@ from __future__ import annotations
 import inspect
 import json
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -33,7 +33,6 @@ from streamq.plan.passes import expression_nodes as parts
 from streamq.runtime.kernel import LATE_POLICIES, LatePolicy
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.user_code.module import UserModule
-
 
 def expression_classes() -> dict[str, type[Expr]]:
     """Return the classes of expressions that can be written, by name: all but a pyspark Column."""
@@ -288,8 +287,8 @@ class _PlanReader:
         self._checks = dacite.Config(
             type_hooks={
                 **plain_hooks(),
-                AggregateFunction: _aggregate,
-                Function: _function,
+                AggregateFunction: partial(_by_name, AggregateFunction, "aggregate", built_in, lambda n: built_in()[n]),
+                Function: partial(_by_name, Function, "function", legal_names, function_of),
                 LatePolicy: _late_policy,
             },
             strict=True,
@@ -348,18 +347,18 @@ class _PlanReader:
         return decoded(value)
 
 
-def _aggregate(value: Any) -> AggregateFunction:
-    """Return the built-in aggregate of a name; an aggregate, which a module may be, is returned as it is.
+def _by_name(kind: type, what: str, names: Callable[[], Iterable[str]], find: Callable[[str], Any], value: Any) -> Any:
+    """Return the aggregate or function of a name; one, which a module may be, is returned as it is.
 
-    Raises PlanError for a name that no aggregate has, WrongTypeError for any other value.
+    Raises PlanError for a name that none has, WrongTypeError for any other value.
     """
-    if isinstance(value, AggregateFunction):
+    if isinstance(value, kind):
         return value
     if not isinstance(value, str):
-        raise dacite.WrongTypeError(AggregateFunction, value)
-    if value not in built_in():
-        raise PlanError(_READ, f"no aggregate {value!r}", "", nearest(value, [*built_in()]))
-    return built_in()[value]
+        raise dacite.WrongTypeError(kind, value)
+    if value not in names():
+        raise PlanError(_READ, f"no {what} {value!r}", "", nearest(value, [*names()]))
+    return find(value)
 
 
 def _late_policy(value: Any) -> LatePolicy:
@@ -367,20 +366,6 @@ def _late_policy(value: Any) -> LatePolicy:
     if value not in LATE_POLICIES:
         raise dacite.WrongTypeError(LatePolicy, value)
     return LATE_POLICIES[value]
-
-
-def _function(value: Any) -> Function:
-    """Return the function of a name; a function, which a module may be, is returned as it is.
-
-    Raises PlanError for a name that no function has, WrongTypeError for any other value.
-    """
-    if isinstance(value, Function):
-        return value
-    if not isinstance(value, str):
-        raise dacite.WrongTypeError(Function, value)
-    if value not in legal_names():
-        raise PlanError(_READ, f"no function {value!r}", "", nearest(value, legal_names()))
-    return function_of(value)
 
 
 def _type(description: Any) -> DataType:

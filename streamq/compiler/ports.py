@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql.types import StringType
 
 from streamq.compiler.results import Result
@@ -28,7 +27,7 @@ from streamq.plan.node import Node, expressions
 from streamq.plan.schema import Schema, shown_name
 from streamq.plan.spark_types import INTEGRAL
 from streamq.plan.tree import show
-from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel, InnerPath
 from streamq.runtime.hosts.identity import OPEN, OperatorState
@@ -62,7 +61,7 @@ class Port:
     observers. ``after``: the number of a stage that its own stage must come after. ``place``: the stage that has its state in the
     checkpoint that a run goes on from. ``state``: the parts and modules of its name. ``bucket_columns``: the columns of its
     output that choose a row's bucket, None if no columns do. ``hears_endpoints``: each bucket hears the endpoints of all input.
-    ``sharings``: for each path, the answer if it may run in the stage where the path begins; (): it may not.
+    ``sharings``: for each path, the answer if it may run in the stage where the path begins.
     ``form``, ``held``, ``partials``: see ``OperatorState``.
     """
 
@@ -110,7 +109,7 @@ class Port:
     @property
     def shared_paths(self) -> list[tuple[Path, Sharing]]:
         """The paths of all its inputs, each with whether the operator may run in the stage where the path begins."""
-        return list(zip(self.paths, self.sharings or [APART] * len(self.paths), strict=True))
+        return list(zip(self.paths, self.sharings, strict=True))
 
     def inner_path(self, path: Path, sharing: Sharing) -> InnerPath | None:
         """Return the path inside the stage, if the path begins at a kernel of the same stage."""
@@ -154,8 +153,6 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
                 )
                 channels.append(channel)
                 program.feeds.append(Feed(path, channel, port_input.columns.columns, port.kernel))
-        relation = program.relations[port.name]
-        program.relations[port.name] = Relation(port.name, relation.stage, relation.schema, None, number)
         inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
         sends = port.name in read_outside
         hosted[port.stage].append(
@@ -196,11 +193,9 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
 def sharings_of(program: StagedPlan, ports: Sequence[Port], reader: Port) -> list[Sharing]:
     """Return, for each path to a kernel, the answer if it may run in the stage where the path begins, at one of ``ports``.
 
-    None for a kernel whose stage comes after all others.
+    A kernel whose stage comes after all others shares none.
     """
-    if reader.after >= 0:
-        return []
-    makers = {port.name: port for port in ports}
+    makers = {port.name: port for port in ports} if reader.after < 0 else {}
     return [
         share(
             path,
@@ -260,11 +255,9 @@ def path_in_arrow(path: Path, port: PortInput, relation: Relation, *, ansi: bool
         return Sharing(reason="Spark computes the arguments")
     if not ansi and any(can_fail(expr, path.schema) for _, expr in port.columns.columns):
         return Sharing(reason="Spark computes the arguments without ANSI rules")
-    payload = pa.schema([(field.name, arrow_type(field.type)) for field in relation.schema.fields])
-    names = tuple(name for name, _ in port.columns.columns)
-    return Sharing(
-        InnerPath(payload, (*steps, columns), (*names, *port.lifetimes), port.columns.hashed, only_value(path))
-    )
+    names = (*(name for name, _ in port.columns.columns), *port.lifetimes)
+    payload = arrow_schema(relation.schema)
+    return Sharing(InnerPath(payload, (*steps, columns), names, port.columns.hashed, only_value(path)))
 
 
 def only_value(path: Path) -> tuple[str, str | int] | None:
@@ -316,7 +309,7 @@ def passed_columns(ports: Sequence[Port], port: Port) -> tuple[str, ...] | None:
 def sharing_lines(program: StagedPlan, port: Port) -> Iterator[str]:
     """Yield explain's lines on the kernels that a kernel reads: those in its stage, and the reason why others are not."""
     for path, sharing in port.shared_paths:
-        if program.relations[path.relation].source is not None or not port.sharings:
+        if sharing is APART:
             continue
         before = program.titles[path.relation][0]
         if port.inner_path(path, sharing) is not None:

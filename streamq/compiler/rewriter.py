@@ -134,35 +134,22 @@ class Firing:
     right: Node
 
     @cached_property
-    def left_sketch(self) -> str:
-        """The operators that the rule replaced, input first: ``… | select a | where a > 3``."""
-        return self._sketches[0]
+    def sketches(self) -> tuple[str, str]:
+        """The operators that the rule replaced, input first, and those that took their place: ``… | select a | where a > 3``.
 
-    @cached_property
-    def right_sketch(self) -> str:
-        """The operators that took their place."""
-        return self._sketches[1]
+        Both go down to the nodes that the two sides have in common.
+        """
+        return sketch(self.left, self._common), sketch(self.right, self._common)
 
-    @property
-    def replaced(self) -> list[Node]:
-        """The operators that the rule replaced, as far as a sketch shows them."""
-        return [node for node in _near(self.left) if node.digest not in self._common]
-
-    @property
-    def replacing(self) -> list[Node]:
-        """The operators that took their place, as far as a sketch shows them."""
-        return [node for node in _near(self.right) if node.digest not in self._common]
+    def changed(self, side: Node) -> list[Node]:
+        """Return the operators of one side that the other has not, as far as a sketch shows them."""
+        return [node for node in _near(side) if node.digest not in self._common]
 
     @cached_property
     def _common(self) -> frozenset[str]:
         """The digests of the nodes that the two sides have in common."""
         before = _near(self.left)[1:] if self.left.children else []
         return frozenset({n.digest for n in before} & {n.digest for n in _near(self.right)})
-
-    @cached_property
-    def _sketches(self) -> tuple[str, str]:
-        """The sketches before and after, both down to the nodes that the two sides have in common."""
-        return sketch(self.left, self._common), sketch(self.right, self._common)
 
 
 @dataclass(frozen=True)

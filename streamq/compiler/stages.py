@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from streamq.choices import OutputForm
 from streamq.compiler.kernel_sites import SchemaLeaf, ctis_footprint, kernel_site, moves_members, settle_footprint
 from streamq.compiler.options import Options
@@ -33,7 +31,7 @@ from streamq.operators.step import Step
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
 from streamq.plan.tree import fold
-from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import EARLY, FINAL, OF_CTIS, OF_RESULT, OPEN
 from streamq.runtime.kernel import Kernel
@@ -213,8 +211,8 @@ class _Compiler:
         port.sharings = sharings_of(self.program, self.ports, port)
         if port.bucket_columns is None:
             port.bucket_columns = passed_columns(self.ports, port)
+        self.program.relations[name] = Relation(name, port.stage + 1, schema, number=len(self.ports))
         self.ports.append(port)
-        self.program.relations[name] = Relation(name, port.stage + 1, schema)
         return Path(name, port.stage + 1, schema, retracts=retracts, moves=moves)
 
     def _settling(self, node: Node, rows: str) -> str:
@@ -342,7 +340,7 @@ class _Compiler:
         inputs = [PortInput(paths, PortColumns(all_columns(schema)), lifetimes)]
         opened = [p.first_steps(p.open_end) for p in paths if p.open_end is not None]
         inputs += [PortInput(opened, PortColumns(()), lifetimes)] * bool(opened)
-        kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order, bool(opened))
+        kernel = CtisKernel(arrow_schema(schema), in_order, bool(opened))
         lines = (
             f"ctis: the result in one bucket, {'in order of time, ' if in_order else ''}with its CTI when it has moved",
             *ctis_footprint(in_order=in_order, reads_ends=bool(opened)).lines(kernel.progress_rule.cti.shown()),

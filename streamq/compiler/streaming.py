@@ -37,10 +37,10 @@ from streamq.operators.operator import NOBODY
 from streamq.operators.source import Source
 from streamq.plan.lowering import map_in_arrow, ship_runtime
 from streamq.plan.schema import quote
-from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.deltas import BAD, KEEP, LE, NOW, RE, WEIGHT
 from streamq.runtime.hosts.envelope import BESIDE_RESULTS
-from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
+from streamq.runtime.hosts.hosted_kernel import TECHNICAL, InnerPath, OutputPaths
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.processor import (
     ENVELOPE_DDL,
@@ -165,12 +165,6 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
 # opening
 
 
-def _arrow_columns(relation: Relation) -> Any:
-    """Return the Arrow schema of a relation's rows: start, end and weight, then the payload."""
-    kinds = [pa.int64()] * 3 + [arrow_type(f.type) for f in relation.schema.fields]
-    return pa.schema(list(zip(relation_columns(relation), kinds, strict=True)))
-
-
 def _wide_schema(
     first: list[tuple[str, Any]], relations: list[Relation], *, plain: bool
 ) -> tuple[Any, dict[int, tuple[str | None, Any]]]:
@@ -182,23 +176,18 @@ def _wide_schema(
     fields = [pa.field(n, k) for n, k in first]
     places: dict[int, tuple[str | None, Any]] = {}
     for relation in relations:
-        wanted = _arrow_columns(relation)
+        wanted = pa.schema([*((name, pa.int64()) for name in TECHNICAL), *arrow_schema(relation.schema)])
         struct = None if plain else struct_column(relation)
         fields += list(wanted) if struct is None else [pa.field(struct, pa.struct(list(wanted)))]
         places[relation.number] = (struct, wanted)
     return pa.schema(fields), places
 
 
-def _spark_schema(schema: Any) -> Any:
-    """Return an Arrow schema as one of Spark."""
-    return from_arrow_schema(schema)
-
-
 def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
     """Return envelopes with the outputs of these relations opened into columns; other envelopes are unchanged."""
     envelope = [("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())]
     schema, places = _wide_schema(envelope, relations, plain=len(relations) == 1)
-    return df.mapInArrow(opener(places, schema), _spark_schema(schema))
+    return df.mapInArrow(opener(places, schema), from_arrow_schema(schema))
 
 
 def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
@@ -217,7 +206,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         relation = _passing(program, feed) if passes else program.relations[feed.path.relation]
         schema, places = _wide_schema(first, [relation], plain=True)
         opener = result_opener({raw_channel(relation): places[relation.number]}, {}, schema)
-        opened = df.mapInArrow(opener, _spark_schema(schema))
+        opened = df.mapInArrow(opener, from_arrow_schema(schema))
         _tell_results(lowering, [relation], opened, plain=True)
         rows = opened.withColumn(KEEP, F.col("__channel") == raw_channel(relation))
         if not passes:
@@ -240,7 +229,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     narrow = pa.schema([*first, *PACKED_COLUMNS])
     schema, places = _wide_schema([*first, *PACKED_COLUMNS], relations, plain=False)
     opener = result_opener({raw_channel(r): places[r.number] for r in relations}, packed_paths, schema)
-    opened = df.mapInArrow(opener, _spark_schema(schema))
+    opened = df.mapInArrow(opener, from_arrow_schema(schema))
     _tell_results(lowering, relations, opened, plain=False)
     if not paths:
         return opened
@@ -259,7 +248,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         assert feed.result is not None
         structs[name] = feed.result
     rows = side.select(*narrow.names, *structs)
-    return rows.mapInArrow(result_packer(structs, narrow), _spark_schema(narrow))
+    return rows.mapInArrow(result_packer(structs, narrow), from_arrow_schema(narrow))
 
 
 def _output_paths(lowering: StreamLowering, relation: Relation) -> OutputPaths | None:

@@ -29,7 +29,7 @@ from streamq.plan.node import Node, nodes
 from streamq.plan.passes import infer
 from streamq.plan.schema import quote
 from streamq.plan.tree import fold, lazy
-from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.arrow.arrow_types import arrow_schema, arrow_type
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.grid_ranges import WindowSpans
 from streamq.runtime.groups import HASH
@@ -182,9 +182,7 @@ def evaluate_in_tasks(
     events = sides[0] if len(sides) == 1 else reduce(_union, sides)
     events = _with_until(events, operator, nodes, run)
     spread = events.repartition(HASH) if operator.inputs[0].hashed else events.repartition(1)
-    result = pa.schema(
-        [(LE, pa.int64()), (RE, pa.int64()), *((f.name, arrow_type(f.type)) for f in operator.schema.fields)]
-    )
+    result = pa.schema([(LE, pa.int64()), (RE, pa.int64()), *arrow_schema(operator.schema)])
     whole = result.append(pa.field(ASIDE, ASIDE_TYPE)) if operator.sets_aside else result
     ship_runtime()
     evaluation = BatchEvaluation(operator.evaluator, schemas, result, operator.sets_aside)

@@ -56,8 +56,7 @@ def test_a_query_is_filtered_early_pruned_and_split() -> None:
 def test_a_firing_shows_what_it_did() -> None:
     first = rewrite(Select(Union((TRIPS, MORE)), (("k", K),))).firings[0]
     assert first.rule.name == "push_select_below_union"
-    assert first.left_sketch == "union(trips; more) | select k"
-    assert first.right_sketch == "union(trips | select k; more | select k)"
+    assert first.sketches == ("union(trips; more) | select k", "union(trips | select k; more | select k)")
 
 
 def test_what_did_not_fire_says_why() -> None:

@@ -17,6 +17,7 @@ from streamq.plan.function import Fault
 
 if TYPE_CHECKING:
     from streamq.plan.function import Mask
+    from streamq.plan.schema import Schema
 
 _ARROW: dict[type[DataType], pa.DataType] = {
     t.NullType: pa.null(), t.BooleanType: pa.bool_(), t.ByteType: pa.int8(), t.ShortType: pa.int16(),
@@ -50,6 +51,11 @@ def arrow_type(kind: DataType) -> pa.DataType:
     if type(kind) not in _ARROW or (isinstance(kind, t.StringType) and kind != t.StringType()):
         raise NeedsSpark("arrow", "a type that only Spark has", f"found {kind.simpleString()}", "Cast it.")
     return _ARROW[type(kind)]
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """Return the Arrow columns of a payload; raise NeedsSpark for one of a type that only Spark has."""
+    return pa.schema([(field.name, arrow_type(field.type)) for field in schema.fields])
 
 
 Outcome = tuple[pa.Array, Sequence[Fault]]

@@ -301,8 +301,7 @@ def opener(
             passed = [i for i, n in enumerate(numbers) if relation_of(n) not in relations]
             if passed:
                 rows = batch.take(pa.array(passed))
-                nothing = [pa.nulls(len(passed), f.type) for f in schema][3:]
-                yield pa.record_batch([*(rows.column(i) for i in range(3)), *nothing], schema=schema)
+                yield _row(schema, len(passed), {name: rows.column(name) for name in ENVELOPE.names})
             for i, n in enumerate(numbers):
                 number = relation_of(n)
                 if number is not None and number in relations:
@@ -327,9 +326,7 @@ def _wide(
         columns |= {f.name: c for f, c in zip(wanted, cast, strict=True)}
     else:
         columns[struct] = pa.StructArray.from_arrays(cast, fields=list(wanted))
-    yield pa.record_batch(
-        [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema], schema=schema
-    )
+    yield _row(schema, rows, columns)
 
 
 def stage_packer(

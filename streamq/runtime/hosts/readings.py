@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
@@ -34,26 +33,12 @@ ARRIVED = "arrived"
 """The reading of a kernel's port, before the port's number: the deltas that have reached it."""
 
 
-class CombineRule(StrEnum):
-    """The way in which the readings of several buckets become one."""
+def _reading(combine: Callable[[Iterable[Any]], Any]) -> Any:
+    """Return a field for a reading, None by default, with the function that combines it over buckets in its metadata.
 
-    MAX = "max"
-    """All buckets report the same value, or only one reports it."""
-    MIN = "min"
-    """The bucket that is furthest behind decides."""
-    SUM = "sum"
-    """Each bucket reports its own rows."""
-
-
-_FUNCTIONS: Mapping[CombineRule, Callable[[Iterable[Any]], Any]] = {
-    CombineRule.MAX: max,
-    CombineRule.MIN: min,
-    CombineRule.SUM: sum,
-}
-
-
-def _reading(combine: CombineRule) -> Any:
-    """Return a field for a reading, None by default, with the rule that combines it in its metadata."""
+    ``max``: all buckets report the same value, or only one reports it. ``min``: the bucket that is furthest behind decides.
+    ``sum``: each bucket reports its own rows.
+    """
     return field(default=None, metadata={"combine": combine})
 
 
@@ -65,26 +50,26 @@ class SourceReadings:
     the end.
     """
 
-    cti: int | None = _reading(CombineRule.MAX)
-    watermark: int | None = _reading(CombineRule.MAX)
-    moved_at: int | None = _reading(CombineRule.MAX)
+    cti: int | None = _reading(max)
+    watermark: int | None = _reading(max)
+    moved_at: int | None = _reading(max)
     """The time of day at which its CTI last moved."""
-    heard_at: int | None = _reading(CombineRule.MAX)
+    heard_at: int | None = _reading(max)
     """The time of day at which it last brought events."""
-    rows: int | None = _reading(CombineRule.MAX)
+    rows: int | None = _reading(max)
     """Rows read so far, including late and invalid rows and those that filters drop."""
-    new_rows: int | None = _reading(CombineRule.MAX)
+    new_rows: int | None = _reading(max)
     """Rows read in this micro-batch."""
-    least_start: int | None = _reading(CombineRule.MIN)
-    middle_start: int | None = _reading(CombineRule.MAX)
+    least_start: int | None = _reading(min)
+    middle_start: int | None = _reading(max)
     """A start in the middle of the last rows."""
-    round: int | None = _reading(CombineRule.MAX)
+    round: int | None = _reading(max)
     """The number of the last round, a micro-batch with rows of some part, from 1; only for policies that keep parts apart."""
-    quiet_round: int | None = _reading(CombineRule.MIN)
+    quiet_round: int | None = _reading(min)
     """The round in which the part that has been silent for longest last had rows."""
-    straggler: str | None = _reading(CombineRule.MAX)
+    straggler: str | None = _reading(max)
     """The part that holds the CTI back, as users name it."""
-    straggler_cti: int | None = _reading(CombineRule.MAX)
+    straggler_cti: int | None = _reading(max)
     """The CTI of this part alone."""
 
 
@@ -92,33 +77,33 @@ class SourceReadings:
 class KernelReadings:
     """A stage's report about a kernel; None: nothing yet. Rows count since the checkpoint began, except those ``_now``."""
 
-    output_cti: int | None = _reading(CombineRule.MIN)
-    due: int | None = _reading(CombineRule.MIN)
+    output_cti: int | None = _reading(min)
+    due: int | None = _reading(min)
     """The least progress that lets the next of its rows go; None: no row waits."""
-    inserted: int | None = _reading(CombineRule.SUM)
+    inserted: int | None = _reading(sum)
     """Rows it has inserted."""
-    inserted_now: int | None = _reading(CombineRule.SUM)
+    inserted_now: int | None = _reading(sum)
     """Rows it has inserted in this micro-batch."""
-    retracted: int | None = _reading(CombineRule.SUM)
+    retracted: int | None = _reading(sum)
     """Rows it has retracted."""
-    evaluated: int | None = _reading(CombineRule.SUM)
+    evaluated: int | None = _reading(sum)
     """Rows it has computed with: those that came, and those of its state."""
-    bins_read: int | None = _reading(CombineRule.SUM)
+    bins_read: int | None = _reading(sum)
     """Bins of its state that it has read."""
-    cpu_us_now: int | None = _reading(CombineRule.SUM)
+    cpu_us_now: int | None = _reading(sum)
     """Processor time in microseconds in Python that it has taken in this micro-batch, without that of rows on their way."""
-    state_rows: int | None = _reading(CombineRule.SUM)
-    state_bytes: int | None = _reading(CombineRule.SUM)
-    held_rows: int | None = _reading(CombineRule.SUM)
+    state_rows: int | None = _reading(sum)
+    state_bytes: int | None = _reading(sum)
+    held_rows: int | None = _reading(sum)
     """Rows that the level of consistency holds back before or behind it."""
-    held_from: int | None = _reading(CombineRule.MIN)
+    held_from: int | None = _reading(min)
     """The least start of the rows held back."""
     arrived: Mapping[int, int] = field(default_factory=dict)
     """By port, the deltas that have reached it, counted after the map side has combined them."""
 
 
-_COMBINE: Mapping[str, CombineRule] = {
-    ARRIVED: CombineRule.SUM,
+_COMBINE: Mapping[str, Callable[[Iterable[Any]], Any]] = {
+    ARRIVED: sum,
     **{f.name: f.metadata["combine"] for kind in (SourceReadings, KernelReadings) for f in fields(kind) if f.metadata},
 }
 _OF_SOURCES = [f.name for f in fields(SourceReadings)]
@@ -183,12 +168,8 @@ def combine_columns(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> dict
     for columns in columns_of_buckets:
         for column, value in columns.items():
             values.setdefault(column, []).append(value)
-    return {column: _FUNCTIONS[_combine_of(column)](some) for column, some in values.items()}
-
-
-def _combine_of(column: str) -> CombineRule:
-    """Return the rule that combines a column's values of several buckets."""
-    return _COMBINE[column.partition("|")[0].partition(" ")[0]]
+    # a column is ``reading|relation``, or ``arrived 0|relation``
+    return {c: _COMBINE[c.partition("|")[0].partition(" ")[0]](some) for c, some in values.items()}
 
 
 # On executors readings are plain columns: the classes above would travel with every stage.
