@@ -34,6 +34,7 @@ from streamq.runtime.kernel import LATE_POLICIES, LatePolicy
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.user_code.module import UserModule
 
+
 def expression_classes() -> dict[str, type[Expr]]:
     """Return the classes of expressions that can be written, by name: all but a pyspark Column."""
     return {cls.__name__: cls for cls in _subclasses(Expr) if cls is not Opaque}
