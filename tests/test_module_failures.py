@@ -93,11 +93,6 @@ def generated(events: pd.DataFrame, window: Any) -> Iterator[Any]:
     raise KeyError("a generator's")
 
 
-def leaving(events: pd.DataFrame, window: Any) -> Iterator[Any]:
-    yield 1, 2, 3
-    sys.exit("enough")
-
-
 def zeroes(v: pd.Series) -> float:
     v.iloc[0] = 0
     return 1.0
@@ -120,7 +115,6 @@ FAILING: list[tuple[Callable[[], sq.Stream], str]] = [
         f"{FAILED}SystemExit: 3; window [-5, 5), k = 'a'; events: v = ",
     ),
     (udo(generated), 'KeyError: "a generator\'s"; window [0, 5)'),
-    (udo(leaving), f"{FAILED}SystemExit: enough; window [0, 5)"),
     *(
         (udf(lambda v: sys.exit(3), takes=takes), f"{FAILED}SystemExit: 3; of v = 4")
         for takes in ("values", "series", "arrays")
@@ -137,7 +131,6 @@ FAILING: list[tuple[Callable[[], sq.Stream], str]] = [
     (uda(lambda v: 1.5, "bigint"), "1.5 is no bigint (write int(...)); window [0, 5)"),
     (uda(lambda v: 300, "tinyint"), "300 is no tinyint"),
     (uda(lambda v: v), "a Series of 2 values is no double (a list is an array<...>); window"),
-    (uda(lambda v: v.tolist()), "[2, 6] is no double (a list is an array<...>)"),
     (uda(lambda v: v, "array<string>"), "a Series of 2 values is no array<string> (write .tolist())"),
     (uda(lambda v: [(1, 2)]), "[(1, 2)] is no double (@sq.udo makes rows)"),
     (uda(lambda v: pd.DataFrame({"x": [1]})), "a DataFrame of 1 rows is no double (@sq.udo makes rows)"),
@@ -145,17 +138,11 @@ FAILING: list[tuple[Callable[[], sq.Stream], str]] = [
     (uda(lambda v: np.int64(5), "string"), "5 is no string (write str(...))"),
     (uda(lambda v: float("inf"), "bigint"), "inf is no bigint; window"),
     (uda(later), "a coroutine is no double (write def, not async def)"),
-    (udf(lambda v: "many"), "'many' is no int; of v = 4"),
-    (udf(lambda v: 2**40), "1099511627776 is no int"),
     (udf(lambda v: v.head(0), takes="series"), "0 results for 1 events"),
-    (udf(lambda v: v.filter(pa.array([False] * len(v))), takes="arrays"), "0 results for 1 events"),
     (udf(lambda v: pa.array(["x"] * len(v)), "date", "arrays"), "is no column of date"),
     (udf(lambda v: [v], "string"), "[4] is no string"),
     (udf(lambda v: v, "string", "series"), "is no column of string: it is a column of int64"),
-    (udf(lambda v: v, "timestamp", "arrays"), "is no column of timestamp: it is a column of int64"),
-    (udf(lambda v: v, "boolean", "series"), "is no column of boolean"),
     (udf(lambda v: v + 0.5, takes="series"), "is no column of int"),
-    (udf(lambda v: np.float64(2.7)), "is no int"),
     (udf(lambda v: [1.5], "array<int>"), "[1.5] is no array<int>"),
     (udf(lambda v: {"a": 1, "c": 2}, "struct<a: int, b: int>"), "is no struct<a:int,b:int>"),
     (udf(lambda v: dt.datetime(2024, 5, 1, 12), "date"), "is no date"),
@@ -176,7 +163,6 @@ FAILING: list[tuple[Callable[[], sq.Stream], str]] = [
     (udo(lambda events, window: [("soon", 2, 1)]), "'soon' is no instant"),
     (udo(lambda events, window: 7), "7 is no collection of rows (return a list of rows)"),
     (udo(lambda events, window: (1, 2, 3)), "is one row (return a list of rows); window"),
-    (udo(lambda events, window: next(events.itertuples())), "is one row (return a list of rows); window"),
     (
         udo(lambda events, window: [1, 2], properties=[sq.one_output_per_group]),
         "2 rows for a window, declared one_output_per_group",

@@ -95,11 +95,6 @@ def test_only_arguments_come_to_the_windows_of_a_function_that_any_order_will_do
     assert {column for _, expr in feed.columns for column in columns(expr)} == shipped
 
 
-def test_its_results_are_the_same() -> None:
-    windows = WIDE.hopping_window(12, 2)
-    assert windows.select(m=SORTED("v")).to_arrow() == windows.select(m=UNSORTED("v")).to_arrow()
-
-
 # explain
 
 
@@ -138,15 +133,10 @@ SHARED = "merged: mergeable: a basic window is computed once, and shared by 12 w
 
 NOTES = [
     (HOUR.select(x=MERGED("v")), [SHARED]),
-    (HOUR.select(x=MERGED("v"), y=sq.median("w")), [SHARED]),
     (HOUR.select(x=MEAN("v"), y=sq.median("w")), [f"mean: {IN_PARTS}; {SHARE}"]),
     (WIDE.hopping_window(12, 1, stamp="point_at_end").select(x=MEAN("v")), [f"mean: {OF_WINDOW}; {SHARE}"]),
     (WIDE.session_window(3).select(x=MEAN("v")), [f"mean: {IN_PARTS}; {HELD}"]),
     (WIDE.rows_window(3).select(x=MEAN("v")), [f"mean: {IN_PARTS}"]),
-    (
-        WIDE.session_window(3).select(x=MEAN("v"), y=LIMITED("v")),
-        [f"mean: {IN_PARTS}", "limited: mergeable: not merged, for its time is limited and its calls are checked"],
-    ),
     (WIDE.tumbling_window(3).select(x=MERGED("v")), ["merged: mergeable: parts of a window are merged"]),
     (
         WIDE.snapshot_window().select(x=MERGED("v")),

@@ -229,7 +229,7 @@ def test_what_cannot_be_loaded_is_listed_and_hides_nothing_else(install: Install
         "tolls = twin_pkg (package twin-pkg): 'half_of_tolls' is there already (package late-pkg)",
     ]
     for one, reason in zip(repository.unloaded, reasons, strict=True):
-        assert str(one).startswith(reason)
+        assert one.startswith(reason)
         assert f"! not loaded: {reason}" in repr(repository)
     assert "SystemExit: &lt;b&gt;3&lt;/b&gt;" in repository._repr_html_()
     with pytest.raises(
@@ -249,7 +249,7 @@ def test_who_interrupts_the_import_gets_the_rest_the_next_time(
         repository.get("toll_class")
     monkeypatch.setenv("B", "1")
     assert repository.get("toll_class").registered_in == "c_pkg"
-    assert [one.name for one in repository.unloaded] == ["a", "b"]
+    assert [one[:4] for one in repository.unloaded] == ["a = ", "b = "]
 
 
 def test_a_module_travels_to_workers_without_the_repository() -> None:

@@ -116,22 +116,6 @@ def test_an_aggregator_of_sparks_shape_is_taken_as_it_is() -> None:
     assert values(S.hopping_window(10, 5).select(x=longest("k", "v"))) == ["aaaaaa"] * 3
 
 
-def test_a_time_sensitive_one_reads_lifetimes_as_the_clip_cuts_them_and_the_window() -> None:
-    @sq.uda("string", time_sensitive=True)
-    def shown(events: pd.DataFrame, window: Any) -> str:
-        pairs = sorted(zip(events.start, events.end, events.v.isna(), strict=True))
-        return f"[{window.start}, {window.end}) {window.duration}: {[(int(a), int(b)) for a, b, _ in pairs]}"
-
-    expected = {
-        "full": ["[0, 5) 5: [(1, 4), (3, 5)]", "[5, 10) 5: [(5, 6), (5, 8), (5, 9)]"],
-        "left": ["[0, 5) 5: [(1, 4), (3, 8)]", "[5, 10) 5: [(5, 6), (5, 8), (5, 9)]"],
-        "right": ["[0, 5) 5: [(1, 4), (3, 5)]", "[5, 10) 5: [(3, 8), (5, 6), (5, 9)]"],
-        "none": ["[0, 5) 5: [(1, 4), (3, 8)]", "[5, 10) 5: [(3, 8), (5, 6), (5, 9)]"],
-    }
-    for clip, texts in expected.items():
-        assert values(S.tumbling_window(5, clip_input=clip).select(x=shown("v"))) == texts
-
-
 def test_on_a_timestamp_axis_instants_are_timestamps_in_utc_and_open_ends_are_missing() -> None:
     noon = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
     rows = pa.table(
@@ -197,23 +181,3 @@ def test_a_state_of_none_is_a_state() -> None:
     greatest = sq.uda("bigint", name="greatest")(Greatest)
     batches = [[sq.insert(1, 2, v=None), sq.insert(2, 3, v=None)], [sq.insert(6, 7, v=None)], [sq.insert(9, 10, v=3)]]
     assert in_batches(lambda s: s.tumbling_window(4).select(x=greatest("v")), *batches) == [-1, -1, 3]
-
-
-def test_basic_windows_whose_events_a_filter_leaves_out_merge_with_others() -> None:
-    @sq.uda("bigint", name="counted")
-    class Counted:
-        def initial(self) -> list[int]:
-            return []
-
-        def add(self, state: list[int], v: pd.Series) -> list[int]:
-            return [*state, *map(int, v)]
-
-        def merge(self, a: list[int], b: list[int]) -> list[int]:
-            return a + b
-
-        def result(self, state: list[int]) -> int:
-            return len(state)
-
-    batches = [[sq.insert(1, 2, v=0), sq.insert(2, 3, v=0)], [sq.insert(1, 3, v=7)], [sq.insert(6, 7, v=0)]]
-    query = lambda s: s.tumbling_window(4).select(x=Counted("v", where=sq.col("v") > 1))  # noqa: E731
-    assert in_batches(query, *batches) == [1, None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,28 +53,6 @@ def test_rows_of_one_column_are_values_and_there_may_be_none(code: Any, expected
     assert rows(S.tumbling_window(20).select(sq.udo("x double", name="own")(code)("v"))) == expected
 
 
-@sq.udo("v bigint", time_sensitive=True)
-def lifetimes(events: pd.DataFrame, window: Any) -> Iterator[Row]:
-    """Each member with the lifetime that the window shows."""
-    for event in events.itertuples():
-        yield event.start, event.end, event.v
-
-
-@pytest.mark.parametrize(
-    ("stamp", "clip", "expected"),
-    [
-        (None, "full", [(1, 4, 2), (3, 5, 6), (5, 8, 6), (6, 7, 1)]),
-        ("unchanged", "left", [(1, 4, 2), (3, 8, 6), (5, 8, 6), (6, 7, 1)]),
-        ("clip", "none", [(1, 4, 2), (3, 5, 6), (5, 8, 6), (6, 7, 1)]),
-        ("align", "none", [(0, 5, 2), (0, 5, 6), (5, 10, 1), (5, 10, 6)]),
-        ("point_at_end", "full", [(10, 11, 1), (10, 11, 6), (5, 6, 2), (5, 6, 6)]),
-    ],
-)
-def test_where_rows_live(stamp: str | None, clip: str, expected: list[Row]) -> None:
-    window = S.tumbling_window(5, clip_input=clip, stamp=stamp)
-    assert rows(window.select(lifetimes("v"))) == expected
-
-
 def timed(rows: Any) -> sq.Stream:
     return S.tumbling_window(20).select(sq.udo("v bigint", name="timed", time_sensitive=True)(rows)("v"))
 
@@ -119,24 +96,3 @@ def test_instants_of_rows_are_timestamps_with_a_time_zone_or_without(shown: Any)
     at = [dt.datetime(1970, 1, 1, 0, 0, second, tzinfo=dt.UTC) for second in (0, 1, 2)]
     s = sq.events([(at[0], at[1], {"v": 2})])
     assert answer(s.tumbling_window("2 seconds").select(late_half("v"))) == [(at[0], None, 1), (at[1], at[2], 0)]
-
-
-def test_a_class_makes_rows_of_its_state() -> None:
-    @sq.udo("k string, n int")
-    class Counts:
-        def initial(self) -> dict[str, int]:
-            return {}
-
-        def add(self, state: dict[str, int], k: pd.Series) -> dict[str, int]:
-            return {name: state.get(name, 0) + int((k == name).sum()) for name in {*state, *k}}
-
-        def remove(self, state: dict[str, int], k: pd.Series) -> dict[str, int]:
-            return {name: left for name, n in state.items() if (left := n - int((k == name).sum()))}
-
-        def result(self, state: dict[str, int]) -> Any:
-            return sorted(state.items())
-
-    assert rows(S.hopping_window(4, 2).select(Counts("k"))) == [
-        (-2, 2, "a", 1), (0, 4, "a", 1), (0, 4, "b", 1), (2, 6, "a", 1), (2, 6, "b", 1), (4, 8, "a", 1), (4, 8, "b", 1),
-        (6, 10, "a", 1), (6, 10, "b", 1),
-    ]  # fmt: skip

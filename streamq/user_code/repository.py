@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,19 +33,6 @@ def installed_entry_points() -> Iterable[metadata.EntryPoint]:
     from importlib import metadata
 
     return metadata.entry_points(group=GROUP)
-
-
-@dataclass(frozen=True)
-class LoadFailure:
-    """An entry point that is missing a module: it failed to load, or another module has that name."""
-
-    name: str
-    value: str
-    package: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.name} = {self.value}{_of_package(self.package)}: {self.reason}"
 
 
 HEADINGS = ("name", "kind", "signature", "results", "properties", "what it does", "where from")
@@ -81,7 +67,7 @@ class Repository:
         self._installed = entry_points
         self._own: dict[str, UserModule] = {}
         self._published: dict[str, tuple[UserModule, str]] = {}
-        self._unloaded: list[LoadFailure] = []
+        self._unloaded: list[str] = []
         self._is_loaded = False
         self._loading = threading.RLock()
 
@@ -141,15 +127,15 @@ class Repository:
         return ""
 
     @property
-    def unloaded(self) -> tuple[LoadFailure, ...]:
-        """The entry points that are missing a module, with the reasons."""
+    def unloaded(self) -> tuple[str, ...]:
+        """The entry points that are missing a module, with the reasons: one failed to load, or another module has the name."""
         self._load()
         return tuple(self._unloaded)
 
     @property
     def not_loaded(self) -> str:
         """A sentence about those entry points, for messages; empty if there are none."""
-        return f"Not loaded: {'; '.join(map(str, self.unloaded))}." if self.unloaded else ""
+        return f"Not loaded: {'; '.join(self.unloaded)}." if self.unloaded else ""
 
     @cached_property
     def _entry_points(self) -> tuple[metadata.EntryPoint, ...]:
@@ -186,7 +172,8 @@ class Repository:
             _published_meanwhile.reset(token)
         package = _package(entry_point)
         reasons += [reason for module in meanwhile.values() if (reason := self._publish(module, package))]
-        self._unloaded += [LoadFailure(entry_point.name, entry_point.value, package, r) for r in reasons]
+        shown = f"{entry_point.name} = {entry_point.value}{_of_package(package)}"
+        self._unloaded += [f"{shown}: {reason}" for reason in reasons]
 
     def _publish(self, module: UserModule, package: str) -> str:
         """Store a module of a package; return the reason if another one has its name."""
@@ -227,9 +214,8 @@ class Repository:
         lines = [f"! {remark}" for remark in self._remarks]
         if not rows:
             return "\n".join([_NONE, *lines])
-        widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
-        table = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (HEADINGS, *rows)]
-        return "\n".join(table + lines)
+        table = html.aligned_lines([HEADINGS, *rows], left=len(HEADINGS))
+        return "\n".join([*map(str.rstrip, table), *lines])
 
     def _repr_html_(self) -> str:
         """Return the same as HTML, for notebooks."""

@@ -127,10 +127,11 @@ class ModuleScanEvaluator(ScanEvaluator):
         events = self.passing(events)
         group, state_of = self._numbered(events, states)
         order = self.ordered(events, group)
-        walk = _ScanWalk(self, events, order, c, aside)
-        heads = np.flatnonzero(np.diff(group[order], prepend=-1)).tolist()
+        group = group[order]
+        walk = _ScanWalk(self, events.take(pa.array(order)), c, aside)
+        heads = np.flatnonzero(np.diff(group, prepend=-1)).tolist()
         for first, end in pairwise([*heads, len(order)]):
-            walk.over_group(first, end, state_of.get(int(group[order[first]])))
+            walk.over_group(first, end, state_of.get(int(group[first])))
         return walk.result_rows(), walk.states()
 
     def latest(self, states: pa.Table) -> pa.Table:
@@ -151,22 +152,24 @@ class ModuleScanEvaluator(ScanEvaluator):
 
 
 class _ScanWalk:
-    """A walk over events in ``order``, group by group, that collects their rows and the states before c."""
+    """A walk over ordered events, group by group, that collects their rows and the states before c; a place is that of an event.
 
-    def __init__(self, scan: ModuleScanEvaluator, events: pa.Table, order: Ints, c: int, aside: QuarantineRows | None):
+    source: the place of each row's event; kept: pickled states by the place of the group's first event.
+    """
+
+    def __init__(self, scan: ModuleScanEvaluator, events: pa.Table, c: int, aside: QuarantineRows | None):
         """Read the values for the calls, with the start first if the module takes it; ``aside`` counts only under quarantine."""
-        self.scan, self.events, self.order = scan, events, order
-        self.aside = aside if scan.calling.quarantine else None
-        self.start = ints(events, LE)[order]
-        columns: list[list[Any]] = [events.column(name).take(pa.array(order)).to_pylist() for name in scan.args]
-        if scan.calling.sensitive:
-            columns.insert(0, [instant_of(start, scan.axis) for start in self.start.tolist()])
-        self.values = list(zip(*columns, strict=True)) if columns else [()] * len(order)
-        self.is_before = (self.start < c).tolist()
+        self.scan, self.calling, self.events = scan, scan.calling, events
+        self.aside = aside if self.calling.quarantine else None
+        start = ints(events, LE)
+        columns: list[list[Any]] = [events.column(name).to_pylist() for name in scan.args]
+        if self.calling.sensitive:
+            columns.insert(0, [instant_of(instant, scan.axis) for instant in start.tolist()])
+        self.values = list(zip(*columns, strict=True)) if columns else [()] * len(start)
+        self.is_before = (start < c).tolist()
         self.source: list[int] = []
         self.rows: list[dict[str, Any]] = []
-        self.heads: list[int] = []
-        self.bodies: list[bytes] = []
+        self.kept: dict[int, bytes] = {}
 
     def over_group(self, first: int, end: int, body: bytes | None) -> None:
         """Call the module for the events of one group, from the pickled state ``body`` on; None: from its first state.
@@ -176,73 +179,55 @@ class _ScanWalk:
         """
         at = first
         try:
-            state = self.scan.calling.initial() if body is None else pickle.loads(body)
+            state = self.calling.initial() if body is None else pickle.loads(body)
             for at, values in enumerate(self.values[first:end], first):
                 if at > first and self.is_before[at - 1] and not self.is_before[at]:
-                    self._keep(first, state)
+                    self.kept[first] = pickled(state)
                 state, rows = self._step_result(state, values, at)
                 self.rows += rows
                 self.source += [at] * len(rows)
             if self.is_before[end - 1]:
-                at = end - 1
-                self._keep(first, state)
+                self.kept[first] = pickled(state)
         except FAILURES as error:
-            is_taken = self.aside is not None
-            raise self.scan.calling.failure(self._reason(error, at), is_taken=is_taken) from error
+            raise self.calling.failure(self._reason(error, at), is_taken=self.aside is not None) from error
 
     def _step_result(self, state: Any, values: Sequence[Any], at: int) -> tuple[Any, list[dict[str, Any]]]:
         """Return the state and rows of a step; if it fails and is set aside, the state before it and no rows.
 
-        Only an event before c is added to those set aside: a later one is read again.
+        Only an event before c is added to those set aside, with ``open_ends`` its end as INFINITY: a later one is read again.
         """
         if self.aside is None:
-            return self.scan.calling.next_state(state, values)
+            return self.calling.next_state(state, values)
         before = pickled(state)
         try:
-            after, rows = self.scan.calling.next_state(state, values)
+            after, rows = self.calling.next_state(state, values)
             pickled(after)  # a state that cannot be pickled fails here, even if it is not kept
             return after, rows
         except FAILURES as error:
             if self.is_before[at]:
-                self._set_aside(error, at)
+                event = self.events.slice(at, 1)
+                event = with_column(event, RE, [INFINITY]) if self.scan.open_ends else event
+                group = next(iter(python_rows(event.select(self.scan.keys))), {})
+                self.aside.add(self.calling.name, self._reason(error, at), event, group=group)
             return pickle.loads(before), []
-
-    def _set_aside(self, error: BaseException, at: int) -> None:
-        """Set aside the event at a place of the order, whose step has failed; with ``open_ends``, its end as INFINITY."""
-        assert self.aside is not None
-        event = self.events.slice(int(self.order[at]), 1)
-        if self.scan.open_ends:
-            event = with_column(event, RE, [INFINITY])
-        group = next(iter(python_rows(event.select(self.scan.keys))), {})
-        self.aside.add(self.scan.calling.name, self._reason(error, at), event, group=group)
-
-    def _keep(self, first: int, state: Any) -> None:
-        """Collect the state of a group after its last event before c; ``first`` is the place of the group's first event."""
-        self.heads.append(first)
-        self.bodies.append(pickled(state))
 
     def result_rows(self) -> pa.Table:
         """Return the rows of all groups, as points at the starts of their events, with the keys and the module's columns."""
-        shape = self.scan.calling.rows
-        columns = {
-            n: pa.array([row[n] for row in self.rows], kind) for n, kind in zip(shape.names, shape.types, strict=True)
-        }
+        kinds = zip(self.calling.rows.names, self.calling.rows.types, strict=True)
+        columns = {name: pa.array([row[name] for row in self.rows], kind) for name, kind in kinds}
         return self.scan.as_points(self._events_at(self.source), columns)
 
     def states(self) -> pa.Table:
         """Return the collected states, pickled, with the keys of their groups."""
-        states = self._events_at(self.heads).drop_columns([LE])
-        return with_column(states, STATE, pa.array(self.bodies, pa.binary()))
+        states = self._events_at([*self.kept]).drop_columns([LE])
+        return with_column(states, STATE, pa.array([*self.kept.values()], pa.binary()))
 
     def _events_at(self, places: Sequence[int]) -> pa.Table:
-        """Return the keys, groups and starts of the events at places of the order."""
-        return self.events.select((*self.scan.keys, GROUP_NUMBER, LE)).take(
-            pa.array(self.order[np.asarray(places, np.int64)])
-        )
+        """Return the keys, groups and starts of events."""
+        return self.events.select((*self.scan.keys, GROUP_NUMBER, LE)).take(pa.array(places, pa.int64()))
 
     def _reason(self, error: BaseException, at: int) -> str:
-        calling = self.scan.calling
-        return self.scan.reason(calling, calling.names, error, self.events.slice(int(self.order[at]), 1))
+        return self.scan.reason(self.calling, self.calling.names, error, self.events.slice(at, 1))
 
 
 @dataclass(frozen=True, eq=False)

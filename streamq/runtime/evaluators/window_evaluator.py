@@ -210,18 +210,15 @@ class WindowEvaluator(MemberEvaluator):
             members = self._spanned(table, ranges, windows, (start, end), groups.select(list(self.keys)))
             if aside is not None:
                 members = replace(members, aside=aside, final=aside.is_final(stamped))
-            sent_row = np.full(windows.num_rows, -1)
+            at = np.arange(windows.num_rows)
             if sent is not None:
                 columns_of_result[DIGEST] = window_digests(self._event_hashes(table)[ranges.event], members)
                 same = {name: columns_of_result[name] for name in (COUNT, DIGEST)}
-                sent_row = self._sent_rows(with_columns(stamped, same), sent, has_failures=aside is not None)
-            results = reduced(replace(members, asked=asked & (sent_row < 0)), self.reductions)
-            if sent is not None and (sent_row >= 0).any():
-                at = pa.array(np.where(sent_row < 0, np.arange(len(sent_row)), len(sent_row) + sent_row))
-                results = {
-                    n: pa.chunked_array([r, *sent.column(n).chunks]).combine_chunks().take(at)
-                    for n, r in results.items()
-                }
+                at = self._places_of_results(with_columns(stamped, same), sent, has_failures=aside is not None)
+            results = reduced(replace(members, asked=asked & (at < len(at))), self.reductions)
+            if sent is not None and (at >= len(at)).any():
+                both = {n: pa.chunked_array([result, *sent.column(n).chunks]) for n, result in results.items()}
+                results = {name: values.take(pa.array(at)) for name, values in both.items()}
             columns_of_result |= results
         return self._stamped(
             pa.table(columns_of_result).filter(pa.array(is_reported)), start[is_reported], end[is_reported]
@@ -234,20 +231,21 @@ class WindowEvaluator(MemberEvaluator):
         parts = [hashes(float_bits(c.combine_chunks()) if pa.types.is_floating(c.type) else c) for c in columns]
         return combine_hashes([np.ones(events.num_rows, np.uint64), *parts])
 
-    def _sent_rows(self, windows: pa.Table, sent: pa.Table, *, has_failures: bool) -> Ints:
-        """Return for each window a row of ``sent`` whose results it has, as the members are the same; -1: there is none.
+    def _places_of_results(self, windows: pa.Table, sent: pa.Table, *, has_failures: bool) -> Ints:
+        """Return the place of each window's results among those of ``windows``, then ``sent``: of a row with the same members.
 
-        has_failures: a result of NULL may be that of a call that failed.
+        Without such a row it is the window's own. has_failures: a result of NULL may be that of a call that failed.
         """
-        by = [*self.keys, LE, RE, COUNT, DIGEST]
+        n, by = windows.num_rows, [*self.keys, LE, RE, COUNT, DIGEST]
+        own = np.arange(n)
         if not sent.num_rows:
-            return np.full(windows.num_rows, -1)
+            return own
         number, first = codes(concat([sent.select(by), windows.select(by)]), by)
         row = first[number[sent.num_rows :]]
-        row = np.where(row < sent.num_rows, row, -1)
+        is_sent = row < sent.num_rows
         for name in (r.column.name for r in self.reductions if has_failures):
-            row[(row >= 0) & ~sent.column(name).is_valid().to_numpy()[row]] = -1
-        return row
+            is_sent[is_sent] = sent.column(name).is_valid().to_numpy()[row[is_sent]]
+        return np.where(is_sent, n + row, own)
 
     @property
     def _held_columns(self) -> list[str]:

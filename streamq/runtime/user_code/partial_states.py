@@ -203,7 +203,6 @@ class HeldStates(MergeableColumns):
         states, self.events = partial.read_rows(table)
         self.copies = ints(table, COUNT)
         self.held: list[HeldState | None] = [*states]
-        self.is_event: Mask = np.array([state is None for state in states], bool)
         self.failed: set[int] = set()
 
     @property
@@ -267,14 +266,11 @@ class HeldStates(MergeableColumns):
         events = numbers[self._are_events(numbers)]
         for number, part in zip(events.tolist(), self._states(events, np.arange(len(events) + 1)), strict=True):
             self.held[number] = NOTHING if part is None else part.held
-        self.is_event[events] = False
         return table
 
     def _are_events(self, numbers: Ints) -> Mask:
         """Mark the numbers of events that are not part of a state."""
-        is_event = numbers < len(self.is_event)
-        is_event[is_event] = self.is_event[numbers[is_event]]
-        return is_event
+        return np.array([self.held[number] is None for number in numbers.tolist()], bool)
 
     def _states(self, numbers: Ints, ends: Ints) -> Iterator[PartState | None]:
         """Yield the state over the rows between neighbours of ``ends``, of which ``numbers`` has the numbers; None of nothing.
