@@ -80,6 +80,8 @@ def test_only_windows_that_have_changed_are_called() -> None:
     assert sorted(CALLS) == [("call", 1), ("call", 2)]
     assert fed(live, sq.insert(3, 4, v=5)) == [(0, 10, 1, -1), (0, 10, 6, 1)]
     assert CALLS == [("call", 1, 5)]
+    assert fed(live, sq.retract(3, 4, 3, v=5), sq.insert(4, 5, v=7)) == [(0, 10, 6, -1), (0, 10, 8, 1)]
+    assert CALLS == [("call", 1, 7)], "as many members are not the same"
     assert fed(live, sq.retract(12, 15, 12, v=2)) == [(10, 20, 2, -1)]
     assert CALLS == []
     assert fed(live, sq.cti(12)) == []
