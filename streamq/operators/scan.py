@@ -27,9 +27,8 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.candidates import JointCondition, MatchStep, PatternStep, ScannedPart
 from streamq.runtime.evaluators.joins import PairCondition
-from streamq.runtime.evaluators.scan import MatchScanEvaluator
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.scan import MatchScanKernel
+from streamq.runtime.kernels.match_scan import MatchScanEvaluator, MatchScanKernel
 from streamq.user_code.udso import EventOperator, StatefulCall, StatefulOperator
 
 S = TypeVar("S", bound=Verbs)

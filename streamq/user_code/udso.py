@@ -16,9 +16,8 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError
 from streamq.plan.expr import Alias, Expr, as_expr
 from streamq.plan.tree import lazy, show
-from streamq.runtime.evaluators.scan import ModuleScanEvaluator, ScanEvaluator
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.scan import ScanKernel
+from streamq.runtime.kernels.scan import ModuleScanEvaluator, ScanEvaluator, ScanKernel
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.code_values import RowShape
 from streamq.user_code.forms import STEPWISE, QueryCall, has_states, make_object
