@@ -174,7 +174,7 @@ PREPOSITIONS = re.compile(
 
 KEPT = {
     "Expr.between": "SQL's word, which users write",
-    "NotVerbs.without": "a verb, which users write",
+    "NegationVerbs.without": "a verb, which users write",
     "RelationClock.until": "the argument of this name of the call that ended the stream",
     "TreeBuilder.between": "a rule of the grammar",
 }

@@ -347,7 +347,7 @@ class DefinitionLowering:
         if part.variable is not None:
             named = matches.named(part.variable, self.composites.get(part.variable, {}))
             matches = replace(matches, variables={**matches.variables, part.variable: named})
-        return self.filter_matches(matches)
+        return self.conditions.filter_matches(matches)
 
     def matches(self, part: Part) -> Matches:
         """Return the matches of a part without its own conditions; only events of a type have their variable."""
@@ -356,10 +356,6 @@ class DefinitionLowering:
             return pattern.matches(self)
         assert isinstance(pattern, Type)
         return self.events(pattern, part.variable or pattern.name)
-
-    def filter_matches(self, matches: Matches) -> Matches:
-        """Filter matches by the conditions that name their variables alone, which are no longer pending then."""
-        return self.conditions.filter_matches(matches)
 
     def extent(self, part: Part) -> Extent:
         """Return how far the matches of a part reach."""

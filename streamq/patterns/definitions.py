@@ -45,7 +45,7 @@ from streamq.patterns.pattern_tree import (
     repeated_below,
     variables_below,
 )
-from streamq.patterns.syntax import NOWHERE, Definition, Part, Program, Refusal, refusal_for
+from streamq.patterns.syntax import NOWHERE, Definition, Part, Program, Refusal, expressions_in, refusal_for
 from streamq.plan.expr import Col, Expr, Lifetime, Lit
 from streamq.plan.node import Node, Traits, WrittenPattern, node
 from streamq.plan.passes import columns as columns_of
@@ -92,14 +92,24 @@ def _with_earlier(program: Program, types: Mapping[str, EventType], has_ids: boo
     *earlier, _ = program.definitions
     for i, definition in enumerate(earlier):
         fields = {name: kind.fields for name, kind in every.items()}
-        is_asked = has_ids or any(_mentions_ids(d, fields) for d in program.definitions[i:])
+        is_asked = has_ids or mentions_ids(program.definitions[i:], fields)
         every[definition.name] = _defined(definition, every, has_ids=is_asked)
     return every
 
 
-def mentions_ids(program: Program, fields: Mapping[str, Collection[str]]) -> bool:
-    """Return True if a definition reads ids; ``fields`` are those of the event types, by name."""
-    return any(_mentions_ids(definition, fields) for definition in program.definitions)
+def mentions_ids(definitions: Iterable[Definition], fields: Mapping[str, Collection[str]]) -> bool:
+    """Return True if a definition reads ``id`` or ``contributors``, and not a payload field of that name.
+
+    ``fields`` are those of the known types, by name.
+    """
+    for definition in definitions:
+        kinds = {name: kind.name for name, _, kind in leaves(definition.pattern)}
+        for one in expressions_in([*definition.where, *(f.expression for f in definition.output)]):
+            if isinstance(one, syntax.EventField) and one.name.lower() in ("id", "contributors"):
+                own = fields.get(kinds.get(one.variable or "", ""), ())
+                if one.name.lower() not in map(str.lower, own):
+                    return True
+    return False
 
 
 def used_types(program: Program) -> tuple[Type, ...]:
@@ -200,7 +210,9 @@ def _check_scopes(whole: Part, axis: str) -> None:
             try:
                 ticks(pattern.duration, axis, "cedr")
             except StreamqError as error:
-                raise refusal_for(pattern.scope_place, error, "cedr", "Write a unit behind it: 5 minutes.") from error
+                raise refusal_for(
+                    pattern.place_of("within"), error, "cedr", "Write a unit behind it: 5 minutes."
+                ) from error
 
 
 def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
@@ -336,24 +348,6 @@ def _listed_runs(variables: Variables) -> dict[str, RunAggregate]:
     return {aggregate.name: aggregate for aggregate in lists}
 
 
-def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]]) -> bool:
-    """Return True if a definition reads ``id`` or ``contributors``, and not a payload field of that name.
-
-    ``fields`` are those of the known types.
-    """
-    kinds = {name: kind.name for name, _, kind in leaves(definition.pattern)}
-    waiting: list[object] = [*definition.where, *(f.expression for f in definition.output)]
-    while waiting:
-        match waiting.pop():
-            case syntax.EventField(variable, name) if name.lower() in ("id", "contributors"):
-                own = {f.lower() for f in fields.get(kinds.get(variable or "", ""), ())}
-                if name.lower() not in own:
-                    return True
-            case syntax.Apply(_, arguments):
-                waiting += arguments
-    return False
-
-
 @dataclass(frozen=True)
 class Definitions:
     """The definitions of a program, by their text in normal form."""
@@ -407,22 +401,21 @@ class Detect(Node):
         return dict(zip(self.names, self.inputs, strict=True))
 
     def event_type(self, *, has_ids: bool) -> EventType:
-        """Return the matches as events of a type, with their roots and contributors, and with ids if asked."""
+        """Return the matches as events of a type, with their roots and contributors, and with ids if asked.
+
+        Inputs have ids if the matches must have some, or a definition reads them.
+        """
         if has_ids not in self._event_types:
-            self._event_types[has_ids] = self._lowered(has_ids)
+            program, fields = self.definitions.program, {name: plan.schema.names for name, plan in self.types.items()}
+            is_asked = has_ids or mentions_ids(program.definitions, fields)
+            types = {name: event_type(plan, has_ids=is_asked) for name, plan in self.types.items()}
+            self._event_types[has_ids] = matches_of(program, types, self._conjuncts, has_ids=has_ids)
         return self._event_types[has_ids]
 
     @cached_property
     def _event_types(self) -> dict[bool, EventType]:
         """The matches lowered so far: with ids, without ids, or both."""
         return {}
-
-    def _lowered(self, has_ids: bool) -> EventType:
-        """Return the matches as events of a type; inputs have ids if the matches must have some, or a definition reads them."""
-        program = self.definitions.program
-        is_asked = has_ids or mentions_ids(program, {name: plan.schema.names for name, plan in self.types.items()})
-        types = {name: event_type(plan, has_ids=is_asked) for name, plan in self.types.items()}
-        return matches_of(program, types, self._conjuncts, has_ids=has_ids)
 
     def _conjuncts(self, variables: Variables) -> Iterator[Conjunct]:
         """Yield the conditions that AND connects in those of functions."""

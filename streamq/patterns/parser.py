@@ -32,6 +32,7 @@ from streamq.patterns.syntax import (
     Place,
     Program,
     Refusal,
+    expressions_in,
 )
 
 if TYPE_CHECKING:
@@ -182,13 +183,9 @@ def advise(program: Program, primitive: Collection[str]) -> Iterator[str]:
 def _compared_with_null(program: Program) -> Iterator[str]:
     """Yield each comparison with NULL in the conditions of a program, as written: none is ever true."""
     for definition in program.definitions:
-        waiting: list[object] = list(definition.where)
-        while waiting:
-            expression = waiting.pop()
-            if isinstance(expression, Apply):
-                waiting += expression.arguments
-                nulls = [argument for argument in expression.arguments if isinstance(argument, Literal)]
-                if expression.function in COMPARISONS and any(null.value is None for null in nulls):
+        for expression in expressions_in(definition.where):
+            if isinstance(expression, Apply) and expression.function in COMPARISONS:
+                if Literal(None) in expression.arguments:
                     yield shown_expression(expression)
 
 
@@ -197,12 +194,7 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 def _innermost_first(whole: Part) -> list[Part]:
     """Return a part and all parts below it, each after its own parts, so that the innermost error is raised first."""
-    parts, waiting = [], [whole]
-    while waiting:
-        part = waiting.pop()
-        parts.append(part)
-        waiting += part.pattern.children
-    return parts[::-1]
+    return [*(part for child in whole.pattern.children for part in _innermost_first(child)), whole]
 
 
 def _check_depth(whole: Part) -> None:
@@ -267,17 +259,14 @@ def _check_condition(condition: Condition, top: bool) -> None:
 
     ``top``: the condition is one that AND connects in WHERE, so it may itself be over all variables.
     """
-    waiting: list[tuple[Condition, bool]] = [(condition, top)]
-    while waiting:
-        match waiting.pop():
-            case Apply("in", arguments) as values, _ if len(arguments) > MAX_VALUES + 1:
+    for expression in expressions_in([condition]):
+        match expression:
+            case Apply("in", arguments) as values if len(arguments) > MAX_VALUES + 1:
                 hint = "Join the stream with a table of them first: stream.join_table(values, on=...)."
                 raise Refusal(
                     values.place, f"IN of more than {MAX_VALUES:,} values", f"found {len(arguments) - 1:,}", hint
                 )
-            case Apply(_, arguments), _:
-                waiting += ((argument, False) for argument in reversed(arguments))
-            case (CorrelationKey() | AttributeEquals()) as node, False:
+            case (CorrelationKey() | AttributeEquals()) as node if not top or node is not condition:
                 name = "CorrelationKey" if isinstance(node, CorrelationKey) else "[... EQUAL ...]"
                 hint = "Connect it with the others by AND."
                 raise Refusal(

@@ -15,7 +15,7 @@ from streamq.errors import PlanError, kind_of, nearest, warn
 from streamq.keywords import check_keywords
 from streamq.patterns.conditions import Variables
 from streamq.patterns.definitions import Definitions, Detect, event_type, no_type, used_types, variables_of
-from streamq.patterns.operators.negation import CancelWhenVerbs, NotVerbs, UnlessBeforeVerbs, UnlessVerbs
+from streamq.patterns.operators.negation import NegationVerbs
 from streamq.patterns.parser import SourceText, advise, check_program, parse, source_text
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import picture_section, render
@@ -116,7 +116,7 @@ class PatternProgram:
         return tuple(_called(f, variables) for f in self.functions)
 
 
-class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream):
+class Pattern(NegationVerbs, Stream):
     """The matches of a pattern, as a stream; the verbs of patterns extend it, and it can be a part of another one.
 
     Every verb of streams works on the matches: their columns are those of OUTPUT, else ``x_m`` for the field ``m`` of ``x``,

@@ -6,16 +6,15 @@ Beside it stand the words of its picture, and the arguments of its function and 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamq.errors import PlanError, kind_of
 from streamq.patterns import syntax
 from streamq.patterns.pattern_tree import Contributor, Extent, PatternTree, Type, extents_of, parts_of
 from streamq.patterns.syntax import Definition, Part, Scope, shown_duration
-from streamq.plan.node import Verbs
 from streamq.stream import Stream
 from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_duration
 
@@ -117,11 +116,3 @@ def parse_scope(within: Duration, verb: str) -> syntax.Scope:
     if isinstance(within, timedelta):
         return show_duration(ticks, TIMESTAMP)
     return within if isinstance(within, str) else ticks
-
-
-class NegatingVerbs(Verbs):
-    """The base class of verbs that negate another pattern."""
-
-    @abstractmethod
-    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], PatternOperator]) -> Self:
-        """Return the pattern of an operator over this pattern and a negated one."""

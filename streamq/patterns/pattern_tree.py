@@ -7,7 +7,7 @@ parser, the writer and all walks treat every kind in the same way. ``s.v`` is th
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 from streamq.choices import Consumption, Selection
 from streamq.errors import PlanError, UnknownVerb, nearest
 from streamq.keywords import CallResult
-from streamq.patterns.syntax import NOWHERE, Condition, Definition, Part, Place, Refusal, Scope, SyntaxNode
+from streamq.patterns.syntax import Condition, Definition, Part, Place, Refusal, Scope, SyntaxNode
 from streamq.plan.node import Verbs, named_after
 from streamq.time import length
 
@@ -157,16 +157,24 @@ class PatternTree(SyntaxNode, ABC):
         """Its scope in ticks; a tick where it has none."""
         return 1 if self.duration is None else length(self.duration)
 
-    @property
-    def scope_place(self) -> Place:
-        """The place of its scope in the text."""
-        return self.places.get(SCOPE.field, NOWHERE)
+    def place_of(self, field: str) -> Place:
+        """Return the place of a count or the scope in the text; that of the operator if it is not there."""
+        return self.places.get(field, self.place)
 
     # its extent, checks and keys
 
-    @abstractmethod
+    @property
+    def needed(self) -> int:
+        """The least number of matches of its parts of which one of its own is made."""
+        return 1
+
     def extent(self, types: Extents) -> Extent:
-        """Return the number of contributors of its matches, and the bounds of their times."""
+        """Return the number of contributors of its matches, and the bounds of their times.
+
+        Unless a kind has others, they lie within its scope, beside the longest span below.
+        """
+        below = [part.pattern.extent(types) for part in self.positive]
+        return Extent(self.needed, self.scope + max(e.span for e in below), waits=max(e.waits for e in below))
 
     def check(self, types: Extents) -> None:
         """Raise Refusal for arguments that are wrong together; its parts have been checked before."""

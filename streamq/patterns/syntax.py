@@ -7,6 +7,7 @@ Variables, types and fields are names as written; they are resolved later (``def
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -101,6 +102,17 @@ class AttributeEquals(SyntaxNode):
 
 Expression = EventField | Literal | Apply
 Condition = Expression | CorrelationKey | AttributeEquals
+
+
+def expressions_in(conditions: Iterable[Condition]) -> Iterator[Condition]:
+    """Yield conditions and the expressions in them, in the order of the text."""
+    waiting = [*conditions][::-1]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        if isinstance(one, Apply):
+            waiting += reversed(one.arguments)
+
 
 # --- patterns
 

@@ -48,12 +48,12 @@ def unquoted(token: Token) -> str:
     return token[1:-1].replace("''", "'")
 
 
-def token_text(tokens: list[Token]) -> str:
+def token_text(tokens: Sequence[Token]) -> str:
     """Return tokens as text: a sign stands before its number, other tokens are separated by blanks."""
     return " ".join(tokens).replace("- ", "-")
 
 
-def parse_number(tokens: list[Token]) -> int | float:
+def parse_number(tokens: Sequence[Token]) -> int | float:
     """Return the number that tokens are, with or without a sign; raise Refusal if it is too long or beyond doubles."""
     digits = tokens[-1]
     if len(digits) > MAX_DIGITS:
@@ -62,32 +62,6 @@ def parse_number(tokens: list[Token]) -> int | float:
     if math.isinf(value):
         raise Refusal(token_place(tokens[0]), "a number beyond the range of doubles", f"found {token_text(tokens)}")
     return -value if len(tokens) == 2 else value
-
-
-def parse_whole_number(tokens: list[Token], what: str) -> int:
-    """Return the whole number that tokens are; raise Refusal for any other, also ``1.0``.
-
-    ``what`` names it in the message.
-    """
-    value = parse_number(tokens)
-    if not isinstance(value, int):
-        raise Refusal(token_place(tokens[0]), f"{what} is a whole number", f"found {token_text(tokens)}")
-    return value
-
-
-def parse_duration(tokens: list[Token]) -> Scope:
-    """Return a duration in normal form: a number of ticks, or a string in lower case with single blanks.
-
-    Raises Refusal if it is too long, or a number without a unit that is not whole. Nothing else is checked: a string may be no
-    duration, and a number may be negative.
-    """
-    if max(map(len, tokens)) > MAX_DIGITS or len(tokens) > MAX_DIGITS:
-        raise Refusal(token_place(tokens[0]), f"a duration of more than {MAX_DIGITS} characters")
-    if tokens[0].type == "STRING":
-        return " ".join(unquoted(tokens[0]).lower().split())
-    if tokens[-1].type == "NUMBER":
-        return parse_whole_number(tokens, "a scope without a unit")
-    return token_text(tokens).lower()
 
 
 PATTERNS = frozenset({"OPERATOR", "NAME", "QUOTED"})
@@ -130,19 +104,32 @@ class Amount:
         """True if it is a number with a unit."""
         return self.tokens[-1].type == "NAME"
 
-    def count(self) -> int:
-        """Return it as a count; raise Refusal for a number that is not whole."""
-        return parse_whole_number(list(self.tokens), "a count")
+    def whole_number(self, what: str) -> int:
+        """Return it as a whole number; raise Refusal for any other, also ``1.0``. ``what`` names it in the message."""
+        value = parse_number(self.tokens)
+        if not isinstance(value, int):
+            raise Refusal(self.place, f"{what} is a whole number", f"found {token_text(self.tokens)}")
+        return value
 
     def scope(self) -> Scope:
-        """Return it as a scope; raise Refusal for what is no duration, or not positive."""
-        within = parse_duration(list(self.tokens))
+        """Return it as a scope in normal form: a number of ticks, or a string in lower case with single blanks.
+
+        Raises Refusal for what is no duration, or is too long or not positive.
+        """
+        first = self.tokens[0]
+        if max(map(len, self.tokens)) > MAX_DIGITS or len(self.tokens) > MAX_DIGITS:
+            raise Refusal(self.place, f"a duration of more than {MAX_DIGITS} characters")
+        within: Scope = token_text(self.tokens).lower()
+        if first.type == "STRING":
+            within = " ".join(unquoted(first).lower().split())
+        elif self.is_number:
+            within = self.whole_number("a scope without a unit")
         try:
             ticks = length(within, "scope")
         except TimeError as error:
             raise refusal_for(self.place, error, "scope", "Write 5 minutes, or '5 minutes'.") from None
         if ticks <= 0:
-            raise Refusal(self.place, "a scope that is not positive", f"found {token_text(list(self.tokens))}")
+            raise Refusal(self.place, "a scope that is not positive", f"found {token_text(self.tokens)}")
         return within
 
 
@@ -217,7 +204,9 @@ class OperatorCall:
             else:
                 amount = amounts.pop(0)
                 places[expected.field] = amount.place
-                values[expected.field] = amount.count() if expected.form == ArgumentKind.COUNT else amount.scope()
+                values[expected.field] = (
+                    amount.whole_number("a count") if expected.form == ArgumentKind.COUNT else amount.scope()
+                )
         return self.kind(**values, places=places, place=token_place(self.keyword))
 
 
@@ -437,16 +426,8 @@ class TreeBuilder(Transformer[Token, Program]):
         return Literal(unquoted(token), place=token_place(token))
 
     @v_args(inline=True)
-    def true(self, token: Token) -> Literal:
-        return Literal(True, place=token_place(token))
-
-    @v_args(inline=True)
-    def false(self, token: Token) -> Literal:
-        return Literal(False, place=token_place(token))
-
-    @v_args(inline=True)
-    def null(self, token: Token) -> Literal:
-        return Literal(None, place=token_place(token))
+    def constant(self, token: Token) -> Literal:
+        return Literal({"TRUE": True, "FALSE": False, "NULL": None}[token.type], place=token_place(token))
 
     # --- output and slices
 
@@ -465,12 +446,6 @@ class TreeBuilder(Transformer[Token, Program]):
     @v_args(inline=True)
     def slice(self, bracket: Token, start: Literal | None, end: Literal | None) -> Slice:
         return Slice(start, end, place=token_place(bracket))
-
-    @v_args(inline=True)
-    def occurrence(self, bounds: Slice) -> Slice:
-        return bounds
-
-    validity = occurrence
 
 
 def function_call(function: str, arguments: tuple[Expression, ...], place: Place) -> Apply:

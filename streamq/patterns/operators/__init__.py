@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from inspect import isabstract
 from pkgutil import iter_modules
 from types import ModuleType
 
@@ -25,7 +24,7 @@ def rooms() -> tuple[ModuleType, ...]:
 def operators() -> Mapping[str, type[PatternOperator]]:
     """Return the operators by their keywords, in alphabetical order."""
     classes = [value for room in rooms() for value in vars(room).values() if isinstance(value, type)]
-    kinds = {kind for kind in classes if issubclass(kind, PatternOperator) and not isabstract(kind)}
+    kinds = {kind for kind in classes if issubclass(kind, PatternOperator) and hasattr(kind, "keyword")}
     return {kind.keyword: kind for kind in sorted(kinds, key=lambda kind: kind.keyword)}
 
 

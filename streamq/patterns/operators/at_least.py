@@ -6,7 +6,6 @@ at most n events of all parts in the scope that ends with it.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -67,31 +66,16 @@ class UnorderedOperator(PatternOperator):
     """Events of some of the parts, in any order of the parts."""
 
     @property
-    @abstractmethod
-    def needed(self) -> int:
-        """The number of parts of which a match has events."""
-
-    @property
-    def several(self) -> tuple[Part, ...]:
-        """The parts."""
-        return self.positive
-
-    @property
     def lacks_events(self) -> bool:
-        return self.needed < len(self.several)
+        return self.needed < len(self.positive)
 
     @property
     def has_one_part(self) -> bool:
         return self.needed == 1
 
-    def extent(self, types: Extents) -> Extent:
-        """Return the extent: as many contributors as are needed, within the scope and the longest span below."""
-        below = [part.pattern.extent(types) for part in self.several]
-        return Extent(self.needed, self.scope + max(e.span for e in below), waits=max(e.waits for e in below))
-
     def advice(self, primitive: Collection[str]) -> Iterator[str]:
         """Yield a warning for a type in so many parts that its events match in many orders."""
-        kinds = Counter(part.pattern.name for part in self.several if isinstance(part.pattern, Type))
+        kinds = Counter(part.pattern.name for part in self.positive if isinstance(part.pattern, Type))
         for name, number in kinds.items():
             together = min(self.needed, number)
             if together > 1 and perm(number, together) >= MANY_ORDERS:
@@ -104,22 +88,22 @@ class UnorderedOperator(PatternOperator):
         """Return True if equations connect every two parts, because a scan may choose any two first; always True for joins."""
         if not self.is_scanned:
             return True
-        pairs = combinations([frozenset(variables_below(part)) for part in self.several], 2)
+        pairs = combinations([frozenset(variables_below(part)) for part in self.positive], 2)
         return all(are_connected(one | other, equations) for one, other in pairs)
 
     @property
     def is_scanned(self) -> bool:
         """True if some part selects or consumes."""
-        return has_choice(self.several)
+        return has_choice(self.positive)
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
         """Join the events of all parts with themselves; or scan them once, if a part selects or consumes."""
         count, scope = self.needed, self.scope
         if count > 1 and self.is_scanned:
-            parts, matches = lowering.scanned(self.several, AtLeastScan, count=count, within=scope)
+            parts, matches = lowering.scanned(self.positive, AtLeastScan, count=count, within=scope)
             first = least_instant([p.starts for p in parts])
         else:
-            parts = [lowering.lowered(part) for part in self.several]
+            parts = [lowering.lowered(part) for part in self.positive]
             one = matches = joint_matches(parts, null_padded_union([p.stream for p in parts]))
             first = least_instant([p.starts for p in parts])
             for others in range(1, count):
@@ -136,15 +120,15 @@ class UnorderedOperator(PatternOperator):
         matches = replace(matches, optional=optional, contributors=contributors, lasts=lasts)
         operator = f"ATLEAST {count} {scope}"
         if not self.lacks_events:
-            return lowering.filter_matches(lowering.identified(matches, operator, (p.id for p in parts)))
-        return lowering.filter_matches(lowering.identified_by_place(matches, operator, self.several, parts))
+            return lowering.conditions.filter_matches(lowering.identified(matches, operator, (p.id for p in parts)))
+        return lowering.conditions.filter_matches(lowering.identified_by_place(matches, operator, self.positive, parts))
 
     def keeps(self, words: PictureWords) -> str:
         """Return the parts with the scope for which their events are kept, in words; empty for matches of one event."""
         if self.needed == 1:
             return ""
         begun = ", and what they have begun," if self.needed > 2 and not self.is_scanned else ""
-        return f"{words.names(self.several)}{begun} for {self.scope_in_words(words)}"
+        return f"{words.names(self.positive)}{begun} for {self.scope_in_words(words)}"
 
 
 @dataclass(frozen=True)
@@ -167,7 +151,7 @@ class AtLeast(UnorderedOperator):
         """Raise Refusal unless the count is between 1 and the number of parts."""
         if not 1 <= self.count <= len(self.parts):
             wrong = "the count of ATLEAST is between 1 and the number of its patterns"
-            raise Refusal(self.places.get("count", self.place), wrong, f"found {self.count} of {len(self.parts)}")
+            raise Refusal(self.place_of("count"), wrong, f"found {self.count} of {len(self.parts)}")
 
     @property
     def title(self) -> str:
@@ -199,10 +183,6 @@ class AnyOf(UnorderedOperator):
     keyword = "ANY"
     signature = (PARTS,)
     instead_of_scope = "For events within a scope write ATLEAST(1, ..., scope)."
-
-    @property
-    def needed(self) -> int:
-        return 1
 
     @property
     def is_scanned(self) -> bool:
@@ -321,13 +301,11 @@ class AtMost(PatternOperator):
     def check(self, types: Extents) -> None:
         """Raise Refusal for a count less than 1."""
         if self.count < 1:
-            raise Refusal(
-                self.places.get("count", self.place), "the count of ATMOST is 1 or more", f"found {self.count}"
-            )
+            raise Refusal(self.place_of("count"), "the count of ATMOST is 1 or more", f"found {self.count}")
 
     def extent(self, types: Extents) -> Extent:
-        below = [part.pattern.extent(types) for part in self.parts]
-        return Extent(1, max(e.span for e in below), self.scope, max(e.waits for e in below))
+        below = super().extent(types)
+        return replace(below, span=below.span - self.scope, lives=self.scope)
 
     def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
         """Return False: it counts all events of its parts, also those that an equation would leave out."""

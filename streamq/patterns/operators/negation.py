@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -17,7 +18,7 @@ from streamq.choices import LengthKind
 from streamq.operators.lifetime_change import Length, Start
 from streamq.patterns.definition_lowering import DefinitionLowering
 from streamq.patterns.matches import POINT, Matches, tick_count, with_lifetimes
-from streamq.patterns.pattern_operator import NegatingVerbs, PatternOperator, PictureWords, count_of, parse_scope
+from streamq.patterns.pattern_operator import PatternOperator, PictureWords, count_of, parse_scope
 from streamq.patterns.pattern_tree import (
     NEGATED,
     PATTERN,
@@ -30,11 +31,24 @@ from streamq.patterns.pattern_tree import (
     Type,
 )
 from streamq.patterns.syntax import Part, Refusal, Scope
+from streamq.plan.node import Verbs
 from streamq.stream import Stream
 
 
+class Negation(PatternOperator):
+    """The matches of ``pattern`` that no event of ``negated`` ends."""
+
+    pattern: Part
+    negated: Part
+
+    def extent(self, types: Extents) -> Extent:
+        """Return the extent of the pattern; a match waits for negated ones, too."""
+        pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
+        return replace(pattern, waits=max(pattern.waits, negated.waits))
+
+
 @dataclass(frozen=True)
-class Unless(PatternOperator):
+class Unless(Negation):
     """A match that no event of ``negated`` follows within a scope.
 
     The scope starts with the match, or at its ``nth`` contributor, counted from 1.
@@ -54,12 +68,11 @@ class Unless(PatternOperator):
         available = self.pattern.pattern.extent(types).contributors
         if self.nth is not None and not 1 <= self.nth <= available:
             observed = f"found {self.nth}, and the pattern has {available}"
-            place = self.places.get("nth", self.place)
-            raise Refusal(place, "UNLESS counts from a contributor that is not there", observed)
+            raise Refusal(self.place_of("nth"), "UNLESS counts from a contributor that is not there", observed)
 
     def extent(self, types: Extents) -> Extent:
-        pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
-        return Extent(1, pattern.span, self.scope, max(pattern.waits, negated.waits) + self.scope)
+        below = super().extent(types)
+        return Extent(1, below.span, self.scope, below.waits + self.scope)
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
         """Anti-join the matches with negated events that follow within the scope, from the match or its nth contributor on."""
@@ -92,26 +105,8 @@ class Unless(PatternOperator):
         return f"{words.names((self.pattern, self.negated))} for {span_in_words}"
 
 
-class UnlessVerbs(NegatingVerbs):
-    """``unless``."""
-
-    def unless(self, negated: Stream | Contributor, within: time.Duration, *, nth: int | None = None) -> Self:
-        """Keep the matches that no event of ``negated`` follows ``within`` a scope, from the match or its nth contributor on.
-
-        UNLESS(pattern, negated, within) in the CEDR language. A match lives in ``[start, start + within)``.
-
-        >>> import streamq as sq
-        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-        >>> sq.any_of(a.alias("x")).unless(b.alias("y"), within=3).show()
-        x_v  root  start  end
-          1     1      1    4
-        """
-        scope, number = parse_scope(within, "unless"), None if nth is None else count_of(nth, "unless")
-        return self._negation(negated, lambda this, other: Unless(this, other, scope, number))
-
-
 @dataclass(frozen=True)
-class UnlessBefore(PatternOperator):
+class UnlessBefore(Negation):
     """A match that no event of ``negated`` comes before within a scope."""
 
     pattern: Part
@@ -122,8 +117,7 @@ class UnlessBefore(PatternOperator):
     signature = (PATTERN, NEGATED, SCOPE)
 
     def extent(self, types: Extents) -> Extent:
-        pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
-        return Extent(1, pattern.span, waits=max(pattern.waits, negated.waits))
+        return replace(super().extent(types), contributors=1, lives=0)
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
         """Anti-join the matches with the negated events, which live from just after their start to the end of the scope."""
@@ -138,27 +132,8 @@ class UnlessBefore(PatternOperator):
         return f"{words.names((self.negated,))} for {words.scope(self.within)}"
 
 
-class UnlessBeforeVerbs(NegatingVerbs):
-    """``unless_before``."""
-
-    def unless_before(self, negated: Stream | Contributor, within: time.Duration) -> Self:
-        """Keep the matches with no event of ``negated`` before them, ``within`` a scope that ends with the match's start.
-
-        UNLESS_BEFORE(pattern, negated, within) in the CEDR language: the scope is ``[start - within, start)``, so an event at the
-        match's own start is not before it. A match lives for a tick.
-
-        >>> import streamq as sq
-        >>> a, b = sq.events([(1, 2, {"v": 1}), (6, 7, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-        >>> sq.any_of(b.alias("y")).unless_before(a.alias("x"), within=3).show()
-        y_v  root  start  end
-          4     6      6    7
-        """
-        scope = parse_scope(within, "unless_before")
-        return self._negation(negated, lambda this, other: UnlessBefore(this, other, scope))
-
-
 @dataclass(frozen=True)
-class Not(PatternOperator):
+class Not(Negation):
     """A match of ``pattern`` with no event of ``negated`` between its first and its last contributor."""
 
     negated: Part
@@ -178,10 +153,6 @@ class Not(PatternOperator):
             wrong = "an unscoped negation: NOT over a pattern with a single contributor"
             raise Refusal(pattern.place, wrong, "", hint)
 
-    def extent(self, types: Extents) -> Extent:
-        pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
-        return replace(pattern, waits=max(pattern.waits, negated.waits))
-
     def matches(self, lowering: DefinitionLowering) -> Matches:
         """Anti-join the matches with the negated events in the scope of the pattern."""
         negated, matches = lowering.lowered(self.negated), lowering.lowered(self.pattern)
@@ -194,25 +165,8 @@ class Not(PatternOperator):
         return f"{words.names((self.negated,))} for {words.scope(within)}"
 
 
-class NotVerbs(NegatingVerbs):
-    """``without``."""
-
-    def without(self, negated: Stream | Contributor) -> Self:
-        """Keep the matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern).
-
-        >>> import streamq as sq
-        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-        >>> c = sq.events([(5, 6, {"v": 5})])
-        >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).without(c.alias("z")).show()
-        x_v  y_v  root  start  end
-          1    3     1      4   11
-          2    3     2      4   12
-        """
-        return self._negation(negated, lambda this, other: Not(other, this))
-
-
 @dataclass(frozen=True)
-class CancelWhen(PatternOperator):
+class CancelWhen(Negation):
     """A match with no event of ``negated`` between its root time and its own start."""
 
     pattern: Part
@@ -230,10 +184,6 @@ class CancelWhen(PatternOperator):
                 "write CANCEL_WHEN(pattern, negated)"
             )
 
-    def extent(self, types: Extents) -> Extent:
-        pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
-        return replace(pattern, waits=max(pattern.waits, negated.waits))
-
     def matches(self, lowering: DefinitionLowering) -> Matches:
         """Anti-join the matches with the negated events after their root."""
         matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
@@ -244,8 +194,54 @@ class CancelWhen(PatternOperator):
         return f"{words.names((self.negated,))} for {words.amount(span, self.pattern)}"
 
 
-class CancelWhenVerbs(NegatingVerbs):
-    """``cancel_when``."""
+class NegationVerbs(Verbs):
+    """``unless``, ``unless_before``, ``without``, ``cancel_when``."""
+
+    @abstractmethod
+    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], PatternOperator]) -> Self:
+        """Return the pattern of an operator over this pattern and a negated one."""
+
+    def unless(self, negated: Stream | Contributor, within: time.Duration, *, nth: int | None = None) -> Self:
+        """Keep the matches that no event of ``negated`` follows ``within`` a scope, from the match or its nth contributor on.
+
+        UNLESS(pattern, negated, within) in the CEDR language. A match lives in ``[start, start + within)``.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> sq.any_of(a.alias("x")).unless(b.alias("y"), within=3).show()
+        x_v  root  start  end
+          1     1      1    4
+        """
+        scope, number = parse_scope(within, "unless"), None if nth is None else count_of(nth, "unless")
+        return self._negation(negated, lambda this, other: Unless(this, other, scope, number))
+
+    def unless_before(self, negated: Stream | Contributor, within: time.Duration) -> Self:
+        """Keep the matches with no event of ``negated`` before them, ``within`` a scope that ends with the match's start.
+
+        UNLESS_BEFORE(pattern, negated, within) in the CEDR language: the scope is ``[start - within, start)``, so an event at the
+        match's own start is not before it. A match lives for a tick.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (6, 7, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> sq.any_of(b.alias("y")).unless_before(a.alias("x"), within=3).show()
+        y_v  root  start  end
+          4     6      6    7
+        """
+        scope = parse_scope(within, "unless_before")
+        return self._negation(negated, lambda this, other: UnlessBefore(this, other, scope))
+
+    def without(self, negated: Stream | Contributor) -> Self:
+        """Keep the matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern).
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> c = sq.events([(5, 6, {"v": 5})])
+        >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).without(c.alias("z")).show()
+        x_v  y_v  root  start  end
+          1    3     1      4   11
+          2    3     2      4   12
+        """
+        return self._negation(negated, lambda this, other: Not(other, this))
 
     def cancel_when(self, negated: Stream | Contributor) -> Self:
         """Keep the matches with no event of ``negated`` strictly between their root and start: CANCEL_WHEN(pattern, negated).

@@ -36,7 +36,7 @@ from streamq.patterns.matches import (
 from streamq.patterns.part_scan import event_columns
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, count_of, parse_scope
-from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, ArgumentKind, Contributor, Extent, Extents, parts_of
+from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, ArgumentKind, Contributor, Extents, parts_of
 from streamq.patterns.syntax import MAX_EVENTS, Part, Refusal, Scope, refusal_for
 from streamq.plan.expr import Col, Expr, Lifetime, Lit
 from streamq.plan.node import accepts_placeholders
@@ -79,18 +79,19 @@ class Repeat(PatternOperator):
         ``most`` has no upper bound.
         """
         if not 1 <= self.count <= MAX_EVENTS:
-            place = self.places.get("count", self.place)
-            raise Refusal(place, f"the count of REPEAT is between 1 and {MAX_EVENTS}", f"found {self.count}")
+            raise Refusal(
+                self.place_of("count"), f"the count of REPEAT is between 1 and {MAX_EVENTS}", f"found {self.count}"
+            )
         if self.most is not None and self.most < self.count:
             observed = f"found {self.most} after {self.count}"
-            raise Refusal(self.places.get("most", self.place), "REPEAT of fewer at most than at least", observed)
+            raise Refusal(self.place_of("most"), "REPEAT of fewer at most than at least", observed)
         if any(part.pattern.repeats for part in parts_of(self.pattern)):
             hint = "Make an earlier definition of the inner one."
             raise Refusal(self.pattern.pattern.place, "a REPEAT inside a REPEAT", "", hint)
 
-    def extent(self, types: Extents) -> Extent:
-        below = self.pattern.pattern.extent(types)
-        return Extent(self.count, self.scope + below.span, waits=below.waits)
+    @property
+    def needed(self) -> int:
+        return self.count
 
     def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
         """Return False: a run has the occurrences that CorrelationKey lets in, also those that an equation would leave out."""
@@ -169,10 +170,15 @@ class Repeat(PatternOperator):
 
     @property
     def title(self) -> str:
-        return f"REPEAT {self.count}" if self.most is None else f"REPEAT {self.count} to {self.most}"
+        return _shown(self.count, self.most)
 
     def keeps(self, words: PictureWords) -> str:
         return f"{words.names((self.pattern,))} for {words.scope(self.within)}"
+
+
+def _shown(count: int, most: int | None) -> str:
+    """Return the name of REPEAT with its counts."""
+    return f"REPEAT {count}" if most is None else f"REPEAT {count} to {most}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +197,7 @@ class RunScan(MatchOperator):
     @property
     def name(self) -> str:  # type: ignore[override]
         """The name of the operator in the language."""
-        return f"REPEAT {self.count}" if self.most is None else f"REPEAT {self.count} to {self.most}"
+        return _shown(self.count, self.most)
 
     @property
     def fields(self) -> tuple[t.StructField, ...]:

@@ -12,7 +12,7 @@ from streamq.patterns.definition_lowering import DefinitionLowering, are_connect
 from streamq.patterns.matches import Matches, elapsed_ticks, least_instant, open_matches, rest_of_scope, tick_count
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, parse_scope
-from streamq.patterns.pattern_tree import PARTS, SCOPE, Contributor, Extent, Extents, has_choice, variables_below
+from streamq.patterns.pattern_tree import PARTS, SCOPE, Contributor, Extents, has_choice, variables_below
 from streamq.patterns.syntax import Part, Refusal, Scope
 from streamq.plan.expr import Expr
 from streamq.plan.node import accepts_placeholders
@@ -37,9 +37,9 @@ class Sequence(PatternOperator):
         if len(self.parts) == 1:
             raise Refusal(self.place, "SEQUENCE of one", "", "It takes two patterns or more.")
 
-    def extent(self, types: Extents) -> Extent:
-        below = [part.pattern.extent(types) for part in self.parts]
-        return Extent(len(self.parts), self.scope + max(e.span for e in below), waits=max(e.waits for e in below))
+    @property
+    def needed(self) -> int:
+        return len(self.parts)
 
     def keeps_keys(self, equations: Several[frozenset[str]]) -> bool:
         """Return True if equations connect each part with those after it, by which a scan chooses it; always True for joins."""
