@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame
 from streamq import html
 from streamq.errors import PlanError, UnknownVerb
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
-from streamq.operators.bags import ExceptVerbs, UnionVerbs
-from streamq.operators.clip import ClipVerbs, ToSignalVerbs
-from streamq.operators.expansion import ExplodeVerbs, JoinTableVerbs
+from streamq.operators.bags import BagVerbs
+from streamq.operators.clip import ClipVerbs
+from streamq.operators.expansion import ExpansionVerbs
 from streamq.operators.grouped_stream import GroupVerbs
 from streamq.operators.join import JoinVerbs
 from streamq.operators.scan import ScanVerbs
-from streamq.operators.select import SelectVerbs, WhereVerbs
-from streamq.operators.spans import ChopVerbs, DistinctIdsVerbs, LastRowsVerbs
+from streamq.operators.select import SelectVerbs
+from streamq.operators.spans import SpanVerbs
 from streamq.operators.windowed_join import WindowedJoinVerbs
 from streamq.patterns.pattern_tree import AliasVerbs
 from streamq.plan.expr import Expr
@@ -45,20 +45,14 @@ R = TypeVar("R")
 
 
 class Stream(
-    WhereVerbs,
     SelectVerbs,
-    UnionVerbs,
+    BagVerbs,
     JoinVerbs,
     WindowedJoinVerbs,
-    ExceptVerbs,
-    JoinTableVerbs,
     ClipVerbs,
     AlterLifetimeVerbs,
-    ToSignalVerbs,
-    LastRowsVerbs,
-    ChopVerbs,
-    ExplodeVerbs,
-    DistinctIdsVerbs,
+    SpanVerbs,
+    ExpansionVerbs,
     GroupVerbs,
     ScanVerbs[Any],
     AliasVerbs,

@@ -49,12 +49,8 @@ class Union(PassThrough):
                     "union", "streams on different time axes", f"found {first.axis} and {other.schema.axis}"
                 )
             if other.schema.fields != first.fields:
-                raise PlanError(
-                    "union",
-                    "streams of different columns",
-                    f"found ({_columns(first)}) and ({_columns(other.schema)})",
-                    "Bring them into line with select.",
-                )
+                observed = f"found ({_columns(first)}) and ({_columns(other.schema)})"
+                raise PlanError("union", "streams of different columns", observed, "Bring them into line with select.")
         shape = first.shape if all(i.schema.shape == first.shape for i in self.inputs) else INTERVAL
         return first.with_shape(shape).with_consumed(*(i.schema for i in self.inputs[1:]))
 
@@ -70,27 +66,6 @@ class Union(PassThrough):
 
 def _columns(schema: Schema) -> str:
     return ", ".join(f"{f.name} {f.type.simpleString()}" for f in schema.fields)
-
-
-class UnionVerbs(Verbs):
-    """``union``."""
-
-    def union(self, *others: Self) -> Self:
-        """Merge the events of this stream and the others, as a bag: duplicates are kept.
-
-        Raises PlanError unless the streams have equal columns in equal order and one time axis.
-
-        >>> import streamq as sq
-        >>> a, b = sq.events([(1, 3, {"v": 1})]), sq.events([(2, 5, {"v": 2})])
-        >>> a.union(b).show()
-        v  start  end
-        1      1    3
-        2      2    5
-        """
-        for other in others:
-            if not isinstance(other, Verbs):
-                not_a_stream("union", other)
-        return self._derive(Union((self.plan, *(o.plan for o in others))), *others)
 
 
 @node
@@ -122,12 +97,9 @@ class Except(EvaluatedOperator):
         """Return the columns of both inputs; raise PlanError if columns or time axes differ, or a column cannot be compared."""
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis or left.fields != right.fields:
-            raise PlanError(
-                "except_",
-                "streams of different columns or time axes",
-                f"found ({left.describe()}) and ({right.describe()})",
-                "Bring them into line with select.",
-            )
+            observed = f"found ({left.describe()}) and ({right.describe()})"
+            hint = "Bring them into line with select."
+            raise PlanError("except_", "streams of different columns or time axes", observed, hint)
         for name in left.names:
             check_key(left.type_of(name), name, "except_", "match")
         # points that meet become one row on an interval
@@ -170,8 +142,25 @@ class Except(EvaluatedOperator):
         return Operator.with_keys(self, inputs, is_keyed, keys)
 
 
-class ExceptVerbs(Verbs):
-    """``except_``."""
+class BagVerbs(Verbs):
+    """``union`` and ``except_``."""
+
+    def union(self, *others: Self) -> Self:
+        """Merge the events of this stream and the others, as a bag: duplicates are kept.
+
+        Raises PlanError unless the streams have equal columns in equal order and one time axis.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 3, {"v": 1})]), sq.events([(2, 5, {"v": 2})])
+        >>> a.union(b).show()
+        v  start  end
+        1      1    3
+        2      2    5
+        """
+        for other in others:
+            if not isinstance(other, Verbs):
+                not_a_stream("union", other)
+        return self._derive(Union((self.plan, *(o.plan for o in others))), *others)
 
     def except_(self, other: Self) -> Self:
         """Subtract the events of ``other`` that have equal payloads: a difference of bags at every instant.

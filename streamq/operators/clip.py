@@ -117,31 +117,6 @@ class Clip(EvaluatedOperator):
         return Clip(inputs[0], inputs[1], on)
 
 
-class ClipVerbs(Verbs):
-    """``clip``."""
-
-    def clip(self, by: Self, on: On = ()) -> Self:
-        """End each event at the first start of a matching event of ``by`` that lies strictly after its own start.
-
-        ``on`` as in :meth:`join`; without it every event of ``by`` matches. (docs/concepts.md, "Joins".)
-
-        ::
-
-            events  a [1,9)   by  [1,..) [4,..)   result  a [1,4)
-
-        >>> import streamq as sq
-        >>> open_tabs = sq.events([(1, None, {"user": "a"}), (2, None, {"user": "b"})])
-        >>> logouts = sq.events([(7, 8, {"user": "a"})])
-        >>> open_tabs.clip(logouts, on="user").show()
-        user  start   end
-           a      1     7
-           b      2  NULL
-        """
-        if not isinstance(by, Verbs):
-            not_a_stream("clip", by)
-        return self._derive(Clip(self.plan, by.plan, equality_pairs(on, "clip")), by)
-
-
 @node
 class ToSignal(EvaluatedOperator):
     """Sets each lifetime to ``[LE, next greater LE of equal keys)``; NULL keys are equal.
@@ -207,8 +182,29 @@ class ToSignal(EvaluatedOperator):
         return rows.select(LE, F.coalesce(later, F.lit(INFINITY)).alias(RE), *(quote(n) for n in self.schema.names))
 
 
-class ToSignalVerbs(Verbs):
-    """``to_signal``."""
+class ClipVerbs(Verbs):
+    """``clip`` and ``to_signal``."""
+
+    def clip(self, by: Self, on: On = ()) -> Self:
+        """End each event at the first start of a matching event of ``by`` that lies strictly after its own start.
+
+        ``on`` as in :meth:`join`; without it every event of ``by`` matches. (docs/concepts.md, "Joins".)
+
+        ::
+
+            events  a [1,9)   by  [1,..) [4,..)   result  a [1,4)
+
+        >>> import streamq as sq
+        >>> open_tabs = sq.events([(1, None, {"user": "a"}), (2, None, {"user": "b"})])
+        >>> logouts = sq.events([(7, 8, {"user": "a"})])
+        >>> open_tabs.clip(logouts, on="user").show()
+        user  start   end
+           a      1     7
+           b      2  NULL
+        """
+        if not isinstance(by, Verbs):
+            not_a_stream("clip", by)
+        return self._derive(Clip(self.plan, by.plan, equality_pairs(on, "clip")), by)
 
     def to_signal(self, key: str | Sequence[str] = (), *, order_by: str | Sequence[str] = ()) -> Self:
         """End each event at the next strictly later start of an event with equal ``key``, as a signal holds its value.

@@ -104,31 +104,6 @@ class Explode(Step):
         return beside.with_payload({n: fields.get(n, beside.payload.get(n)) for n in self.schema.names}, self.schema)
 
 
-class ExplodeVerbs(Verbs):
-    """``explode``."""
-
-    def explode(self, column: str, *, flatten: bool = False) -> Self:
-        """Replace each event by one event per element of an array column; an empty array or NULL gives no event.
-
-        The element replaces the array; with ``flatten`` the elements must be structs, and their fields become columns after
-        the others. Lifetimes stay as they are. Raises UnknownColumn, TypeMismatch for a column that is no such array,
-        AmbiguousColumn.
-
-        ::
-
-            events  1, [a, b] [1,5)  2, [] [3,4)
-            result  1, a [1,5)  1, b [1,5)
-
-        >>> import streamq as sq
-        >>> s = sq.events([(1, 5, {"n": 1, "tags": ["a", "b"]}), (3, 4, {"n": 2, "tags": []})])
-        >>> s.explode("tags").show()
-        n  tags  start  end
-        1     a      1    5
-        1     b      1    5
-        """
-        return self._derive(Explode(self.plan, column, flatten))
-
-
 @node
 class JoinTable(Step):
     """Joins each event of ``input`` with the rows of ``table``, which has ``columns``, that are equal to it in ``on``.
@@ -212,8 +187,29 @@ def _normalize_key(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.add(values, pa.scalar(0.0, kind)) if pa.types.is_floating(kind) else values
 
 
-class JoinTableVerbs(Verbs):
-    """``join_table``."""
+class ExpansionVerbs(Verbs):
+    """``explode`` and ``join_table``."""
+
+    def explode(self, column: str, *, flatten: bool = False) -> Self:
+        """Replace each event by one event per element of an array column; an empty array or NULL gives no event.
+
+        The element replaces the array; with ``flatten`` the elements must be structs, and their fields become columns after
+        the others. Lifetimes stay as they are. Raises UnknownColumn, TypeMismatch for a column that is no such array,
+        AmbiguousColumn.
+
+        ::
+
+            events  1, [a, b] [1,5)  2, [] [3,4)
+            result  1, a [1,5)  1, b [1,5)
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"n": 1, "tags": ["a", "b"]}), (3, 4, {"n": 2, "tags": []})])
+        >>> s.explode("tags").show()
+        n  tags  start  end
+        1     a      1    5
+        1     b      1    5
+        """
+        return self._derive(Explode(self.plan, column, flatten))
 
     def join_table(
         self,
@@ -259,12 +255,8 @@ class JoinTableVerbs(Verbs):
                 continue
             clash = f.name.lower() in ours
             if clash and suffixes is None:
-                raise AmbiguousColumn(
-                    "join_table",
-                    f"column {f.name!r} is in the stream and in the table",
-                    "",
-                    'Bring them apart with suffixes=("", "_t"), or rename one first.',
-                )
+                hint = 'Bring them apart with suffixes=("", "_t"), or rename one first.'
+                raise AmbiguousColumn("join_table", f"column {f.name!r} is in the stream and in the table", "", hint)
             names.append((f.name, f.name + suffixes[1] if clash and suffixes else f.name))
         check_names([*self.plan.schema.names, *(to for _, to in names)], "join_table")
         label = source_name(name)

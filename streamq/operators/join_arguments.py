@@ -75,12 +75,8 @@ def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
     for a, b in on:
         ours, theirs = left.require(a, verb, "left"), right.require(b, verb, "right")
         if wider(ours, theirs) is None:
-            raise TypeMismatch(
-                verb,
-                f"keys {a!r} and {b!r} of different types",
-                f"found {ours.simpleString()} and {theirs.simpleString()}",
-                "Cast one of them.",
-            )
+            observed = f"found {ours.simpleString()} and {theirs.simpleString()}"
+            raise TypeMismatch(verb, f"keys {a!r} and {b!r} of different types", observed, "Cast one of them.")
         check_key(ours, a, verb, "match")
 
 
@@ -107,12 +103,8 @@ def result_names(
     lower = {n.lower() for n in theirs}
     clash = [n for n in left.schema.names if n.lower() in lower]
     if clash and suffixes is None and how in (JoinKind.INNER, JoinKind.LEFT):
-        raise AmbiguousColumn(
-            verb,
-            "columns of both streams have equal names",
-            f"found {', '.join(clash)}",
-            'Bring them apart with suffixes=("_l", "_r"), or rename them first.',
-        )
+        hint = 'Bring them apart with suffixes=("_l", "_r"), or rename them first.'
+        raise AmbiguousColumn(verb, "columns of both streams have equal names", f"found {', '.join(clash)}", hint)
     # a semi or anti join returns the left columns under their own names; only the condition uses the suffixes
     one, two = suffixes if suffixes is not None else ("", "__right")
     clashing = {n.lower() for n in clash}
@@ -175,12 +167,8 @@ def over_pair(
 
     over_columns = rewrite_expression(condition, place)
     if reads_lifetime(over_columns, "start", "end", "duration"):
-        raise PlanError(
-            verb,
-            "the condition reads a lifetime",
-            f"found {show(over_columns)}",
-            "Put it into the payload first: with_columns(at=sq.start()).",
-        )
+        hint = "Put it into the payload first: with_columns(at=sq.start())."
+        raise PlanError(verb, "the condition reads a lifetime", f"found {show(over_columns)}", hint)
     return over_columns
 
 

@@ -106,19 +106,11 @@ def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
         case Lifetime(part="end"):
             return Start(Anchor.RE)
     if columns(expr) and most is None:
-        raise PlanError(
-            "alter_lifetime",
-            "a start that reads the payload",
-            f"found {show(expr)}",
-            "Say how far before the event's start it can fall at most: within=...",
-        )
+        hint = "Say how far before the event's start it can fall at most: within=..."
+        raise PlanError("alter_lifetime", "a start that reads the payload", f"found {show(expr)}", hint)
     if reads_lifetime(expr, "end") and (columns(expr) or reads_lifetime(expr, "start")):
-        raise PlanError(
-            "alter_lifetime",
-            "a start that reads the end beside other things",
-            f"found {show(expr)}",
-            "Start at sq.start() or sq.end() alone, or at a function of sq.start().",
-        )
+        hint = "Start at sq.start() or sq.end() alone, or at a function of sq.start()."
+        raise PlanError("alter_lifetime", "a start that reads the end beside other things", f"found {show(expr)}", hint)
     kind = infer(expr, plan.schema, "alter_lifetime")
     if most is None:
         _check_order(expr, plan.schema)
@@ -163,12 +155,9 @@ def _check_order(expr: Expr, schema: Schema) -> None:
         if last is None and value is None:
             continue
         if last is not None and (value is None or value < last[1]):
-            raise PlanError(
-                "alter_lifetime",
-                "a start that does not keep the order of events",
-                f"{show(expr)} gives {last[1]} at {last[0]} and {'NULL' if value is None else value} at {when}",
-                "A start is a non-decreasing function of sq.start(); or say within=...",
-            )
+            observed = f"{show(expr)} gives {last[1]} at {last[0]} and {'NULL' if value is None else value} at {when}"
+            hint = "A start is a non-decreasing function of sq.start(); or say within=..."
+            raise PlanError("alter_lifetime", "a start that does not keep the order of events", observed, hint)
         last = (when, value)
 
 

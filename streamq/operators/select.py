@@ -145,12 +145,8 @@ class Select(ExpressionStep):
         for name, expr in self.columns:
             kind = infer(expr, self.input.schema, "select")
             if isinstance(kind, t.NullType):
-                raise PlanError(
-                    "select",
-                    f"column {name!r} has no type",
-                    f"found {show(expr)}",
-                    "Cast it: lit(None).cast('string').",
-                )
+                hint = "Cast it: lit(None).cast('string')."
+                raise PlanError("select", f"column {name!r} has no type", f"found {show(expr)}", hint)
             fields.append(Field(name, kind))
         return self.input.schema.with_fields(fields)
 
@@ -199,8 +195,68 @@ class Select(ExpressionStep):
         return Select(inputs[0], (*self.columns, *((key, Col(key)) for key in keys)))
 
 
+@node
+class Where(ExpressionStep):
+    """Keeps the events of ``input`` for which ``predicate`` is true (not false, not NULL)."""
+
+    input: Node
+    predicate: Expr
+
+    title = "where"
+    effect = StepEffect(drops=True)
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            cti="c; where the predicate reads an end that may still move, the least start of an event whose end is "
+            "open",
+            keeps="none; where it reads such an end, events not settled",
+            cost="a filter",
+        )
+
+    def _schema(self) -> Schema:
+        """Return the input's schema; raise TypeMismatch for a predicate that is not boolean."""
+        check_attempts([self.predicate], self.input.schema, "where")
+        check_boolean(self.predicate, self.input.schema, "where", "the predicate", hint=_instead(self.predicate))
+        return self.input.schema
+
+    @property
+    def expansion(self) -> Node:
+        """The same filter over an Attempt that computes the predicate, if it sets events aside; else itself."""
+        source, (predicate,) = plan_attempt(self.input, [self.predicate])
+        if source is self.input:
+            return self
+        return Select(Where(source, predicate), all_columns(self.input.schema))
+
+    def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        return inputs[0]
+
+    def detail(self) -> str:
+        return show(self.predicate)
+
+    def apply(self, rows: StepRows[V]) -> StepRows[V]:
+        return rows.filter(rows.evaluate(self.predicate))
+
+    @property
+    def table_step(self) -> TableStep | None:
+        source = self.input.schema
+        return FilteredRows(self.predicate, source) if is_exact(self.predicate, source) else None
+
+
+_COMPARED = re.compile(r"\s*(\w+)\s*(>=|<=|==|!=|<>|=|>|<)\s*(.+)", re.DOTALL)
+_SIGNS = {"=": "==", "<>": "!="}
+
+
+def _instead(predicate: Expr) -> str:
+    """Return a hint for a predicate that is a string, which is a constant and no condition; "" for any other."""
+    if not isinstance(predicate, Lit) or not isinstance(predicate.value, str):
+        return ""
+    name, sign, value = ((compared := _COMPARED.match(predicate.value)) and compared.groups()) or ("name", ">", "20")
+    return f'SQL is no predicate here: write col("{name}") {_SIGNS.get(sign, sign)} {value.strip()}.'
+
+
 class SelectVerbs(Verbs):
-    """``select`` and the verbs derived from it."""
+    """``select``, ``agg``, ``with_columns``, ``rename``, ``drop``, ``where`` and ``filter``."""
 
     def select(self, *columns: ExprArgument, **named_columns: ExprArgument) -> Self:
         """Replace the payload by the columns that the arguments define; lifetimes stay as they are.
@@ -275,70 +331,6 @@ class SelectVerbs(Verbs):
             self.plan.schema.require(name, "rename")
         check_names([change.get(n, n) for n in self.plan.schema.names], "rename")
         return self._derive(Select(self.plan, tuple((change.get(n, n), Col(n)) for n in self.plan.schema.names)))
-
-
-@node
-class Where(ExpressionStep):
-    """Keeps the events of ``input`` for which ``predicate`` is true (not false, not NULL)."""
-
-    input: Node
-    predicate: Expr
-
-    title = "where"
-    effect = StepEffect(drops=True)
-
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(
-            cti="c; where the predicate reads an end that may still move, the least start of an event whose end is "
-            "open",
-            keeps="none; where it reads such an end, events not settled",
-            cost="a filter",
-        )
-
-    def _schema(self) -> Schema:
-        """Return the input's schema; raise TypeMismatch for a predicate that is not boolean."""
-        check_attempts([self.predicate], self.input.schema, "where")
-        check_boolean(self.predicate, self.input.schema, "where", "the predicate", hint=_instead(self.predicate))
-        return self.input.schema
-
-    @property
-    def expansion(self) -> Node:
-        """The same filter over an Attempt that computes the predicate, if it sets events aside; else itself."""
-        source, (predicate,) = plan_attempt(self.input, [self.predicate])
-        if source is self.input:
-            return self
-        return Select(Where(source, predicate), all_columns(self.input.schema))
-
-    def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
-        return inputs[0]
-
-    def detail(self) -> str:
-        return show(self.predicate)
-
-    def apply(self, rows: StepRows[V]) -> StepRows[V]:
-        return rows.filter(rows.evaluate(self.predicate))
-
-    @property
-    def table_step(self) -> TableStep | None:
-        source = self.input.schema
-        return FilteredRows(self.predicate, source) if is_exact(self.predicate, source) else None
-
-
-_COMPARED = re.compile(r"\s*(\w+)\s*(>=|<=|==|!=|<>|=|>|<)\s*(.+)", re.DOTALL)
-_SIGNS = {"=": "==", "<>": "!="}
-
-
-def _instead(predicate: Expr) -> str:
-    """Return a hint for a predicate that is a string, which is a constant and no condition; "" for any other."""
-    if not isinstance(predicate, Lit) or not isinstance(predicate.value, str):
-        return ""
-    name, sign, value = ((compared := _COMPARED.match(predicate.value)) and compared.groups()) or ("name", ">", "20")
-    return f'SQL is no predicate here: write col("{name}") {_SIGNS.get(sign, sign)} {value.strip()}.'
-
-
-class WhereVerbs(Verbs):
-    """``where``."""
 
     def where(self, predicate: ExprArgument) -> Self:
         """Keep the events for which ``predicate`` is true; lifetimes stay as they are.

@@ -209,12 +209,8 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
         elif isinstance(kind, t.ByteType | t.ShortType | t.IntegerType | t.LongType):
             axes.add(INTEGER)
         else:
-            raise TypeMismatch(
-                verb,
-                f"column {name!r} is no time",
-                f"found {kind.simpleString()}",
-                "Times are timestamps, dates or integers; cast it first.",
-            )
+            hint = "Times are timestamps, dates or integers; cast it first."
+            raise TypeMismatch(verb, f"column {name!r} is no time", f"found {kind.simpleString()}", hint)
     if len(axes) != 1:
         raise TypeMismatch(
             verb, "time columns on different axes", f"found {', '.join(names)}", "Cast them to one type."

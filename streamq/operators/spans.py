@@ -93,34 +93,6 @@ class Chop(EvaluatedOperator):
         return self.with_children(inputs)
 
 
-class ChopVerbs(Verbs):
-    """``chop``."""
-
-    def chop(self, period: Duration, offset: Duration = 0) -> Self:
-        """Cut every lifetime at the instants ``offset + i*period``; each piece is an event with the same payload.
-
-        A stream reports the pieces of a lifetime without an end as its watermark reaches them; a batch reports those that
-        start before ``until``. An explicit ``until`` bounds the pieces of all lifetimes. Raises TimeError for a period that
-        is not positive.
-
-        ::
-
-            event   [3,12)   period 5
-            result  [3,5)  [5,10)  [10,12)
-
-        >>> import streamq as sq
-        >>> sq.events([(3, 12, {"v": 1})]).chop(5).show()
-        v  start  end
-        1      3    5
-        1      5   10
-        1     10   12
-        """
-        axis = self.plan.schema.axis
-        if ticks(period, axis, "chop") <= 0:
-            raise TimeError("chop", "period must be positive", f"found {period!r}")
-        return self._derive(Chop(self.plan, ticks(period, axis, "chop"), ticks(offset, axis, "chop")))
-
-
 @node
 class DistinctIds(EvaluatedOperator):
     """Drops an event if one of equal ``ids`` (NULLs equal), itself dropped or not, has LE in ``[LE - within, LE)``.
@@ -179,36 +151,6 @@ class DistinctIds(EvaluatedOperator):
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         return DistinctIds(inputs[0], (*self.ids, *keys), self.within)
-
-
-class DistinctIdsVerbs(Verbs):
-    """``distinct_ids``."""
-
-    def distinct_ids(self, within: Duration, *, id: str | Sequence[str]) -> Self:
-        """Drop an event if one of equal ``id``, itself dropped or not, started in ``[start - within, start)``.
-
-        Of events of one id and start the one with the least (end, payload) stays. Raises TimeError for a negative ``within``,
-        PlanError without an id, UnknownColumn, TypeMismatch.
-
-        ::
-
-            events  7 at 1  7 at 3  7 at 9   within 5
-            result  7 at 1          7 at 9
-
-        >>> import streamq as sq
-        >>> s = sq.events([(1, 2, {"id": 7}), (3, 4, {"id": 7}), (9, 10, {"id": 7})])
-        >>> s.distinct_ids(within=5, id="id").show()
-        id  start  end
-         7      1    2
-         7      9   10
-        """
-        ids = column_names(id, "distinct_ids", "the id")
-        if not ids:
-            raise PlanError("distinct_ids", "no id", "", 'Name the column: id="trip_id".')
-        bound = ticks(within, self.plan.schema.axis, "distinct_ids")
-        if bound < 0:
-            raise TimeError("distinct_ids", "within must not be negative", f"found {within!r}")
-        return self._derive(DistinctIds(self.plan, ids, bound))
 
 
 @node
@@ -279,8 +221,58 @@ class LastRows(EvaluatedOperator):
         return rows.where(F.col("__start") < F.col(RE)).select(F.col("__start").alias(LE), RE, *names)
 
 
-class LastRowsVerbs(Verbs):
-    """``last_rows``."""
+class SpanVerbs(Verbs):
+    """``chop``, ``distinct_ids`` and ``last_rows``."""
+
+    def chop(self, period: Duration, offset: Duration = 0) -> Self:
+        """Cut every lifetime at the instants ``offset + i*period``; each piece is an event with the same payload.
+
+        A stream reports the pieces of a lifetime without an end as its watermark reaches them; a batch reports those that
+        start before ``until``. An explicit ``until`` bounds the pieces of all lifetimes. Raises TimeError for a period that
+        is not positive.
+
+        ::
+
+            event   [3,12)   period 5
+            result  [3,5)  [5,10)  [10,12)
+
+        >>> import streamq as sq
+        >>> sq.events([(3, 12, {"v": 1})]).chop(5).show()
+        v  start  end
+        1      3    5
+        1      5   10
+        1     10   12
+        """
+        axis = self.plan.schema.axis
+        if ticks(period, axis, "chop") <= 0:
+            raise TimeError("chop", "period must be positive", f"found {period!r}")
+        return self._derive(Chop(self.plan, ticks(period, axis, "chop"), ticks(offset, axis, "chop")))
+
+    def distinct_ids(self, within: Duration, *, id: str | Sequence[str]) -> Self:
+        """Drop an event if one of equal ``id``, itself dropped or not, started in ``[start - within, start)``.
+
+        Of events of one id and start the one with the least (end, payload) stays. Raises TimeError for a negative ``within``,
+        PlanError without an id, UnknownColumn, TypeMismatch.
+
+        ::
+
+            events  7 at 1  7 at 3  7 at 9   within 5
+            result  7 at 1          7 at 9
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 2, {"id": 7}), (3, 4, {"id": 7}), (9, 10, {"id": 7})])
+        >>> s.distinct_ids(within=5, id="id").show()
+        id  start  end
+         7      1    2
+         7      9   10
+        """
+        ids = column_names(id, "distinct_ids", "the id")
+        if not ids:
+            raise PlanError("distinct_ids", "no id", "", 'Name the column: id="trip_id".')
+        bound = ticks(within, self.plan.schema.axis, "distinct_ids")
+        if bound < 0:
+            raise TimeError("distinct_ids", "within must not be negative", f"found {within!r}")
+        return self._derive(DistinctIds(self.plan, ids, bound))
 
     def last_rows(
         self, n: int, step: int = 1, *, key: str | Sequence[str] = (), order_by: str | Sequence[str] = ()

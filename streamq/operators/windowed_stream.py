@@ -262,12 +262,8 @@ class WindowedStream(CallResult, Generic[S]):
                 output = rewrite_expression(rewrite_expression(expr, reduced), bounded)
             aggregated = {n for n, _ in aggregates.values()}
             for column in sorted(set(columns(output)) - aggregated - set(self.keys)):
-                raise PlanError(
-                    "select",
-                    f"column {column!r} is neither aggregated nor a key",
-                    f"found {show(expr)}",
-                    f"Aggregate it, as sq.max({column!r}), or group by it.",
-                )
+                observed, hint = f"found {show(expr)}", f"Aggregate it, as sq.max({column!r}), or group by it."
+                raise PlanError("select", f"column {column!r} is neither aggregated nor a key", observed, hint)
             outputs.append((name, output))
         node = WindowAggregate(members, self.keys, window, tuple(aggregates.values()), self.clip, self.stamp)
         plain_columns = [*self.keys, *(name for name, _ in aggregates.values())]
@@ -441,12 +437,8 @@ def check_not_nested(expr: Expr) -> None:
         if isinstance(outer, Aggregate):
             inner = [n for part in outer.children for n in expression_nodes(part) if isinstance(n, Aggregate)]
             if inner:
-                raise PlanError(
-                    outer.name,
-                    "an aggregate of an aggregate",
-                    f"found {show(inner[0])} inside",
-                    "Put a window over the window: .select(n=...).tumbling_window(...).select(...).",
-                )
+                hint = "Put a window over the window: .select(n=...).tumbling_window(...).select(...)."
+                raise PlanError(outer.name, "an aggregate of an aggregate", f"found {show(inner[0])} inside", hint)
 
 
 def missing_verb(name: str, unfinished: IncompleteVerb) -> AttributeError:

@@ -407,12 +407,8 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
             raise Refusal(
                 place, f"{name!r} aggregates a window", "", "Put a window over the matches: .tumbling_window(...)."
             )
-        raise Refusal(
-            place,
-            f"no function {name!r}",
-            "",
-            advice_for_name(name) or hint or "A function of your own is made by @sq.udf.",
-        )
+        wrong = f"no function {name!r}"
+        raise Refusal(place, wrong, "", advice_for_name(name) or hint or "A function of your own is made by @sq.udf.")
 
     def called(arguments: Sequence[Expr]) -> Expr:
         try:
