@@ -248,32 +248,29 @@ class Panel:
 
     # layers
 
-    def _layer(self, mark: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], **channels: Any) -> dict[str, Any]:
-        """Return a layer of marks, one for each row; a channel is the name of a column, or a whole definition.
+    def _layer(
+        self, mark: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *ends: str, **columns: str
+    ) -> dict[str, Any]:
+        """Return a layer of marks, one for each row, with the names of the columns of what is nominal, such as a colour.
 
-        Rows have their places in ``x`` as instants of the axis, in ``y`` as pixels from the top.
+        Rows have their places in ``x`` as instants of the axis, in ``y`` as pixels from the top, and in the columns ``ends``.
         """
         pixels = {"domain": [0, self.height], "range": [0, self.height]}
         places = {
             "x": {"field": "x", **self._x},
             "y": {"field": "y", "type": "quantitative", "scale": pixels, "axis": None},
         }
-        nominal = {
-            name: {
-                "field": field,
-                "type": "nominal",
-                **({"scale": None} if name in ("fill", "stroke", "color") else {}),
-            }
-            if isinstance(field, str)
-            else field
-            for name, field in channels.items()
-        }
-        return {"data": {"values": list(rows)}, "mark": mark, "encoding": {**places, **nominal}}
+        until = {end: {"field": end} for end in ends}
+        looks: dict[str, dict[str, Any]] = {n: {"field": c, "type": "nominal"} for n, c in columns.items()}
+        for name in looks.keys() & {"fill", "stroke", "color"}:
+            # the colours of the rows, not those of a scheme
+            looks[name]["scale"] = None
+        return {"data": {"values": list(rows)}, "mark": mark, "encoding": {**places, **until, **looks}}
 
     def _rects(self, rows: Sequence[Mapping[str, Any]], **mark: Any) -> dict[str, Any]:
         """Return a layer of rectangles from ``x`` and ``y`` to ``x2`` and ``y2``; ``shown`` says what each is."""
         look = {"fill": "fill", "stroke": "stroke", "tooltip": "shown", "description": "shown"}
-        return self._layer({"type": "rect", **mark}, rows, x2={"field": "x2"}, y2={"field": "y2"}, **look)
+        return self._layer({"type": "rect", **mark}, rows, "x2", "y2", **look)
 
     def _text(self, pixel: float, y: float, text: str, colour: str) -> dict[str, Any]:
         """Return the row of a text that starts so many pixels from the left border, with its base line at ``y``."""
@@ -294,7 +291,7 @@ class Panel:
         rows = [{**row, "y": 0, "y2": self.height, "shown": "window"} for row in ends]
         if rows:
             mark = {"type": "rect", "color": LIGHT.band}
-            yield self._layer(mark, rows, x2={"field": "x2"}, y2={"field": "y2"}, description="shown")
+            yield self._layer(mark, rows, "x2", "y2", description="shown")
 
     def _ctis(self) -> Iterator[dict[str, Any]]:
         """Yield the layers of the last CTIs: lines, and the instant of each above, where there is room."""
@@ -303,7 +300,7 @@ class Panel:
             return
         lines = [{"x": self.axis.number(t), "y": -3, "y2": self.height} for t in shown]
         dots = {"type": "rule", "strokeDash": [2, 3], "strokeWidth": 1.5, "color": LIGHT.cti}
-        yield self._layer(dots, lines, y2={"field": "y2"})
+        yield self._layer(dots, lines, "y2")
         texts, room = [], 0.0
         for t in shown:
             label = f"CTI {self.history.instant(t)}"
@@ -392,7 +389,7 @@ class Panel:
             lines.append({"x": self.axis.instant_of(x), "y": y, **end})
             heads.append({"x": end["x2"], "y": to_y - (2 if is_down else -2), "down": is_down})
         if lines:
-            yield self._layer({"type": "rule", "color": LIGHT.faint}, lines, x2={"field": "x2"}, y2={"field": "y2"})
+            yield self._layer({"type": "rule", "color": LIGHT.faint}, lines, "x2", "y2")
         for shape, down in (("triangle-down", True), ("triangle-up", False)):
             own = [head for head in heads if head["down"] == down]
             if own:

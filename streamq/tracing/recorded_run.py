@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -333,15 +333,32 @@ def record_run(
     options = Options(egresses=(egress,) * len(parts), buckets=1, late_output=True, streaming=streaming)
     run = LocalRun(compile_stages(written, options, ()), static=static)
     owners = _owners(run.program)
-    recorder = _Recorder(run, owners, len(parts))
-    recorded = []
+    recorded: list[RecordedBatch] = []
     with ProgressBar(verb) as bar:
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate([*batches, {}]):
             bar.update(number, len(batches) + 1)
-            run.batch(batch)
-            recorded.append(recorder.recorded(batch))
-        run.finish(until)
-        recorded.append(recorder.recorded({}))
+            late, reach = len(run.late), dict(recorded[-1].reach) if recorded else {}
+            if number < len(batches):
+                run.batch(batch)
+            else:
+                run.finish(until)
+            state = Counter[int]()
+            for kernel, owner in owners.items():
+                state[owner] += run.readings.kernel(kernel).state_rows or 0
+            for relation in run.program.sources:
+                assert relation.source is not None
+                readings = run.readings.source(relation.name)
+                instants = [t for t in (readings.watermark, readings.cti) if t is not None and t != INFINITY]
+                reach[relation.source.table] = max([reach.get(relation.source.table, MINUS_INFINITY), *instants])
+            micro_batch = RecordedBatch(
+                arrived=batch,
+                deltas=tuple(run.deltas),
+                ctis=tuple(run.ctis.get(number, MINUS_INFINITY) for number in range(len(parts))),
+                state=tuple(state[number] for number in range(len(parts))),
+                late=concat([LATE_SCHEMA.empty_table(), *run.late[late:]]),
+                reach=reach,
+            )
+            recorded.append(micro_batch)
     numbers = {part.digest: number for number, part in enumerate(parts)}
     names = _names(parts, filtered)
     operators = tuple(
@@ -361,40 +378,6 @@ def record_run(
         for number, part in enumerate(parts)
     )
     return Recording(operators, tuple(recorded), static, until, filtered)
-
-
-@dataclass
-class _Recorder:
-    """Reads from a run what its last micro-batch did; ``owners``: the operators of kernels, by their names."""
-
-    run: LocalRun
-    owners: Mapping[str, int]
-    count: int
-    late: int = 0
-    reach: dict[str, int] = field(default_factory=dict)
-
-    def recorded(self, arrived: ArrivingRows) -> RecordedBatch:
-        """Return the last micro-batch, in which these rows arrived."""
-        late = concat([LATE_SCHEMA.empty_table(), *self.run.late[self.late :]])
-        self.late = len(self.run.late)
-        state = [0] * self.count
-        for kernel, owner in self.owners.items():
-            state[owner] += self.run.readings.kernel(kernel).state_rows or 0
-        for relation in self.run.program.sources:
-            assert relation.source is not None
-            readings = self.run.readings.source(relation.name)
-            table = relation.source.table
-            instants = [t for t in (readings.watermark, readings.cti) if t not in (None, INFINITY)]
-            self.reach[table] = max([self.reach.get(table, MINUS_INFINITY), *instants])
-        ctis = tuple(self.run.ctis.get(number, MINUS_INFINITY) for number in range(self.count))
-        return RecordedBatch(
-            arrived=arrived,
-            deltas=tuple(self.run.deltas),
-            ctis=ctis,
-            state=tuple(state),
-            late=late,
-            reach=dict(self.reach),
-        )
 
 
 def _owners(program: StagedPlan) -> dict[str, int]:
