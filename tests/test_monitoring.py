@@ -18,7 +18,6 @@ from streamq.errors import PlanError, users_line
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.status.run_status import MicroBatch, RunHistory, RunStatus, from_spark, iso
 from streamq.run.status.watcher import Watcher
-from streamq.run.storage.checkpoint import EarlierRuns
 from streamq.runtime.hosts.readings import KernelReadings, Readings, SourceReadings
 
 NOON = dt.datetime(2024, 5, 1, 12)
@@ -183,7 +182,7 @@ class Reporting:
 def test_a_trigger_without_work_is_not_taken_for_the_next_micro_batch() -> None:
     program, query = Rehearsal(windows(cars(1))).program, cast(Any, Reporting())
     nowhere = cast(Any, None)
-    watcher = Watcher(program=program, checkpoint=nowhere, name="query", user_line=users_line(), earlier=EarlierRuns())
+    watcher = Watcher(program=program, checkpoint=nowhere, name="query", user_line=users_line(), earlier=RunHistory())
     for number in range(4):
         idle = spark_report(number) | {"batchDuration": 2, "durationMs": {"latestOffset": 1, "triggerExecution": 2}}
         query.report(idle)

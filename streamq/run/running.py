@@ -36,7 +36,7 @@ from streamq.run.status.run_status import RunHistory, RunStatus, allowed_silence
 from streamq.run.status.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
 from streamq.run.status.watching import NewestRows, RunLook, Trail, noted_interrupt, run_view, watch_run
 from streamq.run.status.why import Why
-from streamq.run.storage.checkpoint import END_OF_INPUT, Claim, EarlierRuns, OutsideCti, TapCommand, outside_cti
+from streamq.run.storage.checkpoint import END_OF_INPUT, Claim, OutsideCti, TapCommand, outside_cti
 from streamq.screens import ProgressBar, screen_for_lines
 from streamq.time import instant_ticks
 
@@ -90,10 +90,10 @@ class Run:
             self.query = self._launch.start()
         return wait(self.query)
 
-    def _earlier_runs(self, claim: Claim) -> EarlierRuns | None:
+    def _earlier_runs(self, claim: Claim) -> RunHistory | None:
         """Return the counts of earlier runs: none on a new checkpoint; None if they are to be read only when asked for."""
         if claim.is_new:
-            return EarlierRuns()
+            return RunHistory()
         # the progress log reports increments, so the earlier totals must be read before the first micro-batch
         return self._launch.checkpoint.earlier_runs(self._program) if self._options.progress_log else None
 

@@ -243,11 +243,6 @@ def followers(program: StagedPlan) -> Mapping[str, str]:
     return program.stages[0].follows if program.stages else {}
 
 
-def tables_of(program: StagedPlan) -> dict[str, str]:
-    """Return the sources' tables by relation."""
-    return {r.name: r.source.table for r in program.sources if r.source}
-
-
 def source_status(program: StagedPlan, relation: Relation, history: RunHistory) -> SourceStatus:
     """Return the status of the source of a relation; without readings its instants are MINUS_INFINITY or None, its counts 0."""
     assert relation.source is not None

@@ -32,10 +32,9 @@ from streamq.run.status.run_status import (
     followers,
     from_spark,
     is_of_a_micro_batch,
-    tables_of,
 )
 from streamq.run.status.why import warn_of_units
-from streamq.run.storage.checkpoint import Checkpoint, EarlierRuns, OutsideCti
+from streamq.run.storage.checkpoint import Checkpoint, OutsideCti
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LOGGER = logging.getLogger("streamq")
@@ -159,7 +158,8 @@ class Listener:
         sources = RunStatus(program=self._program, history=history).sources
         ctis = ctis_for_silent(sources, allowed, self._since, now, followers(self._program))
         messages = []
-        for relation, table in tables_of(self._program).items():
+        tables = {r.name: r.source.table for r in self._program.sources if r.source}
+        for relation, table in tables.items():
             idle_before = self._idle_before(relation, sources[relation], allowed, now)
             if relation in ctis or idle_before:
                 messages.append(OutsideCti(table, ctis.get(relation, MINUS_INFINITY), idle_before=idle_before))
@@ -241,7 +241,7 @@ class Watcher:
     checkpoint: Checkpoint
     name: str
     user_line: CodeLine
-    earlier: EarlierRuns | None
+    earlier: RunHistory | None
     log: Callable[[str], None] | None = None
     begun: int = field(default_factory=milliseconds_now)
 

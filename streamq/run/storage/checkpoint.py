@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +15,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.state_names import query_text
 from streamq.errors import CheckpointError, PlanError, TimeError
 from streamq.plan.schema import MICRO_BATCH
+from streamq.run.status.run_status import RunHistory
 from streamq.run.storage.files import last_number, path_exists, read_line, write_line
 from streamq.runtime.hosts.identity import (
     STATE_VERSION,
@@ -25,7 +26,7 @@ from streamq.runtime.hosts.identity import (
     identity_from,
 )
 from streamq.runtime.hosts.processor import STATE
-from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
+from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, Reading, combine_readings
 from streamq.runtime.state.baskets import Baskets
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 
@@ -164,14 +165,6 @@ class Claim:
     new_results: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class EarlierRuns:
-    """The counts of earlier runs on a checkpoint: totals by ``source|reason``, and the readings of the last micro-batch."""
-
-    late: Mapping[str, int] = field(default_factory=dict)
-    readings: Readings = NO_READINGS
-
-
 def identity_of(program: StagedPlan) -> Identity:
     """Return the identity of compiled queries."""
     options = program.options
@@ -304,13 +297,13 @@ class Checkpoint:
         """Record that the input has ended and all rows are written."""
         write_line(self.spark, self._ended, "ended")
 
-    def earlier_runs(self, program: StagedPlan) -> EarlierRuns:
-        """Return the counts and readings in the state of the last micro-batch, read by Spark's state reader.
+    def earlier_runs(self, program: StagedPlan) -> RunHistory:
+        """Return the late rows and the last readings of earlier runs, which Spark's state reader reads in the last micro-batch.
 
         They are empty if no micro-batch has been committed.
         """
         if not path_exists(self.spark, f"{self.path}/commits/*"):
-            return EarlierRuns()
+            return RunHistory()
         late: dict[str, int] = {}
         columns: list[dict[str, Reading]] = []
         for stage in program.stages:
@@ -321,7 +314,7 @@ class Checkpoint:
                         columns.append(values)
                     for reason, count in values.items() if name == LATE_COUNTS else ():
                         late[reason] = late.get(reason, 0) + count
-        return EarlierRuns(late=late, readings=combine_readings(columns))
+        return RunHistory(late=late, readings=combine_readings(columns))
 
     def chunks(self, operator: int) -> DataFrame:
         """Return the state of one of Spark's stateful operators: the ``key`` of the bucket, a ``chunk``'s name, its ``body``."""
