@@ -28,7 +28,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import PlanError, counted
 from streamq.operators import Select, Source
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.operator import BatchForm, Operator
+from streamq.operators.operator import BatchForm
 from streamq.operators.step import Step
 from streamq.plan.footprint import Expected, ExpectedRates
 from streamq.plan.node import Node, nodes
@@ -353,11 +353,11 @@ def _notes(rates: ExpectedRates, expected: Expected | None, form: BatchForm | No
         notes["expected"] = rows
     if (rule := _cti_rule(node)) != "c":
         notes["CTI"] = rule
-    forms = node.batch_forms(rates) if isinstance(node, Operator) else None
-    if forms is not None:
-        notes["batch"] = str(forms.choose(form))
-    if isinstance(node, Operator) and node.module_notes:
-        notes["modules"] = list(node.module_notes)
+    if isinstance(node, EvaluatedOperator):
+        if (forms := node.batch_forms(rates)) is not None:
+            notes["batch"] = str(forms.choose(form))
+        if node.module_notes:
+            notes["modules"] = list(node.module_notes)
     return notes
 
 

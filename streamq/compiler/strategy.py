@@ -1,6 +1,6 @@
 """The strategy of a streaming program: chooses where to judge each source's lateness.
 
-Kernels and batch forms are chosen by the operators themselves (``Evaluation.factory``, ``Operator.batch_forms``).
+Kernels and batch forms are chosen by the operators themselves (``Evaluation.factory``, ``EvaluatedOperator.batch_forms``).
 """
 
 from __future__ import annotations

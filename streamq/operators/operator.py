@@ -228,18 +228,9 @@ class Operator(Node, ABC):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Return the operator's result over the results of its inputs: columns ``__le``, ``__re`` (ticks) and payload."""
 
-    def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
-        """Return the forms that ``in_batch`` can take, and the cheapest at such rates of the plan's nodes; None if it has one."""
-        return None
-
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         """Return the rows a tick that it gives at most over ``inputs`` with so many; None where that cannot be estimated."""
         return None
-
-    @property
-    def module_notes(self) -> tuple[str, ...]:
-        """The lines that explain prints below the operator about modules of the user's own, one line a note."""
-        return ()
 
     @property
     def set_aside(self) -> tuple[QuarantineEvents, ...]:

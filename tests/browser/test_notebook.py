@@ -112,7 +112,7 @@ def click_through(page: Page, trace: Locator, *, beside: Locator) -> None:
 
 WATCHING = """
 import signal, sys
-from streamq.run.status.watching import watch_run
+from streamq.run.status.watching import noted_interrupt, watch_run
 from streamq.screens import screen_for_lines
 from tests.test_watching import look_at, rehearsal
 
