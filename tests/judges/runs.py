@@ -21,7 +21,6 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import InvalidEvent, PlanError, QueryFailed
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import Node, nodes
-from streamq.run.status.run_status import tables_of
 from streamq.runtime.deltas import LE, RE, RETRACT, WEIGHT
 from streamq.runtime.hosts.result_rows import DELETE, changelog_rows, upsert_rows
 from streamq.runtime.time.progress_rule import Cti, Release
@@ -278,7 +277,7 @@ def check_sources(case: Case, how: Execution, run: LocalRun, number: int) -> Non
     if not run.readings:
         return
     reaches = source_reaches(case, list(micro_batches(case)), heard_ctis(case, how), [None])[number + 1]
-    for relation, table in tables_of(run.program).items():
+    for relation, table in {r.name: r.source.table for r in run.program.sources if r.source}.items():
         cti = run.readings.source(relation).cti
         if cti is not None and cti != reaches[table].promised:
             defined = shown(reaches[table].promised, case.axis)
