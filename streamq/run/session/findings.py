@@ -33,31 +33,24 @@ SECONDS = 60.0
 """The time limit of a command; a cold interpreter on a busy machine needs several seconds to import pandas."""
 
 
-@dataclass(frozen=True)
-class CompletedCommand:
-    """The result of a command: its exit code (-1 if it could not run or did not end) and all that it printed."""
-
-    code: int
-    output: str
-
-
-def run_command(command: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None) -> CompletedCommand:
+def run_command(
+    command: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a command, without input, for at most ``seconds``; a failure is returned, not raised.
 
-    The output holds stdout and stderr together. If the command does not start or does not end in time, the code is -1, and the
-    output says why.
+    Its ``stdout`` holds stderr, too. If the command does not start or does not end in time, the code is -1, and ``stdout`` says
+    why.
     """
     try:
-        completed = subprocess.run(
+        return subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             timeout=seconds, env=None if environ is None else dict(environ), encoding="utf-8", errors="replace",
             check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return CompletedCommand(-1, f"nothing in {seconds:g} seconds")
+        return subprocess.CompletedProcess(command, -1, f"nothing in {seconds:g} seconds")
     except OSError as error:
-        return CompletedCommand(-1, str(error))
-    return CompletedCommand(completed.returncode, completed.stdout)
+        return subprocess.CompletedProcess(command, -1, str(error))
 
 
 def last_line(output: str) -> str:
@@ -224,9 +217,9 @@ def check_java(environ: Mapping[str, str], seconds: float = SECONDS) -> Finding:
         return Finding("Java", "JAVA_HOME is not set and PATH has no java", "there is no Java", _INSTALL)
 
     outcome = run_command([java, "-version"], seconds)
-    version = re.search(r'version "([^"]+)"', outcome.output)
-    if outcome.code != 0 or version is None:
-        return Finding("Java", f"{java} said {last_line(outcome.output)!r}", "Java does not run", _INSTALL)
+    version = re.search(r'version "([^"]+)"', outcome.stdout)
+    if outcome.returncode != 0 or version is None:
+        return Finding("Java", f"{java} said {last_line(outcome.stdout)!r}", "Java does not run", _INSTALL)
     version_and_place = f"{version[1]} at {java}"
     number = re.match(r"\d+", version[1].removeprefix("1."))
     major = int(number[0]) if number else 0
@@ -235,8 +228,8 @@ def check_java(environ: Mapping[str, str], seconds: float = SECONDS) -> Finding:
         return Finding("Java", f"found {version_and_place}, Spark 4 needs {_SUPPORTED}", wrong, _INSTALL)
 
     outcome = run_command([java, "--add-modules=jdk.incubator.vector", "-version"], seconds)
-    if outcome.code != 0:
-        observed = f"found {version_and_place}, which said {last_line(outcome.output)!r}"
+    if outcome.returncode != 0:
+        observed = f"found {version_and_place}, which said {last_line(outcome.stdout)!r}"
         return Finding("Java", observed, "Java lacks a module of Spark", _INSTALL)
     return Finding("Java", version_and_place)
 
@@ -416,9 +409,9 @@ def probe_interpreter(command: str, environ: Mapping[str, str] | None = None) ->
         return Finding("worker", f"there is no {command}", "the worker interpreter does not exist", hint)
     code = f"{PROBE}\nimport sys\nprint(probe(sys.argv[1:]))"
     outcome = run_command([path, "-c", code, *(need.module for need in WORKER_NEEDS)], SECONDS, environ)
-    answer = outcome.output.strip().rpartition("\n")[2]  # a sitecustomize may have printed before
-    if outcome.code != 0 or not answer.startswith('["'):
-        observed = f"{path} said {last_line(outcome.output)!r}"
+    answer = outcome.stdout.strip().rpartition("\n")[2]  # a sitecustomize may have printed before
+    if outcome.returncode != 0 or not answer.startswith('["'):
+        observed = f"{path} said {last_line(outcome.stdout)!r}"
         return Finding("worker", observed, "the worker interpreter does not run", hint)
     return replace(interpreter_from(answer), path=path)
 
