@@ -26,7 +26,8 @@ from pyspark.sql import functions as F
 import streamq as sq
 from benchmarks.hopping import HOP_US, LONGEST_US, spark_windows, windows
 from streamq.compiler.rewriter import rewrite
-from streamq.operators.operator import BatchForm, Operator
+from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.operator import BatchForm
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import nodes, number_sources
 
@@ -116,7 +117,7 @@ def form_of(cell: Cell, df: DataFrame) -> str:
     """Return the form of a cell."""
     query = windows(df, cell.n, cell.of, lasting=cell.lasting)
     plan = rewrite(number_sources(query.plan)[0]).plan
-    choices = [node.batch_forms(NO_RATES) for node in nodes(plan) if isinstance(node, Operator)]
+    choices = [node.batch_forms(NO_RATES) for node in nodes(plan) if isinstance(node, EvaluatedOperator)]
     return ", ".join(forms.choose(cell.form).form for forms in choices if forms is not None)
 
 
