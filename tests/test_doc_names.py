@@ -9,6 +9,7 @@ import inspect
 import keyword
 import re
 import tomllib
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -69,8 +70,8 @@ def files() -> frozenset[str]:
 @functools.cache
 def codes() -> dict[Path, list[CodeType]]:
     """The compiled code of each module and of all that is defined in it."""
-    compiled = {path: path.read_text(encoding="utf-8") for folder in CODE for path in python_files(folder)}
-    return {path: parts_of(compile(text, str(path), "exec", dont_inherit=True)) for path, text in compiled.items()}
+    loaders = {path: SourceFileLoader(path.stem, str(path)) for folder in CODE for path in python_files(folder)}
+    return {path: parts_of(loader.get_code(path.stem)) for path, loader in loaders.items()}
 
 
 def parts_of(code: CodeType) -> list[CodeType]:

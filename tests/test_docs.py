@@ -50,12 +50,6 @@ def trimmed(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
 
-def test_there_are_pages_and_doctests() -> None:
-    assert all(page.exists() for page in PAGES)
-    assert len(PAGES) > 1
-    assert MODULES
-
-
 def marked(path: Path) -> Any:
     """A file as a parameter; slow, if it takes seconds."""
     return pytest.param(path, marks=[pytest.mark.slow] * (path.name in LONG))

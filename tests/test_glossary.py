@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.parsed import parsed, python_files
+from tests.parsed import python_files
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "glossary.md"
@@ -46,9 +46,8 @@ MENTION = re.compile(rf"\b({'|'.join(SENSES)})\s*:")
 
 def annotated() -> Iterator[Annotated]:
     for path in python_files("streamq"):
-        if not MENTION.search(path.read_text(encoding="utf-8")):
-            continue
-        for node in ast.walk(parsed(path)):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if MENTION.search(text) else ():
             match node:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name), annotation=annotation)

@@ -17,7 +17,6 @@ from streamq.stream import Stream
 from streamq.testing.case import Case
 from tests.algebra import QUERIES, SIZES, intervals
 from tests.drawn.queries import cases
-from tests.each import each
 
 TRIPS = pa.table({"at": [1, 4, 6], "zone": ["a", "b", "a"], "fare": [3, 8, 5]})
 ZONES = pa.table({"zone": ["a", "b"], "city": ["Ulm", "Bonn"]})
@@ -43,7 +42,7 @@ def test_a_query_is_read_back_over_other_tables() -> None:
     ]
 
 
-@each(QUERIES)
+@pytest.mark.parametrize("name", ["inner join", "except", "apply", "join_table"])
 def test_unnamed_sources_are_numbered(name: str) -> None:
     s, z = (sq.intervals(intervals(seed), "from", "to") for seed in (1, 2))
     query = QUERIES[name](s, z, SIZES)

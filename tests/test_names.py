@@ -5,37 +5,64 @@ The product is ``streamq/`` without ``streamq/testing``, which says the same thi
 
 from __future__ import annotations
 
-import ast
+import functools
 import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import streamq
 import streamq.testing
-from tests.parsed import parsed, python_files
+from tests.parsed import python_files
 
 PACKAGE = Path(__file__).parents[1] / "streamq"
-
-
-def product_files() -> list[Path]:
-    return [path for path in python_files("streamq") if not path.is_relative_to(PACKAGE / "testing")]
 
 
 def shown(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def test_no_two_classes_have_one_name() -> None:
+DEFINED = re.compile(r"^(class|def|    (?:async )?def) (\w+)", re.MULTILINE)
+
+
+class Definition(NamedTuple):
+    """A class, a function, or a method with its class."""
+
+    path: Path
+    kind: str
+    name: str
+    owner: str = ""
+
+
+@functools.cache
+def definitions() -> tuple[Definition, ...]:
+    """The classes of ``streamq/``, their methods, and the functions of its modules."""
+    found = []
+    for path in python_files("streamq"):
+        owner = ""
+        for indented, name in DEFINED.findall(path.read_text(encoding="utf-8")):
+            kind = "method" if indented.startswith(" ") else indented
+            owner = {"class": name, "def": ""}.get(kind, owner)
+            if kind != "method" or owner:
+                found.append(Definition(path, kind, name, owner if kind == "method" else ""))
+    return tuple(found)
+
+
+def of_product(kind: str) -> list[Definition]:
+    """The classes, or functions, of the product."""
+    return [one for one in definitions() if one.kind == kind and not one.path.is_relative_to(PACKAGE / "testing")]
+
+
+@pytest.mark.parametrize("kind", ["class", "def"])
+def test_no_two_classes_or_functions_have_one_name(kind: str) -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for path in product_files():
-        for node in parsed(path).body:
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(shown(path))
+    for one in of_product(kind):
+        if kind == "class" or (not one.name.startswith("_") and one.name not in MANY):
+            places[one.name].append(shown(one.path))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
@@ -49,8 +76,8 @@ MIRRORED = (
 
 def test_no_two_files_have_one_name_but_rooms_that_mirror_each_other() -> None:
     folders: dict[str, set[str]] = defaultdict(set)
-    for path in product_files():
-        if path.name != "__init__.py":
+    for path in python_files("streamq"):
+        if path.name != "__init__.py" and not path.is_relative_to(PACKAGE / "testing"):
             folders[path.name].add(shown(path.parent))
     several = {name: places for name, places in folders.items() if len(places) > 1}
     assert {name: sorted(places) for name, places in several.items() if not any(places <= m for m in MIRRORED)} == {}
@@ -71,18 +98,9 @@ MANY = {
 """Functions that several modules have, because a caller asks each of them the same."""
 
 
-def test_no_two_functions_have_one_name() -> None:
-    places: dict[str, list[str]] = defaultdict(list)
-    for path in product_files():
-        for node in parsed(path).body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name not in MANY:
-                places[node.name].append(shown(path))
-    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
-
-
 def test_no_function_of_a_module_has_a_name_that_says_nothing() -> None:
-    functions = [(shown(p), n.name) for p in product_files() for n in parsed(p).body if isinstance(n, ast.FunctionDef)]
-    assert [f"{path}: {name}" for path, name in functions if VAGUE.fullmatch(name.strip("_"))] == []
+    functions = of_product("def")
+    assert [f"{shown(one.path)}: {one.name}" for one in functions if VAGUE.fullmatch(one.name.strip("_"))] == []
 
 
 # ``streamq.__all__`` is what ``from streamq import *`` promises: every name there, once, public.
@@ -123,38 +141,17 @@ def test_the_language_loads_no_more_than_spark_and_arrow() -> None:
     assert [name for name in loaded if name.split(".")[0] in HEAVY or name.startswith(HEAVY_PARTS)] == []
 
 
-def classes() -> Iterator[ast.ClassDef]:
-    """Yield the classes of all modules of the product and of ``streamq/testing``."""
-    for path in python_files("streamq"):
-        yield from (node for node in parsed(path).body if isinstance(node, ast.ClassDef))
-
-
 PARTICIPLE = re.compile(r"(?:[a-z]*(?<!e)ed|[a-z]+ing|made|shown|given|found|told|taken|held|sent|left|broken)$", re.I)
 """A word that may be a participle: not ``Feed`` or ``Need``."""
 
 NOUNS = {
-    "DefinitionLowering": "a noun",
-    "Drawing": "a noun",
-    "Expected": "users write it, and it is what they expect",
-    "Finding": "a noun",
-    "Firing": "a noun",
-    "Hopping": "the kind of windows that users know by this word",
-    "LawBroken": "an error says what happened",
-    "Matching": "a noun",
-    "Meeting": "a noun",
-    "ModuleFailed": "an error says what happened",
-    "Pairing": "a noun",
-    "QueryFailed": "an error says what happened",
-    "Ranking": "a noun",
-    "Recording": "a noun",
-    "Rounding": "a noun",
-    "Sharing": "a noun",
-    "StreamLowering": "a noun",
-    "StreamqWarning": "a noun",
-    "VerificationFailed": "an error says what happened",
-    "_QueryDrawing": "a noun",
+    "a noun": "DefinitionLowering Drawing Finding Firing Matching Meeting Pairing Ranking Recording Rounding Sharing "
+    "StreamLowering StreamqWarning _QueryDrawing",
+    "users write it, and it is what they expect": "Expected",
+    "the kind of windows that users know by this word": "Hopping",
+    "an error says what happened": "LawBroken ModuleFailed QueryFailed VerificationFailed",
 }
-"""Classes whose names end as participles do, and why they may."""
+"""Why classes may have names that end as participles do, and which."""
 
 
 def last_word(name: str) -> str:
@@ -163,7 +160,8 @@ def last_word(name: str) -> str:
 
 
 def test_no_class_is_named_by_a_participle() -> None:
-    assert {node.name for node in classes() if PARTICIPLE.match(last_word(node.name))} == set(NOUNS)
+    classes = {one.name for one in definitions() if one.kind == "class"}
+    assert {name for name in classes if PARTICIPLE.match(last_word(name))} == {*" ".join(NOUNS.values()).split()}
 
 
 PREPOSITIONS = re.compile(
@@ -182,5 +180,5 @@ KEPT = {
 
 
 def test_no_method_is_named_by_a_preposition() -> None:
-    methods = {(node.name, part.name) for node in classes() for part in node.body if isinstance(part, ast.FunctionDef)}
-    assert {f"{owner}.{name}" for owner, name in methods if PREPOSITIONS.fullmatch(name.strip("_"))} == set(KEPT)
+    methods = {one for one in definitions() if one.kind == "method"}
+    assert {f"{one.owner}.{one.name}" for one in methods if PREPOSITIONS.fullmatch(one.name.strip("_"))} == set(KEPT)

@@ -118,19 +118,12 @@ def test_max_ahead_is_advised_where_there_is_a_clock_to_go_by() -> None:
     assert "max_ahead" not in text(source(100_000, 60, 10))
 
 
-@pytest.mark.parametrize(
-    ("ticks", "message"),
-    [
-        (1_714_521_600, "seconds read as microseconds"),
-        (1_714_521_600_000, "milliseconds read as"),
-        (10**18, "nanoseconds"),
-    ],
-)
-def test_answers_warn_of_mistaken_units(ticks: int, message: str) -> None:
+def test_answers_warn_of_mistaken_units() -> None:
     """At the user's line; a few ticks after 1970, as tests have them, say nothing."""
+    ticks = 1_714_521_600
     s = sq.points(pa.table({"at": pa.array([5, ticks], pa.timestamp("us"))}), time="at", name="cars")
     for ask in (s.show, s.to_arrow, s.to_pandas, lambda: s.tumbling_window("1 hour").select(n=sq.count()).to_arrow()):
-        with pytest.warns(StreamqWarning, match=f"cars: its starts lie in .*{message}") as caught:
+        with pytest.warns(StreamqWarning, match="cars: its starts lie in .*seconds read as microseconds") as caught:
             ask()
         assert len(caught) == 1
     with pytest.warns(StreamqWarning) as caught:

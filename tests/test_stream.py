@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq.errors import PlanError, SourceError, StreamqError, TimeError, UnknownVerb
+from streamq.errors import PlanError, StreamqError, TimeError, UnknownVerb
 
 TOLLS = sq.events([(1, 3, {"toll": 7.0})])
 
@@ -89,18 +89,11 @@ def test_a_group_without_a_window_says_what_to_write_in_ticks_on_an_axis_of_inte
         TOLLS.hop
 
 
-def test_errors_of_answers_and_sources() -> None:
+def test_errors_of_answers() -> None:
     with pytest.raises(
         TimeError, match="until: an instant that does not fit the time axis; found 'x' on an integer axis"
     ):
         TOLLS.to_arrow(until="x")  # type: ignore[arg-type]
-    with pytest.raises(
-        SourceError,
-        match=r"points: .* pandas DataFrame. Give pyarrow.Table.from_pandas\(df, ",
-    ):
-        sq.points(pd.DataFrame({"t": [1]}), time="t")
-    with pytest.raises(SourceError, match="points: not a DataFrame; found list"):
-        sq.points([1], time="t")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="to_stream: output is 'final', 'changelog' or 'upsert'; found 'update'"):
         TOLLS.to_stream(output="update")
 
