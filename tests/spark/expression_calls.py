@@ -64,58 +64,22 @@ def operators() -> Iterator[Expr]:
         yield when(c("p"), c(a)).otherwise(c(b))
         yield c(a).isin(c(b), c(b + "2"))
     yield from (c("p") & c("p2"), c("p") | c("p2"), ~c("p"), c("p") & None, c("p") | None, c("i").isin())
+    yield from (c("d").isin(*map(float, range(12)), NAN), c("d").isin(0.0, None), c("d").isin(NAN))
+    yield c("s").isin("a", "", None)
+    yield from (c("m") + 1, c("m") * 3, c("m") - Decimal("0.125"), c("m") / 3, c("m") / c("m2"), c("n") / c("m"))
     yield from (
-        c("d").isin(*[float(v) for v in range(12)], NAN),
-        c("d").isin(0.0, None),
-        c("d").isin(NAN),
-        c("s").isin("a", "", None),
-    )
-    yield from (
-        c("m") + 1,
-        c("m") * 3,
-        c("m") - Decimal("0.125"),
-        c("m") / 3,
-        c("m") / c("m2"),
-        c("n") / c("m"),
         c("i") / c("n"),
         c("m") / c("l"),
         c("m").cast("decimal(38,10)") / c("l"),
-        c("n").cast("decimal(38,30)") / c("n2"),
         2 - c("n"),
-        c("m") == 1,
-        c("m") < c("i"),
-        c("n") >= 1.5,
         c("i") + lit(None),
     )
-    yield from (
-        c("z") + c("v"),
-        c("v") + c("z"),
-        c("z") - c("v"),
-        c("z") - c("z2"),
-        c("v") + c("v2"),
-        c("v") - c("v2"),
-        c("z") + dt.timedelta(hours=1),
-    )
-    yield from (
-        c("z") < dt.datetime(2000, 1, 1),
-        c("e") == dt.date(2024, 2, 29),
-        c("y") == b"abc",
-        c("i") + 1,
-        1 - c("i"),
-        c("b") * 2,
-        c("l") / 3,
-    )
-    yield from (
-        lit(1),
-        lit("a"),
-        lit(None),
-        lit(2**40),
-        lit(1.5),
-        lit(Decimal("1.50")),
-        lit(True),
-        lit(dt.date(2000, 1, 1)),
-        Lit(1, t.LongType()),
-    )
+    yield from (c("n").cast("decimal(38,30)") / c("n2"), c("m") == 1, c("m") < c("i"), c("n") >= 1.5)
+    yield from (c("z") + c("v"), c("v") + c("z"), c("z") - c("v"), c("z") - c("z2"), c("v") + c("v2"), c("v") - c("v2"))
+    yield from (c("z") + dt.timedelta(hours=1), c("z") < dt.datetime(2000, 1, 1), c("e") == dt.date(2024, 2, 29))
+    yield from (c("y") == b"abc", c("i") + 1, 1 - c("i"), c("b") * 2, c("l") / 3)
+    yield from map(lit, (1, "a", None, 2**40, 1.5, Decimal("1.50"), True, dt.date(2000, 1, 1)))
+    yield Lit(1, t.LongType())
 
 
 def lazy() -> Iterator[Expr]:
@@ -173,11 +137,7 @@ def calls() -> Iterator[Expr]:
         yield Call(function_of(name), (lit(None).cast("string"),))
     yield from (f.length("y"), f.octet_length("y"))
     for name in ("trim", "btrim", "ltrim", "rtrim"):
-        yield from (
-            Call(function_of(name), (c("s"), lit("a b"))),
-            Call(function_of(name), (c("s"), c("s2"))),
-            Call(function_of(name), (c("s"), lit(""))),
-        )
+        yield from (Call(function_of(name), (c("s"), other)) for other in (lit("a b"), c("s2"), lit("")))
     for at in (-3, -1, 0, 1, 2, 100):
         yield f.substr(c("s"), lit(at))
         for length in (-1, 0, 1, 2, 2**31 - 1):
@@ -187,20 +147,10 @@ def calls() -> Iterator[Expr]:
     for n in (-1, 0, 1, 3):
         yield from (f.left(c("s"), lit(n)), f.right(c("s"), lit(n)), f.left(c("y"), lit(n)), f.repeat("s", n))
         yield from (f.lpad("s", n, "xy"), f.rpad("s", n, "xy"), f.lpad("s", n, ""), f.rpad("s", n + 4, "é日"))
-    yield from (
-        f.concat("s"),
-        f.concat("s", "s2", lit("!")),
-        f.concat_ws("-", "s", "s2"),
-        f.concat_ws("", lit(None).cast("string"), "s"),
-        f.concat_ws("-"),
-    )
-    yield from (
-        f.replace(c("s"), lit("b"), lit("QQ")),
-        f.replace(c("s"), lit("")),
-        f.replace(c("s"), c("s2")),
-        f.instr("s", "b"),
-        f.instr("s", c("s2")),
-    )
+    yield from (f.concat("s"), f.concat("s", "s2", lit("!")), f.concat_ws("-", "s", "s2"), f.concat_ws("-"))
+    yield f.concat_ws("", lit(None).cast("string"), "s")
+    yield from (f.replace(c("s"), lit("b"), lit("QQ")), f.replace(c("s"), lit("")), f.replace(c("s"), c("s2")))
+    yield from (f.instr("s", "b"), f.instr("s", c("s2")))
     for name in ("startswith", "endswith", "contains"):
         for part in ("", "a", "é", "b", "%", c("s2"), lit(None).cast("string")):
             yield Call(function_of(name), (c("s"), part if isinstance(part, Expr) else lit(part)))

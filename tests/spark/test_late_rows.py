@@ -1,4 +1,4 @@
-"""Late rows are replayed from the late sink on Spark, and rows that are no events are refused."""
+"""Late points on Spark, and rows that are no events, which are refused."""
 
 from __future__ import annotations
 
@@ -7,36 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 import streamq as sq
 from streamq.errors import InvalidEvent
 from streamq.testing.backends import land, stream
 from tests.spark.replay import ended
-
-
-def test_late_corrections_are_replayed_from_the_late_sink(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """An event that was dropped comes back as its late retraction left it; one on time is corrected beside its input."""
-    schema = pa.schema([("kind", pa.string()), *((n, pa.int64()) for n in ("start", "end", "new_end", "v"))])
-    batches = [
-        [("insert", 20, 40, None, 1), ("insert", 100, 110, None, 2)],
-        [("insert", 10, None, None, 3), ("retract", 20, 40, 35, 1)],
-        [("retract", 10, None, 25, 3)],
-    ]
-    names = schema.names
-    tables = [pa.Table.from_pylist([dict(zip(names, r, strict=True)) for r in rows], schema) for rows in batches]
-    land(tmp_path / "in", tables)
-    log = sq.physical(stream(spark, tmp_path / "in", schema), name="log", progress=sq.generate(0))
-    late_sink = str(tmp_path / "late")
-    run = ended(log, checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), late_sink=late_sink, buckets=2)
-    assert run.late["log|dropped"] == 3
-    late = spark.read.parquet(late_sink).where("source = 'log' and reason = 'dropped'")
-    lifetime = ["kind", "start", "end", "new_end"]
-    rows = late.select(*lifetime, F.from_json("payload", "v bigint").alias("p")).select(*lifetime, "p.*")
-    assert sq.physical(rows, invalid="drop").to_arrow().to_pylist() == [{"v": 3, "start": 10, "end": 25}]
-    on_time = spark.createDataFrame(tables[0])
-    corrected = sq.physical(on_time.unionByName(rows)).to_arrow().to_pylist()
-    assert [tuple(row.values()) for row in corrected] == [(3, 10, 25), (1, 20, 35), (2, 100, 110)]
 
 
 def test_rows_that_are_no_events_are_refused(spark: SparkSession, plain: None, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from streamq.plan.node import Node, number_sources
 from streamq.run.storage.checkpoint import identity_of
 from streamq.testing.backends import land, session_in, stream
 from tests.programs import compiled
-from tests.spark.replay import bag, ended, folded, rows
+from tests.spark.replay import ended, folded, rows
 
 pytestmark = pytest.mark.usefixtures("plain")
 
@@ -113,27 +113,6 @@ def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, plain: 
     changes = spark.read.parquet(str(tmp_path / "out"))
     assert changes.where("kind = 'retract'").count() > 0
     assert folded(changes) == rows(batch)
-
-
-def test_literal_physical_stream_runs_on_spark(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """Inserts, retractions and CTIs written down run as a stream too, and end as they do in-process."""
-    s = sq.events(
-        [
-            sq.insert(1, None, k="a", v=3),
-            sq.insert(2, 9, k="b", v=5),
-            sq.retract(1, None, 6, k="a", v=3),
-            sq.cti(4),
-            sq.insert(5, 8, k="a", v=1),
-        ]
-    )
-    q = (
-        s.union(s.select("k", v=sq.col("v") * 10))
-        .group_by("k")
-        .tumbling_window(4)
-        .select(n=sq.count(), top=sq.max("v"))
-    )
-    ended(q, checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), buckets=3)
-    assert rows(spark.read.parquet(str(tmp_path / "out"))) == bag(q.to_arrow()) == rows(q.to_df())
 
 
 def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, plain: None, tmp_path: Path) -> None:
