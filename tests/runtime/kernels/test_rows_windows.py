@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -120,3 +121,20 @@ def test_what_rows_cannot_be_numbered_once_for_is_computed_from_members() -> Non
         SOURCE.rows_window(10, 2, stamp="align").group_by("k").select(**sums),
     ]
     assert not any(hosts(query, NumberedWindowsKernel) for query in others)
+
+
+# the best of windows on a grid
+
+
+@pytest.mark.parametrize("ties", ["keep", "break"])
+def test_the_best_of_a_hop_are_kept_and_late_events_behind_others_are_counted(ties: str) -> None:
+    query = (
+        sq.points(t.table(COLUMNS, []), "at", name="s", progress=sq.generate(0)).group_by("k").hopping_window(20, 10)
+    )
+    run = started(query.top_k(2, by="v", ties=ties), OutputForm.FINAL)
+    run.batch({"s": t.table(COLUMNS, [(at, at % 2, at) for at in range(10)])})
+    run.batch({"s": t.table(COLUMNS, [(19, 0, at % 7) for at in range(48)])})
+    ties_of_the_greatest = {"keep": 6, "break": 2}[ties]
+    assert reading(run).state_rows == 2 * 2 + ties_of_the_greatest
+    run.batch({"s": t.table(COLUMNS, [(45, 0, 1), *((1, 0, v) for v in range(9))])})
+    assert [+Counter(totals) for totals in run.totals.values()] == [{"s|dropped": 9}]
