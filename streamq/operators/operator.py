@@ -210,8 +210,8 @@ class Operator(Node, ABC):
         """Raise PlanError if an expression sets events aside, unless they are the operator's own, or its expansion's."""
         super().__post_init__()
         for expr in expressions(self):
-            calls = set_aside_by(expr)
-            if calls and self.expansion is self and calls[0].function.name not in {a.module for a in self.set_aside}:
+            calls, own = set_aside_by(expr), (aside.module for aside in self.set_aside if not aside.in_windows)
+            if calls and self.expansion is self and calls[0].function.name not in own:
                 name = calls[0].function.name
                 wrong = (
                     "what it fails for is set aside in select, with_columns, where and the columns of group_by alone"
