@@ -240,7 +240,7 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
         program=program,
         identity=identity,
         stored=stored,
-        tables=_Inputs(spark, options).frames(plan, tables),
+        tables=_input_frames(spark, options, plan, tables),
         clock=clock,
     )
 
@@ -261,61 +261,58 @@ def _default_buckets(spark: SparkSession) -> int:
     return min(BUCKETS, int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 
 
-@dataclass(frozen=True)
-class _Inputs:
-    """Converts the tables of a query to DataFrames of its session; literal rows of sources go beside the control folder."""
+def _input_frames(
+    spark: SparkSession, options: RunOptions, plan: Node, tables: Mapping[str, Any]
+) -> dict[str, DataFrame]:
+    """Return the DataFrames of a plan's sources, which are streaming, and of its static tables, which are not.
 
-    spark: SparkSession
-    options: RunOptions
+    Raises PlanError for a source that is not streaming.
+    """
+    frames: dict[str, DataFrame] = {}
+    for node in nodes(plan):
+        if isinstance(node, Source):
+            table = tables[node.table]
+            frames[node.table] = table if is_dataframe(table) else _stream_of(spark, options, node, table)
+            check_streaming(node, frames[node.table], options.verb)
+        elif isinstance(node, JoinTable):
+            table = tables[node.table]
+            frames[node.table] = table if is_dataframe(table) else as_dataframe(spark, table)
+    return frames
 
-    def frames(self, plan: Node, tables: Mapping[str, Any]) -> dict[str, DataFrame]:
-        """Return the DataFrames of a plan's sources, which are streaming, and of its static tables, which are not.
 
-        Raises PlanError for a source that is not streaming.
-        """
-        frames: dict[str, DataFrame] = {}
-        for node in nodes(plan):
-            if isinstance(node, Source):
-                table = tables[node.table]
-                frames[node.table] = table if is_dataframe(table) else self._stream_of(node, table)
-                check_streaming(node, frames[node.table], self.options.verb)
-            elif isinstance(node, JoinTable):
-                table = tables[node.table]
-                frames[node.table] = table if is_dataframe(table) else as_dataframe(self.spark, table)
-        return frames
+def _stream_of(spark: SparkSession, options: RunOptions, source: Source, table: Any) -> DataFrame:
+    """Return a literal table as a stream of files, into which it is written once, beside the control folder.
 
-    def _stream_of(self, source: Source, table: Any) -> DataFrame:
-        """Return a literal table as a streaming DataFrame; the table is written once, and read as a stream of files.
+    Raises CheckpointError if an earlier run has read other rows there or Spark cannot use the folder, PlanError without a
+    control folder.
+    """
+    name = source.shown_name()
+    control = options.control_folder
+    if control is None:
+        reason = "a checkpoint reads them from a folder that must be there as long as it is"
+        raise PlanError(options.verb, f"source {name} has literal rows", reason, "Give control='a folder'.")
+    path = f"{control.path.rstrip('/')}-literal-{name}"
+    frame = as_dataframe(spark, table)
+    written = _written_rows(spark, options.verb, path)
+    if written is None:
+        with spark_errors(options.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
+            frame.coalesce(1).write.mode("overwrite").parquet(path)
+    elif repr(written) != repr(frame.toArrow().to_pylist()):
+        wrong = f"the rows of {name} are not those of the checkpoint"
+        difference = f"the checkpoint's run has read {len(written)} row(s), now there are {table.num_rows}"
+        hint = "Use a new checkpoint, or a DataFrame where rows are added."
+        raise CheckpointError(options.verb, wrong, difference, hint)
+    return spark.readStream.schema(frame.schema).parquet(path)
 
-        Raises CheckpointError if an earlier run has read other rows there or Spark cannot use the folder, PlanError without a
-        control folder.
-        """
-        name = source.shown_name()
-        control = self.options.control_folder
-        if control is None:
-            reason = "a checkpoint reads them from a folder that must be there as long as it is"
-            raise PlanError(self.options.verb, f"source {name} has literal rows", reason, "Give control='a folder'.")
-        path = f"{control.path.rstrip('/')}-literal-{name}"
-        frame = as_dataframe(self.spark, table)
-        written = self._written_rows(path)
-        if written is None:
-            with spark_errors(self.options.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
-                frame.coalesce(1).write.mode("overwrite").parquet(path)
-        elif repr(written) != repr(frame.toArrow().to_pylist()):
-            wrong = f"the rows of {name} are not those of the checkpoint"
-            difference = f"the checkpoint's run has read {len(written)} row(s), now there are {table.num_rows}"
-            hint = "Use a new checkpoint, or a DataFrame where rows are added."
-            raise CheckpointError(self.options.verb, wrong, difference, hint)
-        return self.spark.readStream.schema(frame.schema).parquet(path)
 
-    def _written_rows(self, path: str) -> list[dict[str, Any]] | None:
-        """Return the rows that an earlier run has written; None if there is no file."""
-        with spark_errors(self.options.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
-            try:
-                return self.spark.read.parquet(path).toArrow().to_pylist()
-            except AnalysisException:
-                # there is no file yet
-                return None
+def _written_rows(spark: SparkSession, verb: str, path: str) -> list[dict[str, Any]] | None:
+    """Return the rows that an earlier run has written; None if there is no file."""
+    with spark_errors(verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
+        try:
+            return spark.read.parquet(path).toArrow().to_pylist()
+        except AnalysisException:
+            # there is no file yet
+            return None
 
 
 def temporary_folder(prefix: str) -> str:
@@ -367,7 +364,10 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
     stored = prepared.stored
     forms = options.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
     claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
-    _warn_of_new_results(claim)
+    for number in claim.new_results:
+        # their operators with state have not seen the rows before
+        wrong = f"result {number + 1} begins where the checkpoint stands"
+        warn(sentence("run", f"{wrong}: earlier rows are not in it", "", f"{MIGRATE}."))
     if claim.is_ending:
         if not (claim.has_begun or prepared.reads_all_at_once):
             wrong, observed = (
@@ -388,13 +388,6 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
         pacer=Pacer(hops_of(options.plans, options.verb), prepared.program) if options.trigger == ADAPTIVE else None,
     )
     return launch, claim
-
-
-def _warn_of_new_results(claim: Claim) -> None:
-    """Warn of results that begin where the checkpoint stands: their operators with state have not seen the rows before."""
-    for number in claim.new_results:
-        wrong = f"result {number + 1} begins where the checkpoint stands"
-        warn(sentence("run", f"{wrong}: earlier rows are not in it", "", f"{MIGRATE}."))
 
 
 def refuse_second_run(checkpoint: str) -> None:
