@@ -109,16 +109,6 @@ def test_whole_numbers_with_nulls_are_floats_in_pandas() -> None:
     assert values(S.select(x=sq.udf("bigint", takes="series")(lambda v: v.astype("float64"))("v"))) == [4, 9, None, -1]
 
 
-def test_what_tells_functions_apart() -> None:
-    def made(add: int) -> Any:
-        return sq.udf("int", name="f")(lambda v: v + add)
-
-    calls = [made(1)("v"), made(2)("v"), by_value("v"), by_value("v", scale=2), over_series("v")]
-    calls += [sq.udf("double", name="f")(math.sin)("v"), sq.udf("double", name="f")(math.cos)("v")]
-    assert len({call.digest for call in calls}) == len(calls)
-    assert made(1)("v").digest == made(1)("v").digest
-
-
 def test_options_tell_calls_apart_by_their_values() -> None:
     many = np.arange(2_000)
     others = many.copy()

@@ -6,6 +6,7 @@ import datetime as dt
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
@@ -76,7 +77,10 @@ def instant_to_ticks(instant: Any, axis: pa.DataType) -> int:
     if plain_result(instant) is None:
         return INFINITY
     if not pa.types.is_timestamp(axis):
-        ticks = _whole_number(instant)
+        is_whole = isinstance(instant, float | np.floating) and float(instant).is_integer()
+        if not is_whole and (isinstance(instant, bool) or not isinstance(instant, int | np.integer)):
+            raise ValueError("no instant of an integer axis")
+        ticks = int(instant)
     elif isinstance(instant, dt.datetime | np.datetime64):
         moment = pd.Timestamp(instant)
         moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment
@@ -88,15 +92,6 @@ def instant_to_ticks(instant: Any, axis: pa.DataType) -> int:
     if not MINUS_INFINITY < ticks < INFINITY:
         raise ValueError("beyond the ends of the axis")
     return ticks
-
-
-def _whole_number(number: Any) -> int:
-    """Return an integer, or a float that is whole, as an integer; raises ValueError for anything else."""
-    if isinstance(number, int | np.integer) and not isinstance(number, bool):
-        return int(number)
-    if isinstance(number, float | np.floating) and float(number).is_integer():
-        return int(number)
-    raise ValueError("no instant of an integer axis")
 
 
 # events
@@ -181,21 +176,20 @@ class ReturnError(Exception):
 
 def fit_to_type(result: Any, to: pa.DataType, shown_type: str) -> Any:
     """Return the result unchanged if it fits its type completely, as None does; else raise ReturnError, about ``shown_type``."""
-    try:
-        is_fit = _is_stored_whole(result, pa.scalar(result, to).as_py())
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise _unfit(result, to, shown_type) from error
-    if not is_fit:
-        raise _unfit(result, to, shown_type)
+    if not _fits(result, to):
+        hint = _instead_of(result, to)
+        if inspect.iscoroutine(result):
+            result.close()  # or Python warns that nobody awaits it
+        raise ReturnError(f"{short_text(result)} is no {shown_type}{hint and f' ({hint})'}")
     return result
 
 
-def _unfit(result: Any, to: pa.DataType, shown_type: str) -> ReturnError:
-    """Return the error for a result that does not fit its type, with a hint; closes a coroutine."""
-    if inspect.iscoroutine(result):
-        result.close()  # or Python warns that nobody awaits it
-    hint = _instead_of(result, to)
-    return ReturnError(f"{short_text(result)} is no {shown_type}{hint and f' ({hint})'}")
+def _fits(result: Any, to: pa.DataType) -> bool:
+    """Return True if a result is a value of a type, of which nothing is lost."""
+    try:
+        return _is_stored_whole(result, pa.scalar(result, to).as_py())
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return False
 
 
 def _instead_of(result: Any, to: pa.DataType) -> str:
@@ -213,20 +207,12 @@ def _instead_of(result: Any, to: pa.DataType) -> str:
         return "@sq.udo makes rows" if is_rows else "a list is an array<...>"
     if isinstance(result, np.ndarray | pd.Series):
         return "write .tolist()"
-    is_number = isinstance(result, int | float | Decimal | np.number | np.bool_)
-    for is_kind, maker in _MAKERS:
-        if is_kind(to) and is_number:
-            return f"write {maker.__name__}(...)" if _converts(maker, result, to) else ""
+    if isinstance(result, int | float | Decimal | np.number | np.bool_):
+        # no integer is infinite
+        with suppress(OverflowError, ValueError):
+            makers = [maker for is_kind, maker in _MAKERS if is_kind(to) and _fits(maker(result), to)]
+            return f"write {makers[0].__name__}(...)" if makers else ""
     return "write .date()" if pa.types.is_date(to) and isinstance(result, dt.datetime) else ""
-
-
-def _converts(maker: Callable[[Any], Any], number: Any, to: pa.DataType) -> bool:
-    """Return True if a Python function converts a number to a value of the type."""
-    try:
-        pa.scalar(maker(number), to)
-    except (pa.ArrowException, OverflowError, ValueError):
-        return False
-    return True
 
 
 _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], type[Any]], ...] = (
