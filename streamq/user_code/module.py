@@ -12,7 +12,7 @@ import numpy as np
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 from streamq.choices import ErrorPolicy, choose_word
-from streamq.errors import PlanError, TypeMismatch, kind_of, users_line
+from streamq.errors import PlanError, TypeMismatch, check_whole_number, kind_of, users_line
 from streamq.keywords import check_keywords
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column, plain_value
 from streamq.plan.fingerprint import fingerprint, text_of
@@ -48,9 +48,6 @@ class UserModule(CallableModule):
 
     results: ClassVar[str] = ""
     """The word for its results in errors on the argument ``returns``, their type; empty: its results are rows."""
-
-    promises: ClassVar[tuple[str, ...]] = ()
-    """The names of the properties that it can have."""
 
     name: str
     code: Any
@@ -90,9 +87,8 @@ class UserModule(CallableModule):
         is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
         if time_limit is not None and not (is_number and time_limit > 0):
             raise PlanError(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}")
-        if not _is_version(version):
-            raise PlanError(verb, "version is a whole number of at least 1", f"found {version!r}")
-        if compatible_with is not None and not (_is_version(compatible_with) and compatible_with < version):
+        check_whole_number(verb, "version", version)
+        if compatible_with is not None and (type(compatible_with) is not int or not 0 < compatible_with < version):
             wrong = "compatible_with is an earlier version"
             hint = "Say version=2, compatible_with=1: the state of version 1 goes on with this code."
             raise PlanError(verb, wrong, f"found {compatible_with!r}, version={version}", hint)
@@ -105,7 +101,7 @@ class UserModule(CallableModule):
             "on_error": choose_word(ErrorPolicy, on_error, "on_error", verb),
             "version": version,
             "compatible_with": compatible_with,
-            "properties": check_properties(properties, verb, cls.promises),
+            "properties": check_properties(properties, verb),
         }
 
     @classmethod
@@ -300,11 +296,6 @@ def name_of(code: Any, name: str | None) -> str:
     return name or str(getattr(code, "__name__", type(code).__name__))
 
 
-def _is_version(value: Any) -> bool:
-    """True if a value is a whole number of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
 def place_of(module: str) -> str:
     """Return the name of a Python module for pages and messages."""
     return SCRIPT if module == "__main__" else module
@@ -315,10 +306,11 @@ def place_of(module: str) -> str:
 
 @dataclass(frozen=True)
 class Property:
-    """A promise about a module. streamq never assumes one that was not made; tests can refute it."""
+    """A promise about a module of some ``kinds``. streamq never assumes one that was not made; tests can refute it."""
 
     name: str
     fields: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ("udo",)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self.fields)})" if self.fields else self.name
@@ -326,10 +318,10 @@ class Property:
     __repr__ = __str__
 
 
-mergeable = Property("mergeable")
+mergeable = Property("mergeable", kinds=("uda", "udo"))
 """States of parts of a window, merged, are the state of the whole: each basic window is computed once."""
 
-order_insensitive = Property("order_insensitive")
+order_insensitive = Property("order_insensitive", kinds=("uda", "udo"))
 """The result is the same in whatever order the events come: they need not be sorted, nor their other columns read."""
 
 time_bound = Property("time_bound")
@@ -340,12 +332,6 @@ one_output_per_group = Property("one_output_per_group")
 
 
 _ALL = (mergeable, order_insensitive, time_bound, one_output_per_group)
-
-OF_OPERATORS = ("time_bound", "one_output_per_group", "filters_on")
-"""The names of the properties that only operators over windows can have."""
-
-OF_WINDOWS = ("mergeable", "order_insensitive")
-"""The names of those that any code over windows can have."""
 
 
 @check_keywords
@@ -363,10 +349,10 @@ def filters_on(*fields: str) -> Property:
     return Property("filters_on", fields)
 
 
-def check_properties(properties: Any, verb: str, promises: Sequence[str]) -> tuple[Property, ...]:
+def check_properties(properties: Any, verb: str) -> tuple[Property, ...]:
     """Return declared properties (one, or several), each once.
 
-    Raises PlanError for a value that is no property, and for one whose name is not among ``promises``.
+    Raises PlanError for a value that is no property, and for one that modules of this kind do not have.
     """
     if isinstance(properties, Property | str):
         properties = (properties,)
@@ -376,12 +362,11 @@ def check_properties(properties: Any, verb: str, promises: Sequence[str]) -> tup
             names = ", ".join(f"sq.{p}" for p in _ALL)
             hint = f'Give some of {names}, sq.filters_on("k").'
             raise PlanError(verb, "not a property of modules", f"found {one!r}", hint)
-        if one.name not in promises:
-            is_operators = one.name in OF_OPERATORS
-            owners, makers = ("operators", "") if is_operators else ("code over windows", "@sq.uda or ")
-            made = "Operators are made" if is_operators else "Such code is made"
-            raise PlanError(
-                verb, f"{one.name} is a promise of {owners}", f"found {one}", f"{made} with {makers}@sq.udo."
+        if verb not in one.kinds:
+            owners, such = (
+                ("code over windows", "Such code is") if "uda" in one.kinds else ("operators", "Operators are")
             )
+            hint = f"{such} made with {' or '.join(f'@sq.{kind}' for kind in one.kinds)}."
+            raise PlanError(verb, f"{one.name} is a promise of {owners}", f"found {one}", hint)
         checked.append(one)
     return tuple(dict.fromkeys(checked))

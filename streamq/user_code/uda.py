@@ -20,7 +20,7 @@ from streamq.runtime.user_code.module_walk import ModuleWalk
 from streamq.runtime.user_code.partial_states import PickledState, shared_note
 from streamq.runtime.user_code.states import ModuleStates
 from streamq.user_code.forms import WindowForm, is_window_code, window_form
-from streamq.user_code.module import OF_WINDOWS, UserModule, check_decorator, mergeable, order_insensitive
+from streamq.user_code.module import UserModule, check_decorator, mergeable, order_insensitive
 from streamq.user_code.repository import decorator
 
 
@@ -307,7 +307,6 @@ class UserAggregate(WindowModule):
 
     kind = "uda"
     results = "value"
-    promises = OF_WINDOWS
 
     def check(self) -> None:
         """Raise PlanError for invalid code, and for ``merge`` that is never called."""

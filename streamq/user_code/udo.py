@@ -16,7 +16,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.partial import ReducedColumn
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.code_values import LASTS, START, RowShape
-from streamq.user_code.module import OF_OPERATORS, OF_WINDOWS, check_decorator, one_output_per_group, time_bound
+from streamq.user_code.module import check_decorator, one_output_per_group, time_bound
 from streamq.user_code.repository import decorator
 from streamq.user_code.uda import WindowModule
 
@@ -80,7 +80,6 @@ class UserOperator(WindowModule):
     """
 
     kind = "udo"
-    promises = (*OF_WINDOWS, *OF_OPERATORS)
     leading_options = ("",)
 
     def check(self) -> None:
