@@ -344,22 +344,17 @@ class RowShape:
         expected = [*(["start", "end"] if self.timed else []), *self.names]
         fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
         row = dict(zip(fields, row, strict=True)) if fields else row
-        if isinstance(row, Mapping):
-            names = [str(name) for name in row]
-            if set(names) == set(self.names):
-                return None, row
-            if not self.timed or set(names) != set(expected):
-                hint = " (write itertuples(index=False))" if "Index" in fields else ""
-                raise ReturnError(
-                    f"a row has {', '.join(names) or 'no columns'} instead of {', '.join(expected)}{hint}"
-                )
-            return (row["start"], row["end"]), row
-        values = tuple(row) if isinstance(row, tuple | list) else (row,)
-        if len(values) == len(self.names):
-            return None, dict(zip(self.names, values, strict=True))
-        if not self.timed or len(values) != len(expected):
-            raise ReturnError(f"a row of {len(values)} values, {short_text(row)}, instead of {', '.join(expected)}")
-        return (values[0], values[1]), dict(zip(self.names, values[2:], strict=True))
+        if not isinstance(row, Mapping):
+            values = tuple(row) if isinstance(row, tuple | list) else (row,)
+            in_order = self.names if len(values) == len(self.names) else expected
+            if len(values) != len(in_order):
+                raise ReturnError(f"a row of {len(values)} values, {short_text(row)}, instead of {', '.join(expected)}")
+            row = dict(zip(in_order, values, strict=True))
+        names = [str(name) for name in row]
+        if set(names) not in (set(self.names), set(expected)):
+            hint = " (write itertuples(index=False))" if "Index" in fields else ""
+            raise ReturnError(f"a row has {', '.join(names) or 'no columns'} instead of {', '.join(expected)}{hint}")
+        return (row["start"], row["end"]) if len(names) > len(self.names) else None, row
 
 
 def _lifetime_in_ticks(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
