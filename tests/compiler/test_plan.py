@@ -18,8 +18,10 @@ from streamq.operators import MergePartials, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import KernelSite
 from streamq.operators.join import Join
+from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
+from streamq.plan.aggregate import Aggregate
 from streamq.plan.footprint import Footprint, OpenedPart
 from streamq.plan.node import Node, nodes
 from streamq.sources.edges import Edges
@@ -54,7 +56,7 @@ def queries() -> list[Node]:
         a.chop(2),
         a.to_points().scan(RESETTING_SUM("k")),
         a.distinct_ids(2, id="k"),
-        *(w.select(n=sq.count_distinct("k")) for w in stamped),
+        *(w.select(n=count) for w in stamped for count in (sq.count_distinct("k"), sq.count())),
         *(w.select(v=time_weighted_avg("v")) for w in (*stamped, *unclipped)),
         *(w.top_k(1, by="v") for w in stamped),
     ]
@@ -64,6 +66,8 @@ def queries() -> list[Node]:
 def test_the_plans_hold_every_operator_that_an_evaluator_hosts() -> None:
     evaluated = {kind for kind in written_operators() if issubclass(kind, EvaluatedOperator)}
     assert {type(plan) for plan in queries()} == evaluated
+    kinds = {plan.window.name for plan in queries() if isinstance(plan, MemberOperator)}
+    assert kinds == {kind.name for kind in KINDS}
 
 
 @each(queries())
@@ -110,7 +114,7 @@ def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> No
 @each(queries())
 def test_what_keeps_state_says_what_opens_it(plan: Node) -> None:
     assert isinstance(plan, EvaluatedOperator)
-    assert plan.footprint.keeps.split(";")[0] and plan.footprint.cost
+    assert plan.footprint.keeps.split(";")[0] and plan.footprint.cost and plan.footprint.cti and plan.footprint.final
     assert plan.footprint.opened is not OpenedPart.NOTHING
 
 
@@ -147,25 +151,12 @@ def test_a_join_states_what_holds_of_its_kind(how: str) -> None:
     assert (plan.footprint.bounds != ()) == (how == "inner")
 
 
-def of(query: sq.Stream) -> Footprint:
-    return cast(Operator, query.plan).footprint
-
-
-def test_a_window_states_what_holds_of_its_kind() -> None:
-    s = sq.events([(1, 2, {"v": 1})])
-    made = [s.hopping_window(2, 1), s.snapshot_window(), s.count_window(2), s.rows_window(2), s.session_window(3)]
-    dated = sq.events([(dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2), {"v": 1})])
-    made += [s.landmark_window(2, period=6), dated.calendar_window("1 day", zone="UTC")]
-    assert [w.window.name for w in made] == [kind.name for kind in KINDS]
-    for w in made:
-        for query in (w.select(n=sq.count()), w.top_k(1, by="v")):
-            footprint = of(query)
-            assert all((footprint.cti, footprint.final, footprint.keeps, footprint.cost)), footprint
-            assert footprint.opened is not OpenedPart.NOTHING
-    clipped, unclipped = s.snapshot_window(), s.snapshot_window(clip_input="none")
-    assert "members are settled" in of(unclipped.select(v=time_weighted_avg("v"))).final
-    assert "members are settled" not in of(clipped.select(v=time_weighted_avg("v"))).final
-    assert "settled" not in of(s.snapshot_window().select(n=sq.count())).final
+@pytest.mark.parametrize(("clip", "aggregate", "waits"), [
+    ("none", time_weighted_avg("v"), True), ("full", time_weighted_avg("v"), False), ("full", sq.count(), False),
+])  # fmt: skip
+def test_a_window_states_whether_it_waits_for_its_members(clip: str, aggregate: Aggregate, waits: bool) -> None:
+    windows = sq.events([(1, 2, {"v": 1})]).snapshot_window(clip_input=clip)
+    assert ("settled" in cast(Operator, windows.select(v=aggregate).plan).footprint.final) == waits
 
 
 @each(queries())
