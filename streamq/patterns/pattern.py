@@ -50,15 +50,6 @@ class PatternProgram:
     source: str | None = None
     """The text of the whole program; None if verbs made or changed it."""
 
-    @classmethod
-    def checked(cls, program: Program, types: Mapping[str, Any], functions: tuple[Function, ...]) -> PatternProgram:
-        """Return the contents of a pattern made by verbs; raise PlanError for a program that is wrong."""
-        try:
-            check_program(program)
-        except Refusal as refusal:
-            raise PlanError("pattern", refusal.wrong, refusal.observed, refusal.hint) from None
-        return cls(program, types, functions)
-
     def with_a_type_per_stream(self) -> PatternProgram:
         """Return the same with one event type for each stream, which has the first of the names that the stream has.
 
@@ -299,7 +290,10 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
                 raise PlanError("pattern", f"{name!r} stands for two streams", "", hint)
         where, functions = where + part.where, functions + part.functions
     program = Program((Definition("Pattern", Part(tree), where),))
-    return Pattern(PatternProgram.checked(program, types, functions))
+    pattern = Pattern(PatternProgram(program, types, functions))
+    with pattern._refusing():
+        check_program(program)
+    return pattern
 
 
 def _own_conditions(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:

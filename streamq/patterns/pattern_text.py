@@ -63,7 +63,7 @@ def _definition(definition: Definition) -> str:
     lines = [f"EVENT {_name(definition.name)}", f"WHEN {shown_part(definition.pattern)}"]
     if definition.where:
         least = OR if len(definition.where) == 1 else NOT
-        lines.append("WHERE " + "\n  AND ".join(_expression(c, least) for c in definition.where))
+        lines.append("WHERE " + "\n  AND ".join(shown_expression(c, least) for c in definition.where))
     if definition.output:
         lines.append("OUTPUT " + ", ".join(map(_output_field, definition.output)))
     if definition.occurrence:
@@ -108,14 +108,9 @@ def _call(name: str, *arguments: str) -> str:
     return f"{name}({', '.join(arguments)})"
 
 
-def shown_expression(node: Condition) -> str:
-    """Return the text of a condition or an expression."""
-    return _expression(node, OR)
-
-
 def _output_field(field: OutputField) -> str:
     """Return the text of an output field; the name is left out if it is that of the field that the expression reads."""
-    text = _expression(field.expression, OR)
+    text = shown_expression(field.expression)
     match field.expression:
         case EventField(_, name) if name == field.name:
             return text
@@ -127,8 +122,8 @@ def _slice(bounds: Slice) -> str:
     return f"[{start}, {end})"
 
 
-def _expression(node: Condition, least: int) -> str:
-    """Return the text of an expression, in parentheses if its precedence is below ``least``."""
+def shown_expression(node: Condition, least: int = OR) -> str:
+    """Return the text of a condition or an expression, in parentheses if its precedence is below ``least``."""
     match node:
         case EventField(variable, name):
             return _name(name) if variable is None else f"{_name(variable)}.{_word(name)}"
@@ -147,42 +142,42 @@ def _operation(node: Apply) -> tuple[str, int]:
     """Return the text of a function call or operator, and its precedence."""
     match node.function, node.arguments:
         case "or", arguments:
-            return " OR ".join(_expression(a, AND) for a in arguments), OR
+            return " OR ".join(shown_expression(a, AND) for a in arguments), OR
         case "and", arguments:
-            return " AND ".join(_expression(a, NOT) for a in arguments), AND
+            return " AND ".join(shown_expression(a, NOT) for a in arguments), AND
         case "not", (Apply("in" | "between" | "like") as inner,):
             return _comparison(inner, "NOT "), COMPARISON
         case "not", (operand,):
-            return f"NOT {_expression(operand, NOT)}", NOT
+            return f"NOT {shown_expression(operand, NOT)}", NOT
         case "in" | "between" | "like", _:
             return _comparison(node, ""), COMPARISON
         case "is null" | "is not null" as test, (operand,):
-            return f"{_expression(operand, SUM)} {test.upper()}", COMPARISON
+            return f"{shown_expression(operand, SUM)} {test.upper()}", COMPARISON
         case "negative", (operand,) if not _is_positive_number(operand):
-            return f"- {_expression(operand, SIGN)}", SIGN
+            return f"- {shown_expression(operand, SIGN)}", SIGN
         case "case when", parts:
             pairs = zip(parts[::2], parts[1::2], strict=False)
-            branches = "".join(f" WHEN {_expression(c, OR)} THEN {_expression(v, OR)}" for c, v in pairs)
-            default = f" ELSE {_expression(parts[-1], OR)}" if len(parts) % 2 else ""
+            branches = "".join(f" WHEN {shown_expression(c)} THEN {shown_expression(v)}" for c, v in pairs)
+            default = f" ELSE {shown_expression(parts[-1])}" if len(parts) % 2 else ""
             return f"CASE{branches}{default} END", PRIMARY
         case "cast as", (value, Literal(str() as kind)):
             shown = kind if _PLAIN_TYPE.fullmatch(kind) else shown_text(kind)
-            return f"CAST({_expression(value, OR)} AS {shown})", PRIMARY
+            return f"CAST({shown_expression(value)} AS {shown})", PRIMARY
         case function, (left, right) if function in _BINARY:
             binding = _BINARY[function]
             before = SUM if binding == COMPARISON else binding
-            return f"{_expression(left, before)} {function} {_expression(right, binding + 1)}", binding
+            return f"{shown_expression(left, before)} {function} {shown_expression(right, binding + 1)}", binding
         case function, arguments:
-            return _call(function, *(_expression(a, OR) for a in arguments)), PRIMARY
+            return _call(function, *(shown_expression(a) for a in arguments)), PRIMARY
 
 
 def _comparison(node: Apply, inverse: str) -> str:
     """Return the text of IN, BETWEEN or LIKE; ``inverse``, "NOT " or "", stands before the keyword."""
     operand, *others = node.arguments
-    left = f"{_expression(operand, SUM)} {inverse}{node.function.upper()}"
+    left = f"{shown_expression(operand, SUM)} {inverse}{node.function.upper()}"
     if node.function == "in":
-        return _call(f"{left} ", *(_expression(o, OR) for o in others))
-    return f"{left} {' AND '.join(_expression(o, SUM) for o in others)}"
+        return _call(f"{left} ", *(shown_expression(o) for o in others))
+    return f"{left} {' AND '.join(shown_expression(o, SUM) for o in others)}"
 
 
 def _is_positive_number(node: Expression) -> bool:

@@ -140,12 +140,12 @@ class PatternTree(SyntaxNode, ABC):
     @property
     def lacks_events(self) -> bool:
         """True if a match may be without the events of some of its positive parts."""
-        return False
+        return self.needed < len(self.positive)
 
     @property
     def has_one_part(self) -> bool:
         """True if a match has the events of one of its positive parts, and of no other."""
-        return len(self.positive) == 1
+        return self.needed == 1
 
     @property
     def duration(self) -> Scope | None:

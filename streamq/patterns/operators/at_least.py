@@ -65,14 +65,6 @@ OTHER = "~"
 class UnorderedOperator(PatternOperator):
     """Events of some of the parts, in any order of the parts."""
 
-    @property
-    def lacks_events(self) -> bool:
-        return self.needed < len(self.positive)
-
-    @property
-    def has_one_part(self) -> bool:
-        return self.needed == 1
-
     def advice(self, primitive: Collection[str]) -> Iterator[str]:
         """Yield a warning for a type in so many parts that its events match in many orders."""
         kinds = Counter(part.pattern.name for part in self.positive if isinstance(part.pattern, Type))
@@ -289,14 +281,6 @@ class AtMost(PatternOperator):
 
     keyword = "ATMOST"
     signature = (COUNT, PARTS, SCOPE)
-
-    @property
-    def lacks_events(self) -> bool:
-        return len(self.parts) > 1
-
-    @property
-    def has_one_part(self) -> bool:
-        return True
 
     def check(self, types: Extents) -> None:
         """Raise Refusal for a count less than 1."""
