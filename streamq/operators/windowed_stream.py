@@ -227,7 +227,7 @@ class WindowedStream(CallResult, Generic[S]):
         if operator is not None:
             return self.stream._derive(rows_of(operator, members, self.keys, window, self.clip, self.asked_stamp))
         check_aggregates(given_columns, named_columns, source.schema.names)
-        self._check_aligned("aggregates and top_k")
+        self._check_aligned()
         wanted = list(name_columns(given_columns, named_columns, source.schema, "select"))
         wanted = [(name, e) for name, e in wanted if not (name in self.keys and isinstance(e, Col) and e.name == name)]
         check_names([*(k for k in self.keys if not k.startswith("__")), *(name for name, _ in wanted)], "select")
@@ -297,13 +297,13 @@ class WindowedStream(CallResult, Generic[S]):
             raise PlanError("select", wrong, f"found {', '.join(others) or 'others'} beside it", hint)
         return None
 
-    def _check_aligned(self, what: str) -> None:
-        """Raise PlanError if the stamp is meant for operators that set lifetimes themselves; ``what`` names who does not."""
+    def _check_aligned(self) -> None:
+        """Raise PlanError if the stamp is meant for operators that set lifetimes themselves."""
         if self.asked_stamp in OWN_LIFETIMES:
             raise PlanError(
                 "select",
                 f"stamp {self.asked_stamp!r} is for operations that give their own lifetimes",
-                f"{what} have none",
+                "aggregates and top_k have none",
                 f"Say {Stamp.ALIGN!r} or {Stamp.POINT_AT_END!r}.",
             )
 
@@ -328,7 +328,7 @@ class WindowedStream(CallResult, Generic[S]):
         5     1      0    5
         """
         check_whole_number("top_k", "k", k)
-        self._check_aligned("aggregates and top_k")
+        self._check_aligned()
         check_word(ties, ("keep", "break"), "ties", "top_k")
         if row_number and ties == "keep":
             hint = 'Say ties="break".'

@@ -8,7 +8,6 @@ import streamq as sq
 from streamq.operators import MergePartials
 from streamq.plan.aggregation import expand
 from streamq.plan.schema import Field, Schema
-from streamq.plan.tree import show
 from streamq.windows import Hopping
 
 S = sq.events([(1, 4, {"k": "a", "v": 1})]).plan
@@ -26,18 +25,6 @@ def test_schema() -> None:
 # Partial aggregates: what aggregates expand to (DataCell, expanding replication).
 
 SCHEMA = Schema((Field("v", t.IntegerType()), Field("d", t.DecimalType(8, 2))), "integer")
-
-
-def test_equal_parts_are_computed_once() -> None:
-    wanted = {"n": sq.count(), "m": sq.avg("v"), "s": sq.var("v"), "p": sq.stddev_pop("v"), "top": sq.max("v")}
-    split = expand(tuple(wanted.items()), SCHEMA)
-    arguments = {name: show(expr) for name, expr in split.arguments}
-    assert [(partial.title, arguments[partial.arg], partial.exact) for partial in split.partials] == [
-        ("sum", "cast(v as double)", False),
-        ("moments", "cast(v as double)", False),
-        ("max", "v", False),
-    ]
-    assert [name for name, _ in split.outputs] == list(wanted)
 
 
 def test_what_may_be_subtracted() -> None:
