@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import streamq as sq
 from streamq import col
-from tests.drawn.operators import RESETTING_SUM
+from tests.drawn.queries import RESETTING_SUM
 
 SCHEMA = pa.schema(
     [("from", pa.int64()), ("to", pa.int64()), ("k", pa.string()), ("v", pa.int32()), ("w", pa.float64())]

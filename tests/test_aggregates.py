@@ -41,6 +41,11 @@ def test_count_distinct_of_combinations() -> None:
     ]
 
 
+def test_a_percentile_lies_between_the_two_nearest_values() -> None:
+    assert over([1, 2, 3, 5, None], sq.percentile("v", 0.9)) == pytest.approx(4.4)
+    assert over([float("nan"), 1.0], sq.percentile("v", 0.0)) == 1.0
+
+
 def test_a_sum_of_decimals_beyond_38_digits_is_an_error_and_no_other_number() -> None:
     for values, total in ((("9e37", "-8e37"), "1e37"), (("9e37", "9e37"), None), (("6e37", "6e37"), None)):
         rows = [(1, 2, {"v": Decimal(v)}) for v in values]

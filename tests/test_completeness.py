@@ -34,10 +34,11 @@ from streamq.testing.intent import Intent
 from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.testing.patterns.matches import rooms as pattern_rooms
-from streamq.testing.progress_policies import rooms as progress_rooms
+from streamq.testing.progress_policies import ROOMS as PROGRESS_ROOMS
+from streamq.testing.scenario import concrete
 from streamq.testing.sources.room import WEIGHTS, WEIGHTS_ON_TIME
 from streamq.testing.sources.room import rooms as source_rooms
-from tests.drawn.queries import cases
+from tests.drawn.queries import composition
 from tests.golden_table import read_table
 from tests.patterns.pattern_cases import SETS
 from tests.programs import compiled
@@ -84,7 +85,7 @@ def test_every_logical_operator_and_aggregate_is_drawn_by_the_generator_and_stre
 
     many = settings(max_examples=3000, database=None, deadline=None, phases=[Phase.generate])
     # with this seed some 270 cases have all, with others twice as many
-    find(cases(intent=Intent(events=1)), complete, settings=many, random=random.Random(1))
+    find(concrete(composition(2, 5), Intent(events=1)), complete, settings=many, random=random.Random(1))
     assert not missing
 
 
@@ -96,12 +97,11 @@ def test_every_source_and_each_of_its_policies_has_a_room_in_the_test_framework(
         kinds += kind.__subclasses__()
     policies = {kind for kind in kinds[1:] if kind.__module__.startswith("streamq.")}
     assert {kind.name for kind in policies} == set(verbs())
-    assert set(progress_rooms()) == policies
+    assert set(PROGRESS_ROOMS) == policies
     assert set(LATE_POLICIES.values()) == set(WEIGHTS) == set(WEIGHTS_ON_TIME)
 
 
 def test_every_aggregate_has_an_oracle_and_what_computes_it() -> None:
-    """Their laws: ``tests/judges/test_aggregates.py``."""
     assert set(ORACLE_OF) == {*built_in().values()}
     column = ReducedColumn("x", ("a", "b"), None, None, (0.5,))
     schema = Schema((Field("v", t.LongType()),), "integer")

@@ -29,7 +29,6 @@ from streamq.plan.partial import (
     Values,
     no_row_window,
 )
-from tests.judges.aggregates import check_aggregates
 
 # one that merges: its partial results are bytes that only it can read
 
@@ -175,13 +174,6 @@ def test_in_process_they_are_what_they_are_by_hand(window: str) -> None:
         values = by_hand(row["start"], row["end"] or 99, row["k"])
         assert row["x"] == longest_rise(values)
         assert row["few"] == longest_rise([v for v in values if v is not None and v > 3])
-
-
-@pytest.mark.slow
-def test_they_keep_the_laws() -> None:
-    """Also as partial results, and as values with weights, of which some are taken back."""
-    assert "merge" in check_aggregates("int", apply_aggregate(MODE, "v"))
-    check_aggregates("int", apply_aggregate(RISE, "v"))
 
 
 def test_one_that_merges_is_split_into_basic_windows_and_neither_is_written_as_json() -> None:

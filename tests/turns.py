@@ -22,7 +22,6 @@ EVERY: Mapping[str, int] = {
     "compiler/test_consumers.py": 3,
     "compiler/test_results.py": 3,
     "compiler/test_rewriter.py": 2,
-    "judges/test_aggregates.py": 3,
     "laws/test_cost.py": 4,
     "laws/test_cost_of_corrections.py": 4,
     "laws/test_cost_of_sources.py": 3,

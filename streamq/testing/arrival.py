@@ -6,6 +6,7 @@ Their values are compared as keys are; a scale gives the positions of generated 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +23,16 @@ from streamq.operators.source import AS_END, AS_START
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import CTI, INSERT, RETRACT
-from streamq.time import INFINITY, Grid
+from streamq.time import INFINITY, INTEGER, Grid
 
 Row = tuple[Any, ...]
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def instant_at(ticks: int, axis: str) -> Any:
+    """Return an instant as users write it: ticks on an integer axis, else a datetime in UTC."""
+    return ticks if axis == INTEGER else EPOCH + dt.timedelta(microseconds=ticks)
 
 
 class _Special(Enum):

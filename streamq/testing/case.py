@@ -24,18 +24,17 @@ from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import expression_nodes, infer
 from streamq.runtime.deltas import INSERT, RETRACT
 from streamq.stream import Stream
-from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, is_event
+from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, instant_at, is_event
 from streamq.testing.difference import Difference
 from streamq.testing.execution import Execution
 from streamq.testing.history import Axis, side_by_side
 from streamq.testing.history import shown as show_instant
 from streamq.testing.oracle import SumOverflow, oracle
 from streamq.testing.program import whole_program
-from streamq.testing.program_text import instant, string
+from streamq.testing.program_text import string, value
 from streamq.testing.progress_policies import MINUTE
-from streamq.testing.progress_policies import room_of as progress_room_of
 from streamq.testing.sources.room import table
-from streamq.time import INFINITY, INTEGER, TIMESTAMP
+from streamq.time import INFINITY, INTEGER
 from streamq.user_code.module import UserModule
 from streamq.user_code.repository import called_modules
 
@@ -153,15 +152,13 @@ class Case:
     @property
     def _clock_delays(self) -> dict[str, int]:
         """The delays behind the clock of the sources that follow it, by their names."""
-        policies = {name: (progress_room_of(source), source.policy.progress) for name, source in self.sources.items()}
-        return {name: n for name, (room, policy) in policies.items() if (n := room.clock_delay(policy)) is not None}
+        clocks = {name: source.policy.progress.clock for name, source in self.sources.items()}
+        return {name: clock.delay for name, clock in clocks.items() if clock is not None}
 
     @property
     def instant(self) -> int | dt.datetime | None:
         """``until`` as users write it: a datetime on the timestamp axis, else an integer; None if it is None."""
-        if self.until is None or self.axis != TIMESTAMP:
-            return self.until
-        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)
+        return None if self.until is None else instant_at(self.until, self.axis)
 
     def variety(self) -> int:
         """Return a score of how varied the input is: it grows with distinct items, values, instants, NULLs and shared starts."""
@@ -217,7 +214,7 @@ class Case:
         plans = {f"q{number}" if several else "q": plan for number, plan in enumerate(self.plans, start=1)}
         names = iter([name for name, _ in self.arrival])
         batches = " | ".join(" ".join(itertools.islice(names, n)) for n in self.cut)
-        until = "" if self.until is None else f"until={instant(self.until, self.axis)}"
+        until = "" if self.until is None else f"until={value(self.instant)}"
         last = [f"print({name}.to_pandas({until}))" for name in plans]
         last += [f"# side by side: t.verify([{', '.join(plans)}])"] if several else []
         return whole_program(plans, self.tables, self.calls, [*last, f"# micro-batches: {batches}"])

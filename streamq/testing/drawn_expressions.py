@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, singledispatch
-from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -28,12 +26,10 @@ from streamq.run.batch.answers import local_history
 from streamq.runtime.arrow.arrow_expr import check_in_process
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.sources.insert_only import Points
-from streamq.testing.intent import ANYTHING
+from streamq.testing.arrival import instant_at
+from streamq.testing.intent import ANYTHING, Draw
 from streamq.testing.payload_values import pool
-from streamq.time import TIMESTAMP
 from streamq.windows import Hopping
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 def exact(plan: Node) -> frozenset[str]:
@@ -60,10 +56,7 @@ def _divides(expr: Expr, parts: list[bool]) -> bool:
 
 
 PLAIN_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType)
-
-
-def is_plain_number(kind: t.DataType) -> bool:
-    return isinstance(kind, PLAIN_NUMBERS)
+"""The types of numbers but decimals."""
 
 
 def matched(schema: Schema, among: Iterable[str]) -> list[str]:
@@ -101,9 +94,7 @@ def predicates(draw: Draw, schema: Schema, among: frozenset[str]) -> Expr:
 def _comparisons(draw: Draw, schema: Schema, among: frozenset[str]) -> Expr:
     """Draw a legal comparison of a column in ``among``, or of the lifetime, with a constant, with itself or with NULL."""
     at = draw(st.integers(-5, 20))
-    instant: Any = (
-        dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at) if schema.axis == TIMESTAMP else at
-    )
+    instant = instant_at(at, schema.axis)
     comparisons: list[Expr] = [start() >= instant, start() < instant]
     comparisons += [end().is_null(), end() > instant, end() <= instant, duration() > 3]
     if draw(st.sampled_from([True, False, False])):
@@ -111,7 +102,7 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str]) -> Expr:
     for name in sorted(among):
         column, kind = Col(name), schema.type_of(name)
         comparisons += [column.is_null(), column.is_not_null()]
-        if is_plain_number(kind):
+        if isinstance(kind, PLAIN_NUMBERS):
             comparisons += [
                 column > 1,
                 column <= 2,
@@ -150,7 +141,7 @@ def numbers(draw: Draw, schema: Schema, name: str) -> Expr:
     A decimal, and a column that is no number, is returned as it is.
     """
     column, kind = Col(name), schema.type_of(name)
-    if not is_plain_number(kind):
+    if not isinstance(kind, PLAIN_NUMBERS):
         return column
     zero = Lit(0.0 if isinstance(kind, t.FloatType | t.DoubleType) else 0)
     expressions: list[Expr] = [column] * 5
@@ -166,13 +157,6 @@ def lifetime_parts() -> st.SearchStrategy[Expr]:
 
 
 # aggregates
-
-
-def aggregate_functions(schema: Schema, exact_columns: frozenset[str]) -> Sequence[AggregateFunction]:
-    """Return the aggregates, each as often as it is to be drawn; ordered ones only if all columns are exact."""
-    is_ordered = exact_columns >= set(schema.names)
-    functions = [f for f in built_in().values() if is_ordered or not f.ordered]
-    return [function for function in functions for _ in range(function.drawing.weight)]
 
 
 @cache
@@ -196,17 +180,15 @@ def _takes(function: AggregateFunction, kind: t.DataType) -> bool:
 
 
 @st.composite
-def aggregate(
-    draw: Draw,
-    schema: Schema,
-    exact_columns: frozenset[str],
-    function: AggregateFunction | None = None,
-) -> Aggregate:
-    """Draw the aggregate ``function`` (None: any), maybe filtered, over columns or a part of the lifetime that it can read.
+def aggregate(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> Aggregate:
+    """Draw an aggregate, maybe filtered, over columns or a part of the lifetime that it can read; by its weight among all.
 
-    It may have no argument if the function allows that; if there is nothing that it can read, it is a count instead.
+    It may have no argument if the function allows that; if there is nothing that it can read, it is a count instead. One that
+    goes by the order of members is drawn only if all columns are exact.
     """
-    function = draw(st.sampled_from(aggregate_functions(schema, exact_columns))) if function is None else function
+    is_ordered = exact_columns >= set(schema.names)
+    functions = [f for f in built_in().values() if is_ordered or not f.ordered]
+    function: AggregateFunction = draw(st.sampled_from([f for f in functions for _ in range(f.drawing.weight)]))
     drawing = function.drawing
     where = draw(predicates(schema, exact_columns)) if draw(st.sampled_from([False, False, True])) else None
     if drawing.optional and draw(st.sampled_from([True, True, True, False])):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 from streamq.errors import PlanError
 from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.testing.arrival import Item, Scale, bounds, comparable, end_ticks
-from streamq.testing.intent import Intent
+from streamq.testing.intent import Draw, Intent
 from streamq.time import INFINITY
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 COARSE = 4
 """The spacing, in units, of the grid to which starts are rounded so that some coincide."""

@@ -24,7 +24,7 @@ from streamq.runtime.deltas import CTI, RETRACT
 from streamq.testing.arrival import TICKS, Item, Scale, delay_for
 from streamq.testing.case import Arrival, Case
 from streamq.testing.drawn_lifetimes import forbids_overlap
-from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.intent import ANYTHING, Draw, Intent
 from streamq.testing.lateness import (
     ON_TIME,
     double_events,
@@ -39,12 +39,9 @@ from streamq.testing.payloads import NO_USES, Uses, near, palettes, uses
 from streamq.testing.program import variables_of
 from streamq.testing.program_text import free_name
 from streamq.testing.progress_policies import clock_ctis
-from streamq.testing.progress_policies import room_of as progress_room_of
 from streamq.testing.query_scale import meeting_intents, scale
 from streamq.testing.sources.room import ArrivalPlan, room_of, room_of_shape, rooms
 from streamq.time import INTEGER, TIMESTAMP, ticks
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 KINDS = tuple(shape for room in rooms().values() for shape in room.shapes)
 """Kinds of sources."""
@@ -272,8 +269,7 @@ def _has_rows_of_one(node: Node) -> bool:
 def _delay(source: Source) -> int:
     """Return the least number of ticks by which a source's CTIs stay behind the greatest start or, if it has one, the clock."""
     progress = source.policy.progress
-    clock_delay = progress_room_of(source).clock_delay(progress)
-    return progress.lag if clock_delay is None else min(progress.lag, clock_delay)
+    return progress.lag if progress.clock is None else min(progress.lag, progress.clock.delay)
 
 
 @st.composite

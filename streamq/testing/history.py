@@ -19,6 +19,7 @@ from streamq.sources.insert_only import intervals
 from streamq.sources.physical import physical
 from streamq.testing.arrival import comparable, keys, plain_values
 from streamq.testing.folding import fold_physical
+from streamq.testing.oracle.values import ticks
 from streamq.testing.recorded import KINDS
 from streamq.time import INFINITY, INTEGER, show_ticks
 
@@ -45,18 +46,6 @@ def answer_table(rows: Any, verb: str) -> pa.Table:
     if any(way in dir(rows) for way in ways):
         hint = f"Pass its answer: .{next(way for way in ways if way in dir(rows))}()."
     raise SourceError(verb, "takes an Arrow table or a pandas frame", f"found {type(rows).__name__}", hint)
-
-
-def ticks_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert a column of timestamps or integers to ticks; timestamps become microseconds, cut off, and NULL stays NULL.
-
-    Any other type raises an error of Arrow or is read as numbers.
-    """
-
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
-    return column.cast(pa.int64())
 
 
 RESULT = "result"
@@ -121,7 +110,7 @@ def history(table: History) -> pa.Table:
             there = ", ".join(answer.column_names)
             raise InvalidEvent("history", f"no column {name!r}", f"there are: {there}")
     rest = [name for name in answer.column_names if name not in ("start", "end")]
-    start, end = ticks_of(answer["start"]), pc.fill_null(ticks_of(answer["end"]), INFINITY)
+    start, end = ticks(answer["start"]), pc.fill_null(ticks(answer["end"]), INFINITY)
     if start.null_count:
         raise InvalidEvent("history", "a start of NULL", f"found {start.null_count} of {answer.num_rows} rows")
     return pa.table([start, end, *(answer[name] for name in rest)], names=["start", "end", *rest])
@@ -243,7 +232,7 @@ def check_ends(rows: pa.Table) -> None:
         # a payload may have a column of this name
         column = rows[name] if name in rows.column_names else pa.chunked_array([], pa.int64())
         if (pa.types.is_temporal(column.type) or pa.types.is_integer(column.type)) and pc.any(
-            pc.equal(ticks_of(column), INFINITY)
+            pc.equal(ticks(column), INFINITY)
         ).as_py():
             raise WrongOutput(f"the {name} of a row that never ends is not NULL")
 

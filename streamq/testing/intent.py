@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     Pattern = Callable[[random.Random, int], Sequence[tuple[int, int | None]]]
     """A user's own temporal pattern: ``(random, number of events) -> [(start, end or None), ...]`` in ticks."""
 
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+"""The function with which a composite strategy draws."""
+
 DURATIONS: Final = ("point", "short", "long", "infinite")
 OVERLAPS: Final = ("none", "low", "medium", "high", "back_to_back", "off_by_one", "boundary")
 DISORDERS: Final = ("in_order", "slight", "out_of_order", "high")
@@ -177,4 +180,4 @@ EVENTS = ("events", Intent.events)
 ANYTHING = Intent()
 """The intent that leaves every part open."""
 
-__all__ = ["ANYTHING", "MOSTLY", "Intent"]
+__all__ = ["ANYTHING", "MOSTLY", "Draw", "Intent"]

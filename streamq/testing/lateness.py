@@ -7,7 +7,7 @@ corrections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,12 +28,10 @@ from streamq.runtime.kernel import FAIL, LATE_POLICIES
 from streamq.stream import Stream
 from streamq.testing.arrival import CLOSE, Item, Scale, delay_for, end_ticks, is_event
 from streamq.testing.drawn_lifetimes import forbids_overlap
-from streamq.testing.intent import Intent
+from streamq.testing.intent import Draw, Intent
 from streamq.testing.progress_policies import policies_behind
 from streamq.testing.sources.room import WEIGHTS, WEIGHTS_ON_TIME, Payloads, is_plain, room_of, unmatched
 from streamq.windows import Snapshot
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 ON_TIME = "none"
 """The manner of a source without late items; other manners are names of late policies."""

@@ -54,7 +54,6 @@ class CheckedModule(States):
     - ``fields``: the names of an event's values
     - ``events``: converts rows to the argument of the methods
     - ``reference``: computes the expected result over rows, if there is a reference
-    - ``foreign``: the methods are user code, which may keep state or change its arguments
     - ``time_bound``: the module promises ``sq.time_bound``
     - ``filters_on``: the columns for which the module promises ``sq.filters_on``
     - ``by_event``: the result is a list with a value for each event
@@ -66,7 +65,6 @@ class CheckedModule(States):
     fields: tuple[str, ...]
     events: Callable[[Rows], Any]
     reference: Callable[[Rows], Any] | None = None
-    foreign: bool = True
     time_bound: bool = False
     filters_on: tuple[str, ...] = ()
     by_event: bool = False
@@ -128,10 +126,10 @@ _OF_A_CLASS = 6
 
 @dataclass(frozen=True)
 class Check:
-    """What ``check_module`` is called with besides the module.
+    """The events over which a module is checked, and what is asked of it beyond its own promises.
 
-    kinds: the types of an event's values; axis: the type of instants; reference: a function that computes the expected result;
-    order_insensitive: the law of order applies even if the module does not promise it.
+    ``kinds`` are the types of an event's values, ``axis`` is that of instants. ``reference`` computes the results that the module
+    must give; with ``order_insensitive`` it must give them in any order of the events.
     """
 
     kinds: Sequence[DataType]

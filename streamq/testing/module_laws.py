@@ -353,9 +353,9 @@ def _reference(m: CheckedModule, events: Rows) -> Iterator[Claim]:
 
 LAWS = (
     Law(ANSWERS, "", {"events": "a"}, _answers),
-    Law("deterministic", "foreign", {"events": "a", "others": "b"}, _deterministic, exact=True),
+    Law("deterministic", "", {"events": "a", "others": "b"}, _deterministic, exact=True),
     Law("deterministic", "fresh", {"events": "a"}, _first_call, exact=True),
-    Law("pure", "foreign", {"events": "a", "others": "b"}, _pure, exact=True),
+    Law("pure", "", {"events": "a", "others": "b"}, _pure, exact=True),
     Law("zero", "in_parts", {"events": "a"}, _zero),
     Law("add", "in_parts", {"first": "a", "then": "b"}, _add),
     Law("order", "any_order", {"first": "a", "then": "b"}, _order),

@@ -6,9 +6,8 @@ after a restart.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -19,16 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
     DataType,
-    DateType,
     DecimalType,
     DoubleType,
     FloatType,
     LongType,
+    NumericType,
     StringType,
-    TimestampNTZType,
     TimestampType,
 )
 
@@ -37,8 +33,10 @@ from streamq.errors import PlanError, TypeMismatch
 from streamq.keywords import check_keywords
 from streamq.plan.spark_types import parse_type
 from streamq.runtime.arrow.arrow_types import BITS
+from streamq.testing.intent import ANYTHING
 from streamq.testing.module_forms import WINDOW, Check, CheckedModule, Rows, checked_form
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
+from streamq.testing.payload_values import pool
 from streamq.time import INTEGER, TIMESTAMP
 
 VERB = "check_module"
@@ -129,7 +127,7 @@ def check_module(
     check_word(axis, (INTEGER, TIMESTAMP), "axis", VERB)
     instants = TimestampType() if axis == TIMESTAMP else LongType()
     form = checked_form(module, Check(kinds, instants, reference, order_insensitive))
-    broken = LawSearch(_bag(form, values), tried, seed, tolerance).broken(form)
+    broken = LawSearch(form, values, tried, seed, tolerance).broken()
     if broken is not None:
         # drop Hypothesis' notes on its own calls
         broken.__notes__ = []
@@ -166,27 +164,31 @@ def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
 
 @dataclass(frozen=True)
 class LawSearch:
-    """The search for the smallest bags of events that break a law, with Hypothesis' settings ``tried``."""
+    """The search for the smallest events over which a module breaks a law, with Hypothesis' settings ``tried``.
 
-    bag: Bag
+    ``values`` draws those of an event in place of the values of its types.
+    """
+
+    module: CheckedModule
+    values: st.SearchStrategy[Any] | None
     tried: settings
     seed: int | None
     tolerance: float
 
-    def broken(self, module: CheckedModule) -> LawBroken | None:
+    def broken(self) -> LawBroken | None:
         """Return the error for the smallest values that break a law, or None if all hold; the error is not raised.
 
         All laws are tried on each example until one fails; only that law is then tried on smaller examples.
         """
-        laws = [law for law in LAWS if module.has(law.need)]
+        laws = [law for law in LAWS if self.module.has(law.need)]
         tried: list[Law] = []
-        first = self._broken(laws, module, tried, Phase.generate)
+        first = self._broken(laws, tried, Phase.generate)
         if first is None:
             return None
         broken = [law for law in laws if law.name == tried[-1].name]
-        return self._broken(broken, module, tried, Phase.generate, Phase.shrink) or first
+        return self._broken(broken, tried, Phase.generate, Phase.shrink) or first
 
-    def _broken(self, laws: Sequence[Law], module: CheckedModule, tried: list[Law], *phases: Phase) -> LawBroken | None:
+    def _broken(self, laws: Sequence[Law], tried: list[Law], *phases: Phase) -> LawBroken | None:
         """Run these phases of the search and return the error, or None; append each law that breaks to ``tried``.
 
         A law that holds when Hypothesis repeats the example is reported as a breach of ``deterministic``.
@@ -196,14 +198,14 @@ class LawSearch:
         def holds(drawn: Bags) -> None:
             """Raise the error of the first law that these bags break, and record both."""
             for law in laws:
-                broken = law.broken(module, drawn, self.tolerance)
+                broken = law.broken(self.module, drawn, self.tolerance)
                 if broken is not None:
                     tried.append(law)
                     breaches.append(broken)
                     raise broken
 
         names = sorted({name for law in laws for name in law.bags.values()})
-        bags = st.fixed_dictionaries({name: self.bag(name == "huge") for name in names})
+        bags = st.fixed_dictionaries({name: self._bag(huge=name == "huge") for name in names})
         property_of_bags = settings(self.tried, phases=phases)(given(bags)(holds))
         try:
             (property_of_bags if self.seed is None else seeded(self.seed)(property_of_bags))()
@@ -213,49 +215,28 @@ class LawSearch:
         except Flaky:
             last = breaches[-1]
             claim = f"the law of {last.law} is broken in one run and holds in another on equal events"
-            return LawBroken(module.name, "deterministic", claim, last.values, last.found, last.expected)
+            return LawBroken(self.module.name, "deterministic", claim, last.values, last.found, last.expected)
         return None
 
+    def _bag(self, huge: bool) -> st.SearchStrategy[Rows]:
+        """Return the strategy for one to four events and, in a third of the bags, three more copies of the last.
 
-# bags of events
-
-
-Bag = Callable[[bool], st.SearchStrategy[Rows]]
-"""Returns the strategy for a bag of events, not empty; True: with floats beside which sums lose small values."""
-
-
-def _bag(module: CheckedModule, values: st.SearchStrategy[Any] | None) -> Bag:
-    """Return the strategies for bags of a module's events, with ``values`` in place of those of their types.
-
-    Lifetimes lie within the window in which modules are checked.
-    """
-    start, end = WINDOW
-    before: dict[int, st.SearchStrategy[tuple[int, ...]]] = {
-        0: st.just(()),
-        1: st.integers(0, 3).map(lambda later: (later,)),
-        2: st.integers(start, end - 1).flatmap(lambda a: st.tuples(st.just(a), st.integers(a + 1, end))),
-    }
-
-    def bag(huge: bool) -> st.SearchStrategy[Rows]:
-        own = st.tuples(before[len(module.begins)], event_values(module.kinds, values, huge))
-        return with_copies_of(own.map(lambda drawn: (*drawn[0], *drawn[1])))
-
-    return bag
-
-
-def event_values(
-    kinds: Sequence[DataType], values: st.SearchStrategy[Any] | None, huge: bool
-) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Return a strategy for the tuple of an event's values; a user's strategy draws the whole tuple if there are several."""
-    if values is None or not kinds:
-        return st.tuples(*(values_of(kind, huge) for kind in kinds))
-    return values if len(kinds) > 1 else values.map(lambda v: (v,))
-
-
-def with_copies_of(one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    """Draw one to four elements and, in a third of the lists, three more copies of the last."""
-    bags = st.tuples(st.lists(one, min_size=1, max_size=4), st.sampled_from((0, 0, 3)))
-    return bags.map(lambda drawn: [*drawn[0], *drawn[0][-1:] * drawn[1]])
+        ``huge``: with floats beside which sums lose small values. Lifetimes lie within the window in which modules are checked.
+        """
+        start, end = WINDOW
+        before: st.SearchStrategy[tuple[int, ...]] = (
+            st.just(()),
+            st.integers(0, 3).map(lambda later: (later,)),
+            st.integers(start, end - 1).flatmap(lambda a: st.tuples(st.just(a), st.integers(a + 1, end))),
+        )[len(self.module.begins)]
+        kinds, own = self.module.kinds, self.values
+        if own is None or not kinds:
+            own = st.tuples(*(values_of(kind, huge) for kind in kinds))
+        elif len(kinds) == 1:
+            own = own.map(lambda value: (value,))
+        events = st.tuples(before, own).map(lambda drawn: (*drawn[0], *drawn[1]))
+        bags = st.tuples(st.lists(events, min_size=1, max_size=4), st.sampled_from((0, 0, 3)))
+        return bags.map(lambda drawn: [*drawn[0], *drawn[0][-1:] * drawn[1]])
 
 
 # values
@@ -263,22 +244,11 @@ def with_copies_of(one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 
 NAN, INF = float("nan"), float("inf")
 
-
-PLAIN_FLOATS = (1.0, 0.0, 2.5, -0.25, None, 7.0, NAN, INF, -INF, -0.0, 2.0**60)
-"""Floats whose sums, and sums of squares, are exact or differ by rounding only, in any order: no great ones cancel out."""
-
-
-HUGE_FLOATS = {DoubleType: (1e16, None, NAN, INF, -INF, -1e308, 1e308), FloatType: (1e16, None, NAN, INF, -INF, 3e38)}
+HUGE_FLOATS: Mapping[type[DataType], tuple[float | None, ...]] = {
+    DoubleType: (1e16, None, NAN, INF, -INF, -1e308, 1e308),
+    FloatType: (1e16, None, NAN, INF, -INF, 3e38),
+}
 """Floats that a running sum cannot remove again: adding one loses the digits of small values, or all digits."""
-
-
-TEXTS = ("a", "", "b", None, "aa", "B", "é", "e\u0301", "ß", " a", "日本", "\uffff", "😀")
-
-
-_DAYS = (dt.date(1970, 1, 1), None, dt.date(2000, 2, 29), dt.date(1969, 12, 31), dt.date(1900, 1, 1))
-
-
-_TIMES = (0, None, 1, -1, 951_782_400_000_000)
 
 
 def values_of(kind: DataType, huge: bool = False) -> st.SearchStrategy[Any]:
@@ -288,35 +258,24 @@ def values_of(kind: DataType, huge: bool = False) -> st.SearchStrategy[Any]:
     """
     if isinstance(kind, ArrayType):
         return st.none() | st.lists(values_of(kind.elementType, huge), max_size=3)
-    return st.sampled_from(_values(kind, huge))
+    if huge and type(kind) in HUGE_FLOATS:
+        return st.sampled_from(HUGE_FLOATS[type(kind)])
+    first, second, *others = pool(kind, ANYTHING)
+    # 1 shows more than 0 does, to which examples shrink else
+    plainest = [second, first] if isinstance(kind, NumericType) else [first, second]
+    return st.sampled_from([*plainest, None, *others, *_great(kind)])
 
 
-def _values(kind: DataType, huge: bool) -> Sequence[Any]:
-    """Return the values of a type that is not an array, the plainest first; ``huge`` as for :func:`values_of`.
+def _great(kind: DataType) -> list[Any]:
+    """Return great numbers of a type, of which no two cancel out, and wide characters.
 
-    Raises PlanError for a type without values.
+    Sums of a few dozen of them still fit the type, but those of integers lose their last digits as floats.
     """
     match kind:
         case DoubleType() | FloatType():
-            return HUGE_FLOATS[type(kind)] if huge else PLAIN_FLOATS
+            return [2.0**60]
         case DecimalType(precision=precision, scale=scale):
-            units = (100, 0, 1, None, -250, 333, 10 ** min(precision, 9) - 1)
-            return [None if n is None else Decimal(n).scaleb(-scale) for n in units if n is None or n < 10**precision]
-        case BooleanType():
-            return (True, False, None)
+            return [Decimal(10 ** min(precision, 9) - 1).scaleb(-scale)]
         case StringType():
-            return TEXTS
-        case BinaryType():
-            return (b"a", b"", None, b"\x00", b"\xff")
-        case DateType():
-            return _DAYS
-        case TimestampType() | TimestampNTZType():
-            zone = dt.UTC if isinstance(kind, TimestampType) else None
-            epoch = dt.datetime(1970, 1, 1, tzinfo=zone)
-            return [None if n is None else epoch + dt.timedelta(microseconds=n) for n in _TIMES]
-    if type(kind) in BITS:
-        # sums of a few dozen of the greatest still fit the type, but lose their last digits as floats
-        return (1, 0, 2, None, -3, 7, 2 ** (BITS[type(kind)] - 7) + 1)
-    raise PlanError(
-        "check_module", f"no values of type {kind.simpleString()}", "", "Give a strategy: values=st.text()."
-    )
+            return ["aa", "\uffff", "\N{GRINNING FACE}"]
+    return [2 ** (BITS[type(kind)] - 7) + 1] if type(kind) in BITS else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
@@ -13,10 +13,9 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError
 from streamq.runtime.arrow.arrow_types import BITS
-from streamq.testing.intent import Intent
+from streamq.testing.arrival import EPOCH
+from streamq.testing.intent import Draw, Intent
 from streamq.testing.table import fields_of
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 def _types(names: Iterable[str]) -> Mapping[str, t.DataType]:
@@ -67,7 +66,6 @@ def is_exact(kind: t.DataType) -> bool:
     return type(kind) in BITS or isinstance(kind, t.DecimalType)
 
 
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 FAR = 9_000_000_000_000_000_000
 """Microseconds from 1970 to an instant in the year 287,000, far beyond the range of Python's datetime."""
 YEAR_10000 = 253_402_300_800_000_000

@@ -20,8 +20,8 @@ from streamq.plan.passes import columns, expression_nodes, is_opaque
 from streamq.plan.passes import expression_nodes as parts_of
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import BITS, arrow_type
-from streamq.testing.intent import ANYTHING, MOSTLY, Intent
-from streamq.testing.payload_values import Draw, beside, distinct, is_exact, odd, part, pool, twin
+from streamq.testing.intent import ANYTHING, MOSTLY, Draw, Intent
+from streamq.testing.payload_values import beside, distinct, is_exact, odd, part, pool, twin
 from streamq.testing.query_scale import literals
 from streamq.testing.table import fields_of
 from streamq.user_code.repository import called_modules
@@ -297,19 +297,9 @@ def _payloads(columns: Mapping[str, list[Any] | st.SearchStrategy[Any]]) -> st.S
 
 
 def static(name: str) -> pa.Table:
-    """Return a static table by name, which is that of the type of its first column."""
-    columns, rows = _lookup(fields_of(f"name {name}")[0].type)
-    arrays = [pa.array([row[i] for row in rows], arrow_type(f.type)) for i, f in enumerate(columns)]
-    return pa.table(arrays, names=[f.name for f in columns])
-
-
-def fields_of_table(name: str) -> tuple[Field, ...]:
-    """Return the columns of a static table."""
-    return _lookup(fields_of(f"name {name}")[0].type)[0]
-
-
-def _lookup(kind: t.DataType) -> tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]:
-    """Return a table of some values of a type: plain ones, edge cases, a repeated one, one in other bits, and NULL."""
+    """Return a table of values of the type of this name: plain ones, edge cases, a repeated one, one in other bits, and NULL."""
+    kind = fields_of(f"name {name}")[0].type
     values = pool(kind, ANYTHING)
     chosen = [twin(values[0]), *values[:2], None, *values[-2:], *odd(kind, ANYTHING)[:2]]
-    return (Field("name", kind), Field("size", t.LongType())), tuple((v, i or None) for i, v in enumerate(chosen))
+    sizes = pa.array([i or None for i in range(len(chosen))], pa.int64())
+    return pa.table({"name": pa.array(chosen, arrow_type(kind)), "size": sizes})

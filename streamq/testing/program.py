@@ -38,7 +38,6 @@ from streamq.testing.program_text import (
     string,
     value,
 )
-from streamq.testing.progress_policies import leader_of
 from streamq.testing.progress_policies import room_of as room_of_progress
 from streamq.testing.sources.room import room_of as room_of_source
 from streamq.user_code.repository import called_modules
@@ -100,14 +99,11 @@ def whole_program(
 
     ``plans`` have numbered sources and are given by the names of the queries; without ``calls`` these are read from JSON.
     """
-    variables: dict[str, str] = {}
-    own = module_names(plans.values())
-    for plan in plans.values():
-        for name, readers in table_readers(plan).items():
-            if name not in tables:
-                there = ", ".join(tables) or "none"
-                raise PlanError("program", f"no table {name!r}", f"there are: {there}")
-            variables.setdefault(name, variable(readers[0], name, {*variables.values(), *own}))
+    variables = variables_of(list(plans.values()))
+    for name in variables:
+        if name not in tables:
+            there = ", ".join(tables) or "none"
+            raise PlanError("program", f"no table {name!r}", f"there are: {there}")
     nodes_of = {
         name: [node for plan in plans.values() for node in table_readers(plan).get(name, [])] for name in variables
     }
@@ -119,7 +115,7 @@ def whole_program(
             body.append(f"{shown} = sq.modules.get({string(name)})  # your module; run its code first")
         # a source that follows another comes after it
         for name in sorted(
-            variables, key=lambda name: any(isinstance(n, Source) and leader_of(n) for n in nodes_of[name])
+            variables, key=lambda name: any(isinstance(n, Source) and n.policy.progress.leader for n in nodes_of[name])
         ):
             node = nodes_of[name][0]
             text = source_text(node, texts[name], variables) if isinstance(node, Source) else texts[name]
@@ -433,7 +429,7 @@ def source_text(node: Source, table: str, variables: Mapping[str, str]) -> str:
     head, own = room_of_source(node).written(node)
     arguments = [table, *own]
     arguments += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
-    leader = leader_of(node)
+    leader = policy.progress.leader
     if leader is not None:
         arguments.append(f"progress=sq.follow({variables[leader]})")
     elif policy.progress != room_of_source(node).usual_progress:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import keyword
 import re
 import textwrap
@@ -102,13 +101,6 @@ def string(text: str) -> str:
 def duration(ticks: int, axis: str) -> str:
     """Return a duration as Python text: ticks on the integer axis, else a string with a unit."""
     return str(ticks) if axis == INTEGER else string(show_duration(ticks, axis))
-
-
-def instant(ticks: int, axis: str) -> str:
-    """Return an instant as Python text: ticks on the integer axis, else a datetime."""
-    if axis == INTEGER:
-        return str(ticks)
-    return value(dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=ticks))
 
 
 def type_name(kind: t.DataType) -> str:

@@ -9,7 +9,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial, singledispatch
+from functools import partial, singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from streamq.plan.tree import fold
 from streamq.progress.generate import ClockCtis, GeneratedCtis, PartitionCtis
 from streamq.progress.promises import ExplicitCtis, LeaderCtis
 from streamq.runtime.deltas import CTI
-from streamq.runtime.time.progress_policy import ProgressPolicy
+from streamq.runtime.time.progress_policy import CtiSteps, ProgressPolicy
 from streamq.testing.arrival import Item, brings_start, comparable, is_event, start_of
 from streamq.testing.program_text import duration
 from streamq.testing.sources.room import Reach
@@ -45,9 +45,9 @@ class ProgressRoom(ABC, Generic[P]):
     weight: ClassVar[int] = 1
     """The relative weight with which its policies are drawn; failing cases shrink towards the most frequent ones."""
 
-    def leader(self, policy: P) -> str | None:
-        """Return the name of the source that makes progress for one with this policy; None if it makes its own."""
-        return None
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        ROOMS[cls.policy] = cls()
 
     @abstractmethod
     def cti(self, policy: P, start: int | None, cti: int | None) -> int | None:
@@ -64,18 +64,6 @@ class ProgressRoom(ABC, Generic[P]):
         ctis = [start_of(item) for item in items if item.kind == CTI]
         return self.cti(policy, max(starts, default=None), max(ctis, default=None))
 
-    def timeless(self, policy: P) -> P:
-        """Return the policy as it is while no time passes by the clock: nothing is ever idle."""
-        return policy
-
-    def cti_of_now(self, policy: P, now: int) -> int | None:
-        """Return the CTI that follows from the time of day in a micro-batch, in microseconds; None: none does."""
-        return None
-
-    def clock_delay(self, policy: P) -> int | None:
-        """Return by how many microseconds its CTIs stay behind the time of day; None: the time of day makes none."""
-        return None
-
     def delayed_policies(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[P]]:
         """Return strategies for its policies on a source whose CTIs stay ``delay`` ticks behind, in steps of ``every``.
 
@@ -88,20 +76,18 @@ class ProgressRoom(ABC, Generic[P]):
         raise AssertionError(policy)
 
 
-@cache
-def rooms() -> dict[type[ProgressPolicy], ProgressRoom[Any]]:
-    """Return the rooms by the classes of policies."""
-    return {room.policy: room() for room in ProgressRoom.__subclasses__()}
+ROOMS: dict[type[ProgressPolicy], ProgressRoom[Any]] = {}
+"""The rooms by the classes of policies."""
 
 
 def room_of(source: Source) -> ProgressRoom[Any]:
     """Return the room of a source's progress policy."""
-    return rooms()[type(source.policy.progress)]
+    return ROOMS[type(source.policy.progress)]
 
 
 def policies_behind(source: Source, delay: int, every: int) -> st.SearchStrategy[ProgressPolicy]:
     """Draw a policy for a source whose CTIs stay ``delay`` ticks behind, in steps of ``every``, by the weights of the rooms."""
-    by_weight = sorted(rooms().values(), key=lambda room: -room.weight)
+    by_weight = sorted(ROOMS.values(), key=lambda room: -room.weight)
     choices = [
         policies
         for room in by_weight
@@ -111,9 +97,13 @@ def policies_behind(source: Source, delay: int, every: int) -> st.SearchStrategy
     return st.sampled_from(choices).flatmap(lambda policies: policies)
 
 
-def leader_of(source: Source) -> str | None:
-    """Return the name of the source whose progress a source has; None if it has its own."""
-    return room_of(source).leader(source.policy.progress)
+def _by_clock(delay: int, every: int, source: Source) -> list[st.SearchStrategy[ClockCtis]]:
+    """Return the strategy for a clock on a source of timestamps; none for one of integers."""
+    return [st.just(ClockCtis(delay, every))] if source.schema.axis == TIMESTAMP else []
+
+
+def _stepped(policy: ClockCtis | GeneratedCtis | CtiSteps, instant: int) -> int:
+    return (instant - policy.delay) // policy.every * policy.every
 
 
 class ClockRoom(ProgressRoom[ClockCtis]):
@@ -123,14 +113,8 @@ class ClockRoom(ProgressRoom[ClockCtis]):
     def cti(self, policy: ClockCtis, start: int | None, cti: int | None) -> int | None:
         return None
 
-    def cti_of_now(self, policy: ClockCtis, now: int) -> int | None:
-        return (now - policy.delay) // policy.every * policy.every
-
-    def clock_delay(self, policy: ClockCtis) -> int | None:
-        return policy.delay
-
     def delayed_policies(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[ClockCtis]]:
-        return [st.just(ClockCtis(delay, every))] if source.schema.axis == TIMESTAMP else []
+        return _by_clock(delay, every, source)
 
     def written(self, policy: ClockCtis, axis: str) -> str:
         steps = [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
@@ -152,15 +136,8 @@ class FollowRoom(ProgressRoom[LeaderCtis]):
 
     policy = LeaderCtis
 
-    def leader(self, policy: LeaderCtis) -> str:
-        return policy.table
-
     def cti(self, policy: LeaderCtis, start: int | None, cti: int | None) -> int | None:
         return cti
-
-
-CLOCK = ClockRoom()
-"""The room of the clocks beside which CTIs are generated."""
 
 
 class GenerateRoom(ProgressRoom[GeneratedCtis]):
@@ -168,50 +145,41 @@ class GenerateRoom(ProgressRoom[GeneratedCtis]):
     weight = 4
 
     def cti(self, policy: GeneratedCtis, start: int | None, cti: int | None) -> int | None:
-        return None if start is None else (start - policy.delay) // policy.every * policy.every
-
-    def cti_of_now(self, policy: GeneratedCtis, now: int) -> int | None:
-        return None if policy.clock is None else CLOCK.cti_of_now(policy.clock, now)
-
-    def clock_delay(self, policy: GeneratedCtis) -> int | None:
-        return None if policy.clock is None else CLOCK.clock_delay(policy.clock)
+        return None if start is None else _stepped(policy, start)
 
     def delayed_policies(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[GeneratedCtis]]:
-        clocks = [st.none(), *CLOCK.delayed_policies(source, delay, every)]
+        clocks = [st.none(), *_by_clock(delay, every, source)]
         return [st.builds(GeneratedCtis, st.just(delay), st.just(every), clock=clock) for clock in clocks]
 
     def written(self, policy: GeneratedCtis, axis: str) -> str:
-        return f"sq.generate({', '.join(self.arguments(policy, axis))})"
-
-    def arguments(self, policy: GeneratedCtis, axis: str) -> list[str]:
-        """Return the arguments of ``sq.generate`` that do not have their defaults, as text; ``per`` is left to the subclass."""
+        """Return the call of ``sq.generate`` with the arguments that do not have their defaults."""
         arguments = [duration(policy.delay, axis)] if policy.delay else []
         arguments += [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
         arguments += [] if policy.idle_after is None else [f"idle_after={duration(policy.idle_after, TIMESTAMP)}"]
         arguments += [] if policy.max_ahead is None else [f"max_ahead={duration(policy.max_ahead, axis)}"]
-        arguments += [] if policy.clock is None else [f"clock={CLOCK.written(policy.clock, axis)}"]
-        return arguments
+        arguments += [] if policy.clock is None else [f"clock={ROOMS[ClockCtis].written(policy.clock, axis)}"]
+        arguments += [f"per={[*policy.per]!r}"] if isinstance(policy, PartitionCtis) else []
+        return f"sq.generate({', '.join(arguments)})"
 
 
 MILLISECOND = 1_000
 """Microseconds in a millisecond."""
 
 
-class PartitionRoom(ProgressRoom[PartitionCtis]):
+class PartitionRoom(GenerateRoom):
     """The room of :class:`PartitionCtis`; a partition is idle that has brought nothing for ``idle_after`` by the clock."""
 
     policy = PartitionCtis
-
-    def cti(self, policy: PartitionCtis, start: int | None, cti: int | None) -> int | None:
-        return GenerateRoom().cti(policy, start, cti)
+    weight = 1
 
     def cti_after(
-        self, policy: PartitionCtis, micro_batches: Sequence[Sequence[Item]], times: Sequence[int]
+        self, policy: GeneratedCtis, micro_batches: Sequence[Sequence[Item]], times: Sequence[int]
     ) -> int | None:
         """Return the CTI by the least of the greatest starts of partitions; if all are idle, by the greatest start of all.
 
         ``times``: the times of day in the micro-batches, in microseconds. None without starts.
         """
+        assert isinstance(policy, PartitionCtis)
         greatest: dict[Any, int] = {}
         heard: dict[Any, int] = {}
         clock, latest = MINUS_INFINITY, None
@@ -228,16 +196,7 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
                     del heard[partition], greatest[partition]
         return self.cti(policy, min(greatest.values(), default=latest), None)
 
-    def cti_of_now(self, policy: PartitionCtis, now: int) -> int | None:
-        return GenerateRoom().cti_of_now(policy, now)
-
-    def clock_delay(self, policy: PartitionCtis) -> int | None:
-        return GenerateRoom().clock_delay(policy)
-
-    def timeless(self, policy: PartitionCtis) -> PartitionCtis:
-        return replace(policy, idle_after=None)
-
-    def delayed_policies(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[PartitionCtis]]:
+    def delayed_policies(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[GeneratedCtis]]:
         """Return strategies for policies per one or two columns, without a clock and, on timestamps, with one.
 
         Empty if no column can be compared.
@@ -247,12 +206,9 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
             return []
         per = st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True).map(tuple)
         idle_after = st.sampled_from([None, MINUTE, 2 * MINUTE, 3 * MINUTE])
-        clocks = [st.none(), *CLOCK.delayed_policies(source, delay, every)]
+        clocks = [st.none(), *_by_clock(delay, every, source)]
         policies = partial(st.builds, PartitionCtis, st.just(delay), st.just(every), per=per, idle_after=idle_after)
         return [policies(clock=clock) for clock in clocks]
-
-    def written(self, policy: PartitionCtis, axis: str) -> str:
-        return f"sq.generate({', '.join([*GenerateRoom().arguments(policy, axis), f'per={[*policy.per]!r}'])})"
 
 
 # sources
@@ -271,11 +227,10 @@ def micro_batches(case: Any) -> Iterator[list[tuple[str, Item]]]:
 
 def clock_ctis(case: Any) -> list[list[tuple[str | None, int]]]:
     """Return, for each micro-batch, the CTIs that sources make of the time of day, with the sources' names."""
-    policies = [(name, room_of(source), source.policy.progress) for name, source in case.sources.items()]
-    return [
-        [(n, c) for n, room, policy in policies if (c := room.cti_of_now(policy, now)) is not None]
-        for now in case.times
-    ]
+    clocks = {
+        name: clock for name, source in case.sources.items() if (clock := source.policy.progress.clock) is not None
+    }
+    return [[(name, _stepped(clock, now)) for name, clock in clocks.items()] for now in case.times]
 
 
 def source_reaches(
@@ -324,7 +279,8 @@ def timeless(case: Any) -> Any:
     def visit(node: Node, inputs: list[Node]) -> Node:
         if not isinstance(node, Source):
             return node.with_children(inputs)
-        progress = room_of(node).timeless(node.policy.progress)
+        progress = node.policy.progress
+        progress = replace(progress, idle_after=None) if isinstance(progress, PartitionCtis) else progress
         return replace(node, policy=replace(node.policy, progress=progress))
 
     return replace(case, plan=fold(case.plan, visit))
@@ -332,7 +288,7 @@ def timeless(case: Any) -> Any:
 
 def last_leader(sources: Mapping[str, Source], name: str) -> str:
     """Return the name of the source whose progress a source has: the end of its chain of ``follow``."""
-    leader = leader_of(sources[name])
+    leader = sources[name].policy.progress.leader
     return name if leader is None else last_leader(sources, leader)
 
 
@@ -387,6 +343,6 @@ def _followed(node: Source, plan: Node, run: Run) -> int | None:
     """Return the greatest finite CTI of the source at the end of a source's chain of ``follow``; None if it follows none."""
     sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
     other = node
-    while (leader := leader_of(other)) is not None:
+    while (leader := other.policy.progress.leader) is not None:
         other = sources[leader]
     return None if other is node else _promise(other, _start(other, run), run)

@@ -9,16 +9,18 @@ from functools import singledispatch
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
 from hypothesis import strategies as st
+from pyspark.sql.types import DataType
 
 from streamq.functions.logic import EQUAL, conjuncts
 from streamq.operators import Source, Where
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.tree import fold as fold_expr
-from streamq.testing.arrival import Bounds, Scale, tick
-from streamq.testing.drawn_lifetimes import Draw
-from streamq.testing.intent import Intent
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.testing.arrival import EPOCH, Bounds, Scale, tick
+from streamq.testing.intent import Draw, Intent
 from streamq.testing.payload_values import pool
 from streamq.testing.window_kinds import room_of
 from streamq.time import INFINITY
@@ -116,8 +118,7 @@ def _instants(node: Node) -> Iterator[int]:
     """Yield the instants in a node's expressions and window, in ticks."""
     for value in literals(node):
         if isinstance(value, dt.datetime):
-            moment = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-            yield (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+            yield ((value if value.tzinfo else value.replace(tzinfo=dt.UTC)) - EPOCH) // dt.timedelta(microseconds=1)
     window = getattr(node, "window", None)
     if isinstance(window, Window):
         yield from room_of(window).instants(window, node.schema.axis)
@@ -206,17 +207,29 @@ def _places(meeting: Meeting) -> dict[Source, tuple[int, ...]]:
 def _passing(meeting: Meeting, source: Source) -> dict[str, Any]:
     """Return values by column that pass the inputs' filters: the constants that the inputs over a source equate columns with.
 
-    Other conditions do not count, and a column without an equation is left out.
+    Other conditions do not count, and a column without an equation is left out; so is a constant that the source's column cannot
+    hold, because the equation is with another column of that name.
     """
     payload: dict[str, Any] = {}
+    kinds = {f.name: f.type for f in source.payload}
     for plan in meeting.inputs:
         parts = nodes(plan)
         equations = [c for n in parts if source in parts and isinstance(n, Where) for c in conjuncts(n.predicate)]
         for equation in equations:
             match equation:
-                case Call(function, (Col(name=name), Lit(value=value))) if function is EQUAL:
-                    payload.setdefault(name, []).append(value)
+                case Call(function, (Col(name=name), Lit(value=value))) if function is EQUAL and name in kinds:
+                    if _can_hold(kinds[name], value):
+                        payload.setdefault(name, []).append(value)
     return payload
+
+
+def _can_hold(kind: DataType, value: Any) -> bool:
+    """True if a column of this type can hold a value."""
+    try:
+        pa.scalar(value, arrow_type(kind))
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        return False
+    return True
 
 
 def _agreeing(source: Source, names: Collection[str], intent: Intent, compared: Sequence[Any]) -> Mapping[str, Any]:

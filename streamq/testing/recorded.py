@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +15,10 @@ import pyarrow.dataset as ds
 
 from streamq.errors import SourceError
 from streamq.plan.schema import MICRO_BATCH
+from streamq.run.storage.files import logged_files
 from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.sources.literal import Item
-from streamq.testing.arrival import comparable, plain_values
+from streamq.testing.arrival import EPOCH, comparable, plain_values
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
 
 KINDS = (INSERT, RETRACT, CTI)
@@ -232,7 +232,6 @@ def _batches(column: Column, name: str, verb: str) -> list[int]:
 
 
 TIMES = "Times are timestamps, dates or integers."
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def _ticks(column: Column, name: str, verb: str) -> tuple[list[Any], str | None]:
@@ -350,11 +349,9 @@ def _committed(path: Path) -> tuple[list[str], list[int] | None] | None:
     log = path / "_spark_metadata"
     if not log.is_dir():
         return None
-    entries = {int(e.stem): e for e in log.iterdir() if e.stem.isdigit() and e.suffix in ("", ".compact")}
+    numbers = sorted(int(e.stem) for e in log.iterdir() if e.stem.isdigit() and e.suffix in ("", ".compact"))
     batch_of: dict[str, int] = {}
-    for number, entry in sorted(entries.items()):
-        for line in entry.read_text(encoding="utf-8").splitlines()[1:]:
-            entry_line = json.loads(line)
-            if entry_line["action"] == "add" and not entry_line["isDir"]:
-                batch_of.setdefault(Path(entry_line["path"]).name, number)
-    return list(batch_of), list(batch_of.values()) if len(entries) == max(entries, default=-1) + 1 else None
+    for number in numbers:
+        for file in logged_files(log, number) or ():
+            batch_of.setdefault(file.name, number)
+    return list(batch_of), list(batch_of.values()) if numbers == list(range(len(numbers))) else None

@@ -32,8 +32,8 @@ from streamq.plan.schema import Field, Schema
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.drawn_expressions import aggregate, evaluable, exact, lifetime_parts, matched, numbers, predicates
-from streamq.testing.generate import KINDS, WITH_IDS, Draw, cases_of, source_of
-from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.generate import KINDS, WITH_IDS, cases_of, source_of
+from streamq.testing.intent import ANYTHING, Draw, Intent
 from streamq.testing.patterns.matches import rooms as of_patterns
 from streamq.testing.payload_values import key_types, value_types
 from streamq.testing.payloads import static
@@ -235,7 +235,7 @@ _UNIT = re.compile(r".*: a duration with(out)? a unit on .*(?=\. )")
 """Matches the message for a duration that does not fit the time axis, without its hint."""
 
 
-def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler, Any]:
+def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[Filler, Any]:
     """Build a concrete tree over columns of the oddest types that its verbs accept.
 
     Returns what filled it in, and the return value of its last verb. Types are tried from the oddest to plain ones, as long as
@@ -245,7 +245,7 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
     odd = [(key, value), *((key, v) for v in values[:1]), *((k, value) for k in keys), (keys[0], values[0])]
     plain = keys[-1], values[-1]
     for types in dict.fromkeys((*odd, (keys[0], values[-1]), plain)):
-        building = _Filler(draw, axis, types)
+        building = Filler(draw, axis, types)
         try:
             return building, building.filled(scenario)
         except (PlanError, CedrError, NeedsSpark):
@@ -254,7 +254,7 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
     raise AssertionError(plain)
 
 
-class _Filler:
+class Filler:
     """Fills in one scenario, node by node from the sources, and calls the verbs of each filled node at once.
 
     ``done`` maps the id of a node to the node, kept because Python gives the id of a freed object to another one, and the return
@@ -418,7 +418,7 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
     match verb, name:
         case _, "predicate":
             return draw(predicates(schema, exact_columns))
-        case "join_table", "table":
+        case "join_table", "table" if "k" in schema.names:
             return static(schema.type_of("k").simpleString())
         case _, "on" | "order_by" | "key":
             keys = matched(schema, columns)

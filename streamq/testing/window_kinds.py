@@ -17,16 +17,14 @@ from zoneinfo import ZoneInfo
 from hypothesis import strategies as st
 
 from streamq.plan.schema import Schema
-from streamq.testing.arrival import DAY, Bounds, GridBounds
+from streamq.testing.arrival import DAY, EPOCH, Bounds, GridBounds, instant_at
+from streamq.testing.intent import Draw
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.testing.oracle.values import listed, order_of, same
-from streamq.testing.payload_values import EPOCH
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP, Grid
 from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 W = TypeVar("W", bound=Window)
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 Argument = Callable[[str], st.SearchStrategy[Any]]
 """A function from the stream's time axis to the strategy for an argument of a verb."""
@@ -295,7 +293,7 @@ class HoppingRoom(WindowRoom[Hopping]):
 def first_landmarks(axis: str) -> st.SearchStrategy[Any]:
     """Return a strategy for an instant near tick 0."""
     at = st.integers(-5, 9)
-    return at.map(lambda n: EPOCH + dt.timedelta(microseconds=n)) if axis == TIMESTAMP else at
+    return at.map(lambda n: instant_at(n, axis))
 
 
 class LandmarkRoom(WindowRoom[Landmark]):

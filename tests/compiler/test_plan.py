@@ -26,7 +26,7 @@ from streamq.plan.footprint import Footprint, OpenedPart
 from streamq.plan.node import Node, nodes
 from streamq.sources.edges import Edges
 from streamq.windows import KINDS
-from tests.drawn.operators import RESETTING_SUM
+from tests.drawn.queries import RESETTING_SUM
 from tests.each import each
 from tests.programs import compiled
 

@@ -37,9 +37,10 @@ from streamq.plan.node import NODES, Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.sources.insert_only import Intervals
 from streamq.testing.case import Case
+from streamq.testing.scenario import concrete
 from streamq.testing.table import table
 from tests.algebra import SIZES, intervals
-from tests.drawn.queries import cases
+from tests.drawn.queries import composition
 from tests.operators.test_plans_of_verbs import QUERIES as CALLS
 
 
@@ -76,7 +77,7 @@ def classes(document: Any) -> set[str]:
 
 
 @pytest.mark.slow
-@given(cases())
+@given(concrete(composition(1, 4)))
 def test_random_plans_come_back(case: Case) -> None:
     same(case.plan)
     same(rewrite(case.plan).plan)

@@ -1,277 +1,169 @@
-"""Draws of queries: operators over streams, windows, and aggregates, modules and best rows over them; and cases of them."""
+"""Random queries: verbs with their arguments left open, on each other."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
-from pyspark.sql import types as t
+from pyspark.sql.types import IntegerType
 
 import streamq as sq
-from streamq.aggregates.time_sensitive import WINDOW_EDGES
-from streamq.choices import Anchor, LengthKind, Stamp
-from streamq.operators import AlterLifetime, JoinTable, Select, Source, TopK, Union, Where, WindowAggregate
-from streamq.operators.lifetime_change import Length, Start
-from streamq.operators.windowed_stream import rows_of
-from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Col, Expr
-from streamq.plan.node import Node, nodes
-from streamq.plan.schema import POINT, Field, Schema
-from streamq.testing.arrival import TICKS, Item
-from streamq.testing.case import Case
-from streamq.testing.drawn_expressions import (
-    Draw,
-    aggregate,
-    aggregate_functions,
-    exact,
-    is_plain_number,
-    lifetime_parts,
-    matched,
-    numbers,
-    predicates,
-)
-from streamq.testing.generate import KINDS, arriving, cuts, interleaved, source_of, with_clock
-from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.payload_values import NESTED, NUMBERS, OTHERS, key_types, value_types
-from streamq.testing.payloads import static
-from streamq.testing.sources.room import room_of_shape
-from streamq.time import INTEGER, TIMESTAMP
-from streamq.windows import Count, Hopping, Landmark, Rows, Window
-from tests.drawn.operators import (
-    OVER_ONE,
-    OVER_TWO,
-    draw_alter_lifetime,
-    draw_select,
-    draw_where,
-    looked_up,
-)
-from tests.drawn.windows import windows
+from streamq import testing as t
+from streamq.errors import StreamqError, StreamqWarning
+from streamq.stream import Stream
+from streamq.testing.drawn_expressions import exact
+from streamq.testing.intent import Draw
+from streamq.testing.scenario import Filler, Scenario, drawing
+from streamq.user_code.udso import StatefulOperator
 
-OWN_STAMPS = (Stamp.TIME_BOUND, Stamp.TIME_BOUND, Stamp.UNCHANGED, Stamp.CLIP)
-"""Stamps for operators that set their own lifetimes; a stamp is listed as often as it is to be drawn."""
+ANY = t.ANY
+
+Step = Callable[[Any, Any], Any]
+"""A verb over a stream and, if it is one over two, another stream."""
 
 
-COLUMN = "others"
-"""The column that these operators return."""
+class ResettingSum:
+    """A sum of values that is reduced beyond a limit; in turn, events have one row, two rows and none."""
+
+    def __init__(self, limit: int = 40):
+        self.limit = limit
+
+    def initial(self) -> tuple[int, int]:
+        return 0, 0
+
+    def step(self, state: tuple[int, int], value: Any) -> tuple[tuple[int, int], list[int]]:
+        """Return the state (number of events, sum) after an event, and its rows: none, one or two numbers."""
+        count, total = state
+        match value:
+            case bool() | int():
+                weight = value % 7
+            case float() if math.isfinite(value):
+                weight = int(value * 4) % 7
+            case str() | bytes() | list() | dict():
+                weight = len(value)
+            case _:
+                weight = 1
+        # double the sum, so that it depends on the order of events
+        total = 2 * total + weight
+        total = total - self.limit if total > self.limit else total
+        return (count + 1, total % self.limit), [total % self.limit, count % 7][: (1, 2, 0)[count % 3]]
 
 
-@sq.udo(f"{COLUMN} bigint", time_sensitive=True, properties=[sq.time_bound])
-def earlier_members(events: Any, window: Any) -> Iterator[tuple[Any, Any, int]]:
-    """Yield each member's lifetime within the window (None: no end) and the number of members that started before it.
-
-    Members that start later do not change such a row.
-    """
-    import pandas as pd
-
-    starts = sorted(events["start"])
-    for start, end in zip(events["start"], events["end"], strict=True):
-        ends = [instant for instant in (end, window.end) if not pd.isna(instant)]
-        yield max(start, window.start), min(ends, default=None), bisect_left(starts, start)
+RESETTING_SUM: StatefulOperator = sq.udso("total bigint", name="resetting_sum")(ResettingSum)
+"""The operator of drawn scans; it is in the repository, so that plans with it can be written as JSON."""
 
 
-@sq.udo(f"{COLUMN} bigint", time_sensitive=True, properties=[sq.time_bound])
-def all_members(events: Any, window: Any) -> Iterator[tuple[Any, Any, int]]:
-    """Yield, for a finite window only, its last instant, its end, and the number of members, all of which are known then."""
-    import pandas as pd
+STATELESS: dict[str, Step] = {
+    "where": lambda s, _: s.where(ANY),
+    "select": lambda s, _: s.select("k", v=ANY),
+    "with_columns": lambda s, _: s.with_columns(more=ANY),
+    "union": lambda s, other: s.union(other),
+    "join_table": lambda s, _: s.join_table(ANY, on=[("k", "name")], how=ANY, name="names"),
+    "alter_lifetime": lambda s, _: s.alter_lifetime(start=ANY, duration=ANY),
+    "shift": lambda s, _: s.shift(ANY),
+    "set_duration": lambda s, _: s.set_duration(ANY),
+    "extend": lambda s, _: s.extend(ANY),
+    "to_points": lambda s, _: s.to_points(),
+    "to_points_at_end": lambda s, _: s.to_points_at_end(),
+}
+"""Steps that keep no state, by name."""
 
-    if not pd.isna(window.end):
-        tick = pd.Timedelta(microseconds=1) if isinstance(window.end, pd.Timestamp) else 1
-        yield window.end - tick, window.end, len(events)
+STATEFUL: dict[str, Step] = {
+    "join": lambda s, other: s.join(other, on=ANY, where=ANY, how="inner"),
+    "left join": lambda s, other: s.join(other, on=ANY, where=ANY, how="left"),
+    "semi join": lambda s, other: s.join(other, on=ANY, where=ANY, how="semi"),
+    "left_anti_join": lambda s, other: s.left_anti_join(other, on=ANY, where=ANY),
+    "windowed_join": lambda s, other: s.windowed_join(other, on=ANY, size=ANY, hop=ANY, offset=ANY, where=ANY),
+    "except_": lambda s, other: s.except_(other),
+    "clip": lambda s, other: s.clip(other, on=ANY),
+    "to_signal": lambda s, _: s.to_signal(key=ANY),
+    "last_rows": lambda s, _: s.last_rows(ANY, ANY, key=ANY, order_by=ANY),
+    "chop": lambda s, _: s.chop(ANY, ANY),
+    "distinct_ids": lambda s, _: s.distinct_ids(ANY, id=ANY),
+    "top_k": lambda s, _: s.hopping_window(ANY, ANY).top_k(ANY, by="k", desc=ANY, ties=ANY),
+}
+"""Steps that keep state, by name, but for aggregates."""
 
-
-def time_bound_over(window: Window) -> Aggregate:
-    """Return a time-bound operator that keeps its promise over windows of this kind.
-
-    A window that begins with its last member has no result before its last instant, so it takes :func:`all_members`.
-    """
-    operator: Any = all_members if isinstance(window, Count | Landmark | Rows) else earlier_members
-    applied: Aggregate = operator()
-    return applied
-
-
-UNEVEN = ((5, 2), (7, 3), (8, 5), (3, 2))
-"""Sizes and hops of overlapping windows whose hop does not divide the size."""
-
-
-@st.composite
-def aggregated(draw: Draw, plan: Node, label: str = "a") -> Node:
-    """Draw an operator over windows, with or without a group_by.
-
-    Mostly that is one to three aggregates called ``label0, ...``, and sometimes a bound of the window under the next such name;
-    now and then it is a top_k, a user-defined operator that sets its own lifetimes, or a window of UNEVEN over derived points.
-    """
-    derived = plan.schema.shape != POINT and draw(st.sampled_from([False] * 7 + [True]))
-    if derived:
-        anchor = draw(st.sampled_from([Anchor.LE, Anchor.RE]))
-        plan = AlterLifetime(plan, Start(anchor), Length(LengthKind.FIXED, 1))
-    schema, exact_columns = plan.schema, exact(plan)
-    groupable = matched(schema, exact_columns)
-    keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
-    window, clip, stamp = draw(windows(schema, exact_columns))
-    if isinstance(window, Rows):
-        window = replace(window, inner_keys=tuple(key for key in keys if draw(st.booleans())))
-    if derived:
-        size, hop = draw(st.sampled_from(UNEVEN))
-        window = Hopping(size, hop, draw(st.integers(-3, 3)))
-    elif COLUMN not in schema.names and draw(st.sampled_from([False] * 6 + [True])):
-        return rows_of(time_bound_over(window), plan, keys, window, clip, draw(st.sampled_from(OWN_STAMPS)))
-    whole = exact_columns >= set(schema.names)
-    sortable = [name for name in groupable if not isinstance(schema.type_of(name), t.ArrayType | t.StructType)]
-    if sortable and whole and "rank" not in schema.names and draw(st.sampled_from([False] * 5 + [True])):
-        by, broken = Col(draw(st.sampled_from(sortable))), len(groupable) == len(schema.names)
-        ties = draw(st.sampled_from(["keep", "break"] if broken else ["keep"]))
-        k, desc = draw(st.integers(1, 3)), draw(st.booleans())
-        return TopK(plan, keys, window, k, by, desc=desc, ties=ties, clip=clip, stamp=stamp)
-    functions = draw(st.lists(st.sampled_from(aggregate_functions(schema, exact_columns)), min_size=1, max_size=3))
-    drawn = [draw(aggregate(schema, exact_columns, function)) for function in functions]
-    # keep one of equal aggregates
-    aggregates = {f"{label}{i}": one for i, one in enumerate({a.digest: a for a in drawn}.values())}
-    # with ALIGN the lifetime of a result holds the window's bounds, so draw them as columns for points only
-    bounds = [None] * 4 + list(WINDOW_EDGES.values())
-    bound = draw(st.sampled_from(bounds)) if stamp == Stamp.POINT_AT_END else None
-    if bound is None:
-        return WindowAggregate(plan, keys, window, tuple(aggregates.items()), clip, stamp)
-    # as the verb builds it: an aggregate under a name that users cannot write, renamed by a select
-    own = f"__{bound.name}{len(aggregates)}"
-    below = WindowAggregate(plan, keys, window, (*aggregates.items(), (own, Aggregate(bound, ()))), clip, stamp)
-    outputs = [(name, Col(name)) for name in (*keys, *aggregates)]
-    return Select(below, (*outputs, (f"{label}{len(aggregates)}", Col(own))))
+WINDOWS: dict[str, Step] = {
+    "hopping_window": lambda s, _: s.group_by("k").hopping_window(ANY, ANY, ANY, clip_input=ANY, stamp=ANY),
+    "tumbling_window": lambda s, _: s.tumbling_window(ANY, clip_input=ANY, stamp=ANY),
+    "snapshot_window": lambda s, _: s.group_by("k").snapshot_window(clip_input=ANY, stamp=ANY),
+    "sliding_window": lambda s, _: s.sliding_window(ANY),
+    "count_window": lambda s, _: s.group_by("k").count_window(ANY, by="start", clip_input=ANY, stamp=ANY),
+    "count_window of ends": lambda s, _: s.count_window(ANY, by="end", stamp=ANY),
+    "rows_window": lambda s, _: s.group_by("k").rows_window(ANY, ANY, order_by=ANY, clip_input=ANY, stamp=ANY),
+    "rows_window of members": lambda s, _: s.rows_window(ANY, ANY, order_by=ANY, stamp=ANY).where(ANY).group_by("k"),
+    "session_window": lambda s, _: s.group_by("k").session_window(ANY, clip_input=ANY, stamp=ANY),
+    "landmark_window": lambda s, _: s.group_by("k").landmark_window(ANY, period=ANY, clip_input=ANY, stamp=ANY),
+    "landmark_window of one start": lambda s, _: s.group_by("k").landmark_window(ANY, start=ANY, stamp=ANY),
+}
+"""Windows of every kind but the calendar's, whose days are too long for events of a few ticks; by name."""
 
 
-IN_TURN = (
-    (draw_select, draw_where),
-    (draw_where, draw_select),
-    (draw_alter_lifetime, draw_where),
-    (draw_where, draw_alter_lifetime),
-    (draw_alter_lifetime, draw_alter_lifetime),
-)
-"""Sequences of operators over one stream; each operator is also drawn alone."""
+def of_key(window: Step) -> Step:
+    """Return the aggregates of a window as columns ``v`` and ``more``, beside the key if there is one."""
+    return lambda s, other: window(s, other).select(v=ANY, more=ANY)
 
 
-@st.composite
-def spans(draw: Draw, plan: Node, most: int = 2) -> Node:
-    """Draw none, one or two operators over one stream that keep its column names and types; if ``most`` is 1, just one.
-
-    Operators that are not legal over the stream are left out, so that with 1 there may be none, too.
-    """
-    alone = [(drawing,) for drawing in OVER_ONE]
-    for drawing in draw(st.sampled_from([(), *alone, *IN_TURN] if most > 1 else alone)):
-        plan = drawing(draw, plan) or plan
-    return plan
+def collected(s: Any) -> Any:
+    return s.tumbling_window(ANY).select(k=sq.first("k"), v=sq.collect("v"))
 
 
-@st.composite
-def paired(draw: Draw, one: Node, two: Node) -> Node:
-    """Draw an operator over two streams of equal columns: a join of any kind, ``except_``, ``clip`` or a union.
+STEPS: dict[str, Step] = {
+    **STATELESS,
+    **STATEFUL,
+    **{name: of_key(window) for name, window in WINDOWS.items()},
+    "union of two columns": lambda s, other: s.select("k", "v").union(other),
+    "union with itself": lambda s, _: s.union(s.shift(ANY)),
+    "join with itself": lambda s, _: s.join(s.shift(ANY), on=ANY, where=ANY, how=ANY),
+    "except_ some": lambda s, _: s.except_(s.where(ANY)),
+    "clip by some": lambda s, _: s.clip(s.where(ANY), on=ANY),
+    "scan": lambda s, _: s.to_points().group_by("k").scan(RESETTING_SUM("v")).select("k", v=sq.col("total")),
+    "scan of some": lambda s, _: s.to_points().scan(RESETTING_SUM("v", where=ANY)),
+    "explode": lambda s, _: collected(s).explode("v"),
+}
+"""Every step of which queries are composed, by name."""
 
-    If it is not legal over them, it is a union.
-    """
-    drawing = draw(st.sampled_from(OVER_TWO))
-    common = matched(one.schema, exact(one) & exact(two))
-    on = tuple((n, n) for n in draw(st.lists(st.sampled_from(common), max_size=1))) if common else ()
-    return drawing(draw, one, two, on) or Union((one, two))
+BY_ALL_COLUMNS = {
+    *("except_", "except_ some", "last_rows", "distinct_ids", "top_k", "rows_window", "rows_window of members"),
+    *("scan", "scan of some", "explode", "to_signal"),
+}
+"""The steps that go by the whole payload, so that no column may be a sum that depends on how floats are rounded."""
+
+TRIES = 8
+"""How many steps are drawn for one that is legal over a query."""
 
 
-@st.composite
-def finished(draw: Draw, plan: Node, label: str = "b") -> Node:
-    """Draw a window's result as it is, filtered by a where, or with a column ``label`` added by a select."""
-    if draw(st.booleans()):
-        return plan
-    if draw(st.booleans()):
-        return Where(plan, draw(predicates(plan.schema, exact(plan))))
-    name = draw(st.sampled_from(plan.schema.names))
-    columns: list[tuple[str, Expr]] = [(n, Col(n)) for n in plan.schema.names]
-    over = draw(numbers(plan.schema, name)) / 4 if is_plain_number(plan.schema.type_of(name)) else Col(name)
-    return Select(plan, (*columns, (label, draw(st.one_of(st.just(over), lifetime_parts())))))
+def composition(least: int = 3, most: int = 6, *inputs: Scenario) -> Scenario:
+    """Return a scenario that stands for any query of ``least`` to ``most`` steps over one of two open streams, or both."""
+    return drawing(partial(_composed, least, most), *(inputs or (t.stream(), t.stream())))
 
 
-@st.composite
-def queries(draw: Draw, inputs: Sequence[Node], depth: int = 2) -> Node:
-    """Draw a plan over inputs with payload ``k, v``: operators over one and two streams, and up to ``depth`` nested windows.
-
-    An input with other columns than the query so far is left out.
-    """
-    parts = [draw(spans(plan)) for plan in inputs]
-    if draw(st.sampled_from([False, False, True])):
-        parts.append(draw(spans(inputs[0])))
-    query = parts[0]
-    for other in parts[1:]:
-        query = draw(paired(query, other)) if query.schema.names == other.schema.names else query
-    if draw(st.sampled_from([False] * 5 + [True])):
-        query = draw(looked_up(query))
-    for level in range(draw(st.sampled_from([n for n in (0, 1, 1, 2, 2) if n <= depth]))):
-        query = draw(finished(draw(aggregated(query, f"a{level}")), f"b{level}"))
+def _composed(least: int, most: int, draw: Draw, query: Stream, other: Stream) -> Stream:
+    for _ in range(draw(st.integers(least, most))):
+        query = _after_a_step(draw, query, other)
     return query
 
 
-TYPES: Mapping[str, t.DataType] = {**OTHERS, **NUMBERS, **NESTED, "decimal": NUMBERS["decimal(5,2)"]}
-"""Types of columns ``k`` and ``v`` by name."""
-
-
-@dataclass(frozen=True)
-class DrawnSource:
-    """A source, its items in order of arrival, and a plan over it with payload ``k, v``."""
-
-    source: Source
-    items: tuple[Item, ...]
-    plan: Node
-
-
-@st.composite
-def sources(
-    draw: Draw,
-    name: str,
-    kind: str = "intervals",
-    key: t.DataType = OTHERS["string"],
-    value: t.DataType = NUMBERS["int"],
-    axis: str = INTEGER,
-    causal: bool | None = None,
-    intent: Intent = ANYTHING,
-) -> DrawnSource:
-    """Draw a source of a kind (of KINDS or WITH_IDS) and its items, with a policy under which no item is late.
-
-    ``key`` and ``value`` are the types of its columns ``k`` and ``v``; ``causal``: a retraction
-    arrives after the item that it retracts (None: drawn).
-    """
-    plan = draw(source_of(name, kind, (Field("k", key), Field("v", value)), axis))
-    bare = nodes(plan)[0]
-    assert isinstance(bare, Source)
-    source, items = draw(arriving(bare, intent, causal=causal))
-    return DrawnSource(source, tuple(items), plan.with_children([source]) if plan.children else source)
-
-
-@st.composite
-def cases(
-    draw: Draw,
-    kinds: Sequence[str] = KINDS,
-    values: Sequence[str] | None = None,
-    axes: Sequence[str] = (INTEGER, TIMESTAMP),
-    most_sources: int = 2,
-    depth: int = 2,
-    causal: bool | None = None,
-    query: Callable[[Sequence[Node]], st.SearchStrategy[Node]] | None = None,
-    intent: Intent = ANYTHING,
-) -> Case:
-    """Draw a query over at most ``most_sources`` sources called ``a`` and ``b``, their items, and a cut.
-
-    ``kinds``: kinds of sources; ``values``: types of column ``v`` by name (None: any); ``axes``: time axes; ``depth``
-    as in :func:`queries`; ``causal`` as in :class:`ArrivalPlan`; ``query``: the strategy for
-    plans over the inputs (None: :func:`queries`).
-    """
-    key = draw(key_types())[0]
-    value = draw(value_types())[0] if values is None else TYPES[draw(st.sampled_from(values))]
-    axis = draw(st.sampled_from(axes))
-    if not matched(Schema((Field("k", key),), axis), ["k"]):
-        kinds = [kind for kind in kinds if not room_of_shape(kind).goes_by_key] or ["intervals"]
-    drawn_sources = [
-        draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis=axis, causal=causal, intent=intent))
-        for name in "ab"[: draw(st.integers(1, most_sources))]
-    ]
-    inputs = [a.plan for a in drawn_sources]
-    plan = draw(query(inputs) if query else queries(inputs, depth))
-    arrival = draw(interleaved({a.source.table: a.items for a in drawn_sources}))
-    looked_up = {n.table: static(n.table) for n in nodes(plan) if isinstance(n, JoinTable)}
-    return draw(with_clock(Case(plan, arrival, draw(cuts(len(arrival))), static=looked_up), TICKS))
+def _after_a_step(draw: Draw, query: Stream, other: Stream) -> Stream:
+    """Draw a step over a query; the query as it is if none of TRIES is legal, or leaves a column that does not go by rounding."""
+    for _ in range(TRIES):
+        name = draw(st.sampled_from(list(STEPS)))
+        if name in BY_ALL_COLUMNS and not exact(query.plan) >= {*query.columns}:
+            continue
+        one, two = (drawing(lambda draw, stream: stream, stream) for stream in (query, other))
+        types = IntegerType(), IntegerType()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", StreamqWarning)
+                after: Stream = Filler(draw, query.schema.axis, types).filled(STEPS[name](one, two))
+        except StreamqError:
+            # a column that it names is not there, or has another type
+            continue
+        if exact(after.plan):
+            return after
+    return query

@@ -17,7 +17,7 @@ from streamq.operators.operator import Operator
 from streamq.plan.footprint import OpenedPart
 from streamq.plan.node import nodes, number_sources
 from streamq.runtime.state.baskets import Baskets, BinSizes
-from tests.drawn.operators import RESETTING_SUM
+from tests.drawn.queries import RESETTING_SUM
 from tests.programs import compiled, with_sizes
 
 COLUMNS = "start bigint, end bigint, k bigint, v bigint"

@@ -18,7 +18,7 @@ from streamq.operators import Source, written_operators
 from streamq.plan.node import nodes, number_sources
 from streamq.runtime.state.baskets import Baskets
 from streamq.time import INFINITY
-from tests.drawn.operators import RESETTING_SUM
+from tests.drawn.queries import RESETTING_SUM
 from tests.programs import compiled
 
 Rule = Callable[[int], int]

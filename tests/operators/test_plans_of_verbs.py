@@ -23,7 +23,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Lit
 from streamq.plan.function import NamedObject
 from streamq.testing.table import table
-from tests.drawn.operators import RESETTING_SUM
+from tests.drawn.queries import RESETTING_SUM
 from tests.golden_table import check_table, read_table
 from tests.mutation.queries import rises
 

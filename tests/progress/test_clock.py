@@ -17,8 +17,7 @@ from streamq.run.rehearsal import Rehearsal
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
 from streamq.testing.replay import case_from_json, case_to_json
-from streamq.time import MINUS_INFINITY, TIMESTAMP
-from tests.drawn.queries import cases
+from streamq.time import MINUS_INFINITY
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 
@@ -171,7 +170,7 @@ def test_a_case_with_a_clock_is_drawn_written_down_and_read() -> None:
         return case.follows_clock and len(set(case.times)) > 1
 
     first = settings(max_examples=1000, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
-    case = find(cases(axes=(TIMESTAMP,), intent=t.Intent(events=3), depth=1), has_clock, settings=first)
+    case = find(t.concrete(t.stream(axis="timestamp"), t.Intent(events=3)), has_clock, settings=first)
     case = Case(case.plan, case.arrival, case.cut, static=case.static, clock=(0, 3))
     again, *_ = case_from_json(case_to_json(case, Execution()))
     assert (again.clock, again.times) == ((0, 3), case.times)

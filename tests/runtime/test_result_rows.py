@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
+from streamq import testing as t
 from streamq.choices import OutputForm, choose_word
 from streamq.compiler.egress import choose_egress
 from streamq.compiler.local import LocalRun
@@ -30,9 +31,10 @@ from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.expectation import promises
 from streamq.testing.folding import fold_physical
+from streamq.testing.scenario import drawing
 from streamq.testing.validator import check_stream
 from streamq.time import INFINITY
-from tests.drawn.queries import cases
+from tests.drawn.queries import composition
 from tests.programs import compiled
 
 Row = dict[str, Any]
@@ -126,22 +128,22 @@ def written(run: LocalRun, deltas: pa.Table, cti: int) -> list[Row]:
     return changelog_rows(pa.concat_tables([deltas, last.select(deltas.column_names)])).to_pylist()
 
 
-@st.composite
-def open_ends(draw: Any, inputs: Sequence[Node]) -> Node:
+def open_ends(draw: Any, stream: sq.Stream) -> sq.Stream:
     """What reads ends that may still move, right below the result."""
-    plan = inputs[0]
+    plan: Node = stream.plan
     if draw(st.booleans()):
         plan = AlterLifetime(plan, Start(by=draw(st.integers(-3, 3))), Length())
     bound, least = draw(st.integers(0, 9)), draw(st.booleans())
-    return Where(plan, sq.duration() > bound if least else sq.duration() <= bound)
+    return stream._derive(Where(plan, sq.duration() > bound if least else sq.duration() <= bound))
 
 
-MOVING = cases(kinds=("edges", "physical", "physical_ids"), most_sources=1, query=open_ends)
+ON_TIME = t.Intent(late="none", invalid=False, speculation=False, duplicates=False)
+MOVING = [drawing(open_ends, t.stream(shape=shape)) for shape in ("edges", "physical", "physical_ids")]
 
 
 @pytest.mark.slow
 @given(
-    case=st.one_of(cases(), MOVING),
+    case=st.one_of(*(t.concrete(scenario, ON_TIME) for scenario in (composition(1, 3), *MOVING))),
     buckets=st.sampled_from([1, 3]),
     restart=st.booleans(),
     slack=st.lists(st.sampled_from([0, 0, 1, None]), min_size=1, max_size=3),

@@ -22,7 +22,7 @@ from streamq.testing.backends import frame
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
-from tests.drawn.scenarios import composition
+from tests.drawn.queries import composition
 
 QUERIES = composition(2, 5)
 BATCH = t.Profile(examples=0, batch=1, streams=0, shrinking=120)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, assume, find, given, reject, settings
+from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types
 
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
-from streamq.errors import QueryFailed
 from streamq.operators import Source, TopK, Union
 from streamq.plan.expr import Lit
 from streamq.plan.node import nodes
@@ -25,15 +23,14 @@ from streamq.runtime.deltas import CTI, INSERT, RETRACT, WEIGHT
 from streamq.sources.edges import Edges
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import (
+    EPOCH,
     TICKS,
     GridBounds,
     Item,
     Scale,
     bounds,
-    comparable,
     comparable_payload,
     delay_for,
-    keys,
 )
 from streamq.testing.backends import play
 from streamq.testing.case import Case
@@ -42,16 +39,15 @@ from streamq.testing.execution import Execution
 from streamq.testing.folding import fold_physical
 from streamq.testing.generate import cuts
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.payload_values import EPOCH
+from streamq.testing.payload_values import NUMBERS, OTHERS
 from streamq.testing.payloads import rows as payloads
 from streamq.testing.sources.edges import edge_items
 from streamq.testing.sources.insert_only import interval_items, point_items
 from streamq.testing.sources.physical import physical_items
 from streamq.testing.sources.room import ArrivalPlan, repeated
 from streamq.testing.window_kinds import CalendarBounds
-from streamq.time import INFINITY, Grid
+from streamq.time import Grid
 from streamq.windows import Calendar
-from tests.drawn.queries import TYPES, DrawnSource, cases, sources
 from tests.judged import answer
 
 few = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
@@ -60,84 +56,22 @@ brief = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 any_of_many = settings(max_examples=3_000, phases=[Phase.generate], database=None, derandomize=True)
 
 
-def late(items: Sequence[Item]) -> list[Item]:
-    """Return the items of an arrival sequence, other than CTIs, that violate a CTI before them, by :func:`bounds`."""
-    late_items, progress = [], -INFINITY
-    for item, bound in zip(items, bounds(items), strict=True):
-        if item.kind == CTI and item.start is not None:
-            progress = max(progress, item.start)
-        elif bound < progress:
-            late_items.append(item)
-    return late_items
-
-
 def payload(value: str = "int") -> st.SearchStrategy[dict[str, Any]]:
-    return payloads([Field("k", types.StringType()), Field("v", TYPES[value])], ANYTHING)
+    return payloads([Field("k", types.StringType()), Field("v", {**NUMBERS, **OTHERS}[value])], ANYTHING)
 
 
-def again(kind: str) -> st.SearchStrategy[DrawnSource]:
-    """Sources of a kind that deliver rows more than once, and move no end where it was."""
-    return sources("s", kind, intent=Intent(duplicates=True, speculation=False))
-
-
-def physical(intent: Intent = ANYTHING, **given_as: Any) -> st.SearchStrategy[list[Item]]:
-    # rows without types do not say that a list of pairs is a map
-    values = st.sampled_from([name for name in sorted(TYPES) if "map" not in name])
-    return values.flatmap(lambda value: physical_items(ArrivalPlan(payload(value), intent, TICKS, **given_as)))
-
-
-@pytest.mark.slow
-@brief
-@given(physical(explicit=True))
-def test_no_item_breaks_a_cti(items: list[Item]) -> None:
-    assert late(items) == []
-    promises = [item.start for item in items if item.kind == CTI]
-    assert promises == sorted(promises)
-
-
-@pytest.mark.slow
-@brief
-@given(
-    st.sampled_from([None, "id"]).flatmap(lambda id: st.tuples(st.just(id), physical(Intent(duplicates=False), id=id)))
-)
-def test_every_retraction_matches(drawn: tuple[str | None, list[Item]]) -> None:
-    id, items = drawn
-    found = fold_physical([item.plain for item in items], id=id)
-    deleted = sum(item.new_end == item.start for item in items if item.kind == RETRACT)
-    assert found.num_rows >= sum(item.kind == INSERT for item in items) - deleted
-
-
-@pytest.mark.slow
-@brief
-@given(physical(explicit=False, causal=True))
-def test_a_causal_stream_folds_item_by_item(items: list[Item]) -> None:
-    living: Counter[Any] = Counter()
-    for item in items:
-        if item.kind == RETRACT:
-            living[_event(item.start, item.end, item.payload)] -= 1
-            assert living[_event(item.start, item.end, item.payload)] >= 0
-        made = item.end if item.kind == INSERT else item.new_end
-        if made != item.start:
-            living[_event(item.start, made, item.payload)] += 1
-    folded = fold_physical([item.plain for item in items]).to_pylist()
-    assert +living == Counter(_event(row.pop("start"), _shown(row.pop("end")), row) for row in folded)
-
-
-def _event(start: int, end: int | None, payload: Mapping[str, Any]) -> Any:
-    return start, end, comparable(payload["k"]), comparable(payload["v"])
-
-
-def _shown(end: int) -> int | None:
-    return None if end == 2**63 - 1 else end
+def arrived(kind: str, **more: Any) -> st.SearchStrategy[Case]:
+    """Items of a kind of source, none of them late, and the source as the query."""
+    intent = Intent(late="none", invalid=False, **more)
+    return t.concrete(t.stream("s", shape=kind), intent).map(lambda case: replace(case, plan=case.sources["s"]))
 
 
 @pytest.mark.slow
 @few
-@given(sources("s", "physical") | sources("s", "physical_ids", intent=Intent(duplicates=False)))
-def test_the_oracle_folds_as_fold_physical_does(arriving: DrawnSource) -> None:
-    assert isinstance(arriving.source, Physical)
-    case = Case(arriving.source, tuple(("s", item) for item in arriving.items), (len(arriving.items),))
-    folded = fold_physical(case.tables["s"], arriving.source.id)
+@given(arrived("physical") | arrived("physical_ids", duplicates=False))
+def test_the_oracle_folds_as_fold_physical_does(case: Case) -> None:
+    assert isinstance(case.plan, Physical)
+    folded = fold_physical(case.tables["s"], case.plan.id)
     if folded.num_rows:
         assert_same_history(case.answer(), folded)
     else:
@@ -157,7 +91,7 @@ ORDERED = replace(KEYED, columns=_COLUMNS, order_by=("lsn",), beside=("lsn",))
         interval_items(ArrivalPlan(payload(), ANYTHING, TICKS)),
         edge_items(KEYED, ArrivalPlan(payload(), ANYTHING, TICKS)),
         edge_items(ORDERED, ArrivalPlan(payload(), ANYTHING, TICKS)),
-        physical(explicit=False),
+        physical_items(ArrivalPlan(payload("double"), ANYTHING, TICKS, explicit=False)),
     )
 )
 def test_a_delay_that_keeps_every_item_on_time(items: list[Item]) -> None:
@@ -172,26 +106,28 @@ def test_a_delay_that_keeps_every_item_on_time(items: list[Item]) -> None:
     assert tight
 
 
+def again(kind: str) -> st.SearchStrategy[Case]:
+    """Items of a kind of source that delivers rows more than once, and moves no end where it was."""
+    return arrived(kind, duplicates=True, speculation=False)
+
+
 @pytest.mark.slow
 @few
 @given(st.sampled_from(["points_ids", "intervals_ids", "physical_ids", "edges"]).flatmap(again))
-def test_the_history_of_repeated_rows_is_that_of_the_rows(arriving: DrawnSource) -> None:
+def test_the_history_of_repeated_rows_is_that_of_the_rows(case: Case) -> None:
     """What the oracle says of rows that are delivered again, of the same rows once, and how many are too many."""
+    source, items = case.sources["s"], case.arrived("s")
     # 0.0 and -0.0 are one value; what puts items of one instant in order tells them apart, too
-    order = getattr(arriving.source, "order_by", ())
+    order = getattr(source, "order_by", ())
     once = {
         (i.kind, i.start, i.end, i.new_end, comparable_payload(i), *(i.beside.get(name) for name in order)): i
-        for i in arriving.items
+        for i in items
     }
-    repetitions = len([i for i in arriving.items if i.kind != CTI]) - len([i for i in once.values() if i.kind != CTI])
-    cases = [
-        Case(arriving.source, tuple(("s", i) for i in items), (len(items),))
-        for items in (arriving.items, [*once.values()])
-    ]
-    assume(len(arriving.items) > len(once))
-    assert repeated(arriving.source, arriving.items) == repetitions
-    assert repeated(arriving.source, [*once.values()]) == 0
-    assert_same_history(*(case.answer() for case in cases))
+    assume(len(items) > len(once))
+    assert repeated(source, items) == sum(i.kind != CTI for i in items) - sum(i.kind != CTI for i in once.values())
+    assert repeated(source, [*once.values()]) == 0
+    alone = replace(case, arrival=tuple(("s", item) for item in once.values()))
+    assert_same_history(alone.answer(), case.answer())
 
 
 @brief
@@ -202,34 +138,6 @@ def test_cuts_are_partitions(drawn: tuple[int, tuple[int, ...]]) -> None:
     # now and then one brings nothing
     assert all(length >= 0 for length in cut)
     assert sum(length == 0 for length in cut) <= 1
-
-
-@pytest.mark.slow
-@few
-@given(cases(values=("int", "double", "decimal")))
-def test_the_oracle_answers_every_query_whatever_the_order(case: Case) -> None:
-    try:
-        answer = case.answer()
-    except QueryFailed:
-        # a number too large for its type; in whatever order it arrives
-        reject()
-    assert answer.column_names == ["start", "end", *case.plan.schema.names]
-    again = replace(case, arrival=case.arrival[::-1])
-    assert_same_history(again.answer(), answer)
-    assert all(not late([item for of, item in case.arrival if of == name]) for name in case.sources)
-
-
-@pytest.mark.slow
-@few
-@given(cases())
-def test_batches_are_the_tables_in_pieces(case: Case) -> None:
-    for batches in (case.batches, case.with_cut().batches):
-        for name in case.sources:
-            whole = case.tables[name]
-            pieces = [batch[name] for batch in batches] or [whole]
-            assert [row for piece in pieces for row in keys(piece)] == keys(whole)
-    assert repr(case).startswith("Case of\n  q0 = ")
-    assert case.drawn().count("micro-batch") == len(case.cut)
 
 
 def shapes(items: list[Item]) -> set[str]:

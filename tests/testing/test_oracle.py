@@ -13,7 +13,7 @@ from streamq.aggregates import built_in
 from streamq.aggregates.basic import COUNT
 from streamq.errors import QueryFailed
 from streamq.expressions import col, duration, end, start
-from streamq.operators import Select, Source, Union, Where, WindowAggregate, written_operators
+from streamq.operators import Select, Union, Where, WindowAggregate, written_operators
 from streamq.patterns.definitions import Detect
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
@@ -21,7 +21,6 @@ from streamq.plan.node import Node
 from streamq.testing.oracle import ORACLE, SumOverflow, TooMuch, oracle
 from streamq.time import INFINITY
 from streamq.windows import Hopping
-from tests.drawn.operators import OVER_ONE, OVER_TWO
 from tests.testing.by_oracle import DOUBLE, LONG, NAN, STRING, answer, intervals
 
 
@@ -41,13 +40,6 @@ def test_every_logical_operator_has_a_definition_named_as_it() -> None:
     assert set(ORACLE) == {*written_operators(), Detect}
     names = {node.__name__.lower(): f.__name__.replace("_", "") for node, f in ORACLE.items()}
     assert all(node == function for node, function in names.items())
-
-
-def test_every_operator_over_streams_is_drawn() -> None:
-    """What is made of windows is drawn with those, a table with static tables, a pattern as a program."""
-    drawn = {drawing.__name__.removeprefix("draw_") for drawing in (*OVER_ONE, *OVER_TWO)}
-    defined = {d.__name__.removesuffix("_") for node, d in ORACLE.items() if not issubclass(node, Source)}
-    assert defined - drawn == {"detect", "join_table", "top_k", "window_aggregate"}
 
 
 # span operators

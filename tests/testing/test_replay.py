@@ -19,7 +19,7 @@ from streamq.testing.backends import execute
 from streamq.testing.execution import Execution, in_process
 from streamq.testing.replay import case_from_json, case_to_json, replay, save
 from streamq.testing.trial import check
-from tests.drawn.scenarios import composition
+from tests.drawn.queries import composition
 
 few = settings(suppress_health_check=list(HealthCheck))
 

@@ -21,7 +21,7 @@ from streamq.testing.scenario import concrete
 from streamq.time import MINUS_INFINITY
 from streamq.tracing.lineage import Lineage
 from streamq.tracing.recorded_run import Recording, history_rows, record_run
-from tests.drawn.queries import cases
+from tests.drawn.queries import composition
 from tests.laws.test_what_fails import SOAK
 
 few = settings(
@@ -38,6 +38,10 @@ def recorded(case: Case) -> Recording:
         return record_run(case.plan, case.static, case.batches, case.until)
     except StreamqError:
         reject()
+
+
+ON_TIME = t.Intent(late="none", invalid=False, speculation=False, duplicates=False)
+INSERT_ONLY = composition(1, 4, t.stream(shape="points"), t.stream(shape="intervals"))
 
 
 def in_ticks(rows: pa.Table, recording: Recording) -> pa.Table:
@@ -67,7 +71,7 @@ def oracle_history(recording: Recording, source: int, place: int) -> pa.Table:
 
 @pytest.mark.slow
 @few
-@given(cases(kinds=("points", "intervals"), intent=t.Intent(late="none")), st.randoms(use_true_random=False))
+@given(t.concrete(INSERT_ONLY, ON_TIME), st.randoms(use_true_random=False))
 def test_without_an_event_a_query_answers_what_the_oracle_does_and_its_effects_are_the_difference(
     case: Case, draw: Any
 ) -> None:
@@ -90,7 +94,7 @@ def test_without_an_event_a_query_answers_what_the_oracle_does_and_its_effects_a
 
 @pytest.mark.slow
 @few
-@given(cases())
+@given(t.concrete(composition(1, 4)))
 def test_all_events_together_give_what_the_recording_has_and_effects_go_along_the_plan(case: Case) -> None:
     """Over all kinds of sources, late and taken back items included."""
     recording = recorded(case)

@@ -22,6 +22,7 @@ from streamq.patterns.operators.negation import CancelWhen, Not, Unless, UnlessB
 from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Part
+from streamq.testing.arrival import instant_at
 from streamq.testing.patterns.conditions import EVERY_HAS, Bound, Condition, conditions, evaluate, order_key
 from streamq.testing.patterns.matches import (
     SCOPES,
@@ -44,7 +45,7 @@ from streamq.testing.patterns.matches import (
     sub_patterns,
     variables,
 )
-from streamq.time import INTEGER, ticks
+from streamq.time import INTEGER, instant_ticks, ticks
 
 
 class Evaluation:
@@ -101,7 +102,7 @@ class Evaluation:
             events = room_of(part.pattern).matches(part.pattern, self)
             if part.variable is not None:
                 for e in events:
-                    own = {"@Vs": moment(e.vs, self.axis), "@root": moment(e.root, self.axis)}
+                    own = {"@Vs": instant_at(e.vs, self.axis), "@root": instant_at(e.root, self.axis)}
                     own |= id_fields(e.text, e.inputs)
                     e.bound[part.variable] = {**self.composite(part, e.bound), **own}
         return [e for e in events if self.holds(e.bound)]
@@ -228,7 +229,7 @@ def define_type(
         }
     events = []
     for e in evaluation.part(definition.pattern):
-        root = {"@root": moment(e.root, axis)}
+        root = {"@root": instant_at(e.root, axis)}
         fields = {name: evaluate(o, {**e.bound, "@root": root}, functions) for name, o in outputs.items()}
         starts, ends = e.vs, e.till
         cut = definition.occurrence
@@ -238,7 +239,7 @@ def define_type(
             starts, ends = max(starts, bound_of(cut.start, starts, axis)), min(ends, bound_of(cut.end, ends, axis))
         if starts < ends:
             # whether a definition's contributors are those of its match, or the match itself, is not said
-            bound: Bound = {"": {"@Vs": moment(starts, axis), **root, **id_fields(e.text), **fields}}
+            bound: Bound = {"": {"@Vs": instant_at(starts, axis), **root, **id_fields(e.text), **fields}}
             events.append(replace(e, id=(definition.name, e.id), rank=None, vs=starts, till=ends, bound=bound))
     return EventType(tuple(outputs), events, has_matches=True)
 
@@ -247,19 +248,10 @@ def bound_of(literal: s.Literal | None, otherwise: int, axis: str) -> int:
     """Return the bound of a slice in ticks; ``otherwise`` if it has none on this side."""
     if literal is None:
         return otherwise
-    if axis == INTEGER:
-        return int(literal.value)  # type: ignore[arg-type]
-    instant = dt.datetime.fromisoformat(str(literal.value))
-    instant = instant if instant.tzinfo else instant.replace(tzinfo=dt.UTC)
-    return (instant - EPOCH) // dt.timedelta(microseconds=1)
-
-
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
-def moment(instant: int, axis: str) -> Any:
-    """Return an instant as a value of conditions and OUTPUT."""
-    return instant if axis == INTEGER else EPOCH + dt.timedelta(microseconds=instant)
+    at: Any = int(literal.value) if axis == INTEGER else dt.datetime.fromisoformat(str(literal.value))  # type: ignore[arg-type]
+    ticks = instant_ticks(at, axis)
+    assert ticks is not None
+    return ticks
 
 
 def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
@@ -272,7 +264,7 @@ def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
         values = tuple((v is not None, None if v is None else order_key(v)) for v in payload.values())
         ordinal = numbers[start, values] = numbers.get((start, values), -1) + 1
         id = (name, start, values, ordinal)
-        instant = moment(start, axis)
+        instant = instant_at(start, axis)
         text = event_id(name, start, ordinal, payload.values())
         bound: Bound = {"": {"@Vs": instant, "@root": instant, **id_fields(text, (text,)), **payload}}
         event = Match(

@@ -19,11 +19,12 @@ from streamq.runtime.kernel import ADJUST
 from streamq.sources.edges import DELETES, PREIMAGES, VERSIONS, Changes, Edges, EdgeSource
 from streamq.testing.arrival import CLOSE, OPEN, Item, Scale, comparable, comparable_payload, start_of
 from streamq.testing.drawn_lifetimes import arranged, copies, lifetimes, long_lists
+from streamq.testing.intent import Draw
 from streamq.testing.oracle.run import Run, column, defines, events_of, keyed, no_start, payload_of, representatives
 from streamq.testing.oracle.values import has_own_key, key, keys, listed, payload, same
 from streamq.testing.payload_values import growing_value, grows
 from streamq.testing.program_text import argument, column_lists, free_name, one_or_more, string
-from streamq.testing.sources.room import Admission, ArrivalPlan, Draw, Reach, SourceModel, SourceRoom
+from streamq.testing.sources.room import Admission, ArrivalPlan, Reach, SourceModel, SourceRoom
 from streamq.time import INFINITY
 
 

@@ -16,10 +16,11 @@ from streamq.runtime.deltas import INSERT
 from streamq.sources.insert_only import Intervals, Points
 from streamq.testing.arrival import Item, Scale, comparable, comparable_payload, end_or_none, end_ticks, start_of
 from streamq.testing.drawn_lifetimes import DuplicateFilter, arranged, copies, lifetimes
+from streamq.testing.intent import Draw
 from streamq.testing.oracle.run import Run, column, defines, events_of, no_start, once, payload_of
 from streamq.testing.oracle.values import listed, payload
 from streamq.testing.program_text import column_lists, string
-from streamq.testing.sources.room import ArrivalPlan, Draw, Reach, SourceModel, SourceRoom
+from streamq.testing.sources.room import ArrivalPlan, Reach, SourceModel, SourceRoom
 from streamq.time import INFINITY
 
 

@@ -27,10 +27,11 @@ from streamq.testing.arrival import (
     start_of,
 )
 from streamq.testing.drawn_lifetimes import DuplicateFilter, arranged, copies, forbids_overlap, lifetimes, with_ctis
+from streamq.testing.intent import Draw
 from streamq.testing.oracle.run import Run, column, defines, events_of, keyed, no_start, payload_of, representatives
 from streamq.testing.oracle.values import keys, listed, payload, same
 from streamq.testing.program_text import column_lists, string
-from streamq.testing.sources.room import Admission, ArrivalPlan, Draw, Reach, SourceModel, SourceRoom
+from streamq.testing.sources.room import Admission, ArrivalPlan, Reach, SourceModel, SourceRoom
 from streamq.time import INFINITY
 
 

@@ -25,7 +25,7 @@ from streamq.runtime.deltas import CTI, INSERT
 from streamq.runtime.kernel import ADJUST, DROP, FAIL
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.arrival import Item, Scale, count_contradictions, count_distinct, is_event, table_of
-from streamq.testing.intent import Intent
+from streamq.testing.intent import Draw, Intent
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -164,8 +164,6 @@ class SourceModel(ABC, Generic[S]):
             return self.source.policy.late is ADJUST
         return True
 
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 Payloads = st.SearchStrategy[dict[str, Any]]
 
