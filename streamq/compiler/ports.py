@@ -16,7 +16,6 @@ from streamq.compiler.results import Result
 from streamq.compiler.rules.rule import can_fail
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, path_key
-from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError
 from streamq.functions.logic import EQUAL, conjuncts
 from streamq.operators.evaluation import all_columns, copied_before
@@ -372,5 +371,5 @@ def _judge(program: StagedPlan, path: Path) -> Judge | None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
     judging = program.judging_of(source.table)
-    ends = judging.ends if judging.at is JudgePlace.FIRST_KERNEL else None
+    ends = None if judging.reason else judging.ends
     return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis, source.gives_points, ends)

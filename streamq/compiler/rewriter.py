@@ -18,7 +18,7 @@ from streamq.compiler.rules.rule import answers_kept
 from streamq.errors import NeedsSpark, RewriteError, StreamqError
 from streamq.operators import Explode, MergePartials, Select, Source, Where, WindowAggregate
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.grid_factory import GridFactory, show_partials
+from streamq.operators.grid_factory import show_partials
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, expanded, expressions, nodes
@@ -97,16 +97,16 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
             return [Consumer(node.digest)]
         if not isinstance(node, EvaluatedOperator):
             return [way.with_node(node) for ways in inputs for way in ways]
-        is_combined = isinstance(node.evaluation.factory, GridFactory)
+        factory = node.evaluation.factory
         for port, ways in zip(node.evaluation.inputs, inputs, strict=True):
             for way in ways:
                 end = replace(
                     way.with_node(node),
                     has_state=True,
                     window=node.event_windows,
-                    bounds_windows=node.hears_endpoints and not node.evaluation.factory.always_holds,
+                    bounds_windows=node.hears_endpoints and not factory.always_holds,
                     reads_judged_rows=isinstance(node, MergePartials) and bool(node.results),
-                    spread=None if is_combined or port.meet_none else port.hashed_before(way.steps) or (),
+                    spread=None if factory.combines or port.meet_none else port.hashed_before(way.steps) or (),
                 )
                 by_source.setdefault(way.source, []).append(end)
         return []

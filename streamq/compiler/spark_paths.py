@@ -151,7 +151,7 @@ def apply_paths(
         has_ctis = relation.source is not None and relation.source.items.ctis is not None
         always = not has_ctis and not any(step.effect.drops for step in feed.path.steps)
         df = df.select(*_port(feed, df, [*beside.outside, *beside.rows], always))
-        return df, WideRowLayout({feed.channel.number: (None, feed.channel.columns)})
+        return df, {feed.channel.number: (None, feed.channel.columns)}
     single = len(relations) == 1
     packed: list[str] = []
     all_columns = [n for n in df.columns if n not in beside.outside]
@@ -175,7 +175,7 @@ def apply_paths(
         packed.append(name)
         columns_by_channel[feed.channel.number] = (name, feed.channel.columns)
     df = df.select(*beside.outside, *(F.col("__row")[n].alias(n) for n in beside.rows), *packed)
-    return df, WideRowLayout(columns_by_channel)
+    return df, columns_by_channel
 
 
 def copy_for_paths(

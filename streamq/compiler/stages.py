@@ -19,7 +19,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_state, placed_spread, state_name
-from streamq.compiler.strategy import JudgePlace, can_spread
+from streamq.compiler.strategy import can_spread
 from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import PortColumns, all_columns
@@ -254,7 +254,7 @@ class _Compiler:
             return self._host_ingress(path, node.ingress)
         judging = self.program.judging_of(node.table)
         placed = placed_spread(self.program, path)
-        if judging.at is JudgePlace.FIRST_KERNEL and placed is None:
+        if not judging.reason and placed is None:
             return path
         spread = judging.spread if placed is None else placed
         kernel = InsertIngressKernel(path.points, judging.ends, node.ids)

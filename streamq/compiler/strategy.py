@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from streamq.compiler.options import Options
 from streamq.compiler.rewriter import Consumer, consumers
@@ -18,30 +17,21 @@ from streamq.plan.schema import Schema
 from streamq.time import WindowEnds
 
 
-class JudgePlace(StrEnum):
-    """The kernels that can compare a source's items with its CTI, to find late ones."""
-
-    OWN_KERNEL = "by the kernel that makes events of its items"
-    STAGE = "in a stage of its own"
-    FIRST_KERNEL = "by the kernel that reads it first"
-
-
 @dataclass(frozen=True, kw_only=True)
 class JudgeChoice:
-    """The place at which a source's lateness is judged; ``reason``: why a stage was chosen, "" for other places.
+    """The place at which a source's lateness is judged: a stage of its own for a ``reason``, else the kernel that reads it first.
 
     ``ends``: the ends of the windows that read the source, to which its CTI is rounded down; None unless all that reads the
     source are fixed windows, and no step before them moves a start. ``spread``: the columns by which a stage of its own spreads
     the source's events, those of all that reads them one by one; () for their starts.
     """
 
-    at: JudgePlace
     reason: str = ""
     ends: WindowEnds | None = None
     spread: tuple[str, ...] = ()
 
 
-UNREAD = JudgeChoice(at=JudgePlace.STAGE, reason="no operator reads the source once the rules are applied")
+UNREAD = JudgeChoice(reason="no operator reads the source once the rules are applied")
 """The choice for a source of the query that rules have taken out of the plan."""
 
 
@@ -58,12 +48,12 @@ def choose_judges(plan: Node, options: Options) -> dict[str, JudgeChoice]:
 def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> JudgeChoice:
     """Return the place at which a source's lateness is judged; ``ways`` lead to the operators that read it first."""
     if source.ingress is not None:
-        return JudgeChoice(at=JudgePlace.OWN_KERNEL)
+        # by the kernel that makes events of its items
+        return JudgeChoice()
     way = ways[0] if len(ways) == 1 else None
     ends = None if way is None else way.ends
     reason = _reason_for_a_stage(source, ways, options)
-    place = JudgePlace.STAGE if reason else JudgePlace.FIRST_KERNEL
-    return JudgeChoice(at=place, reason=reason, ends=ends, spread=_common_spread(source, ways))
+    return JudgeChoice(reason=reason, ends=ends, spread=_common_spread(source, ways))
 
 
 def _common_spread(source: Source, ways: Sequence[Consumer]) -> tuple[str, ...]:

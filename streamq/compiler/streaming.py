@@ -126,7 +126,7 @@ def build_frame(
         if stage.number + 1 < len(program.stages) and relations:
             paths = {raw_channel(r): one for r in relations if (one := _output_paths(lowering, r)) is not None}
             opened = [relation for relation in relations if raw_channel(relation) not in paths]
-            layout = WideRowLayout({})
+            layout: WideRowLayout = {}
             if opened:
                 df = _opened(opened, df)
                 _tell_results(lowering, opened, df, plain=len(opened) == 1)

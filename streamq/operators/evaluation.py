@@ -65,6 +65,9 @@ class KernelFactory(ABC):
     also_keeps: ClassVar[str] = ""
     """The rows that the kernel keeps beside what the operator states."""
 
+    combines: ClassVar[bool] = False
+    """True if rows are combined before they are sent to the kernel."""
+
     condenses: ClassVar[bool] = False
     """True if the kernel replaces settled events by partial results of several."""
 

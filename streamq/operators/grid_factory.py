@@ -157,6 +157,7 @@ class GridFactory(KernelFactory):
 
     run_by = "partial results of ranges of windows, merged"
     kind = "window"
+    combines = True
     corrects = True
     always_holds = True
     aligns = None

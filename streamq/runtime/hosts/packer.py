@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from streamq.choices import Invalid
 from streamq.runtime.arrow.columnar import concat, encode, split_by, with_column
 from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.deltas import BAD, KEEP, LAST_POINT, LE, NOW, start_reasons
+from streamq.runtime.deltas import BAD, LAST_POINT, LE, NOW, start_reasons
 from streamq.runtime.groups import buckets_of
 from streamq.runtime.hosts.envelope import LATE, PROGRESS, Envelope
 from streamq.runtime.hosts.hosted_kernel import Channel
@@ -220,10 +220,10 @@ class Packer:
         if len(starts):
             message.w = max(message.w, pc.max(starts).as_py())
             if progress.parts is not None:
-                carried = {name: batch.column(column) for name, column in progress.parts.carried_columns.items()}
-                message.parts.append(
-                    progress.parts.summary(items.starting(pa.table({**_marks(batch, items), **carried})))
-                )
+                carried = progress.parts.carried_columns.items()
+                columns = {name: batch.column(name) for name in items.columns}
+                columns |= {name: batch.column(column) for name, column in carried}
+                message.parts.append(progress.parts.summary(items.starting(pa.table(columns))))
             elif progress.steps is not None:
                 promises.append(progress.steps.cti(message.w))
         message.c = max([message.c, *promises])
@@ -253,16 +253,3 @@ def _too_far(batch: pa.Table, is_bad: Any, last: int) -> tuple[pa.Table, Any]:
         return batch, is_bad
     reason = pc.if_else(is_far, "a start too far ahead of the clock", batch.column(BAD))
     return with_column(batch, BAD, reason), pc.or_(is_bad, is_far)
-
-
-def _marks(batch: pa.Table, items: Items) -> dict[str, Any]:
-    """Return the columns that distinguish items."""
-    return {name: batch.column(name) for name in items.columns}
-
-
-def passed_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows that passed the filters (without ``__keep``, all rows), with the columns that a port reads."""
-    if KEEP in batch.column_names and pc.min(batch.column(KEEP)).as_py() is not True:
-        batch = batch.filter(batch.column(KEEP))
-    # rebuilt, because tables of several sources are concatenated and must have fields of equal nullability
-    return pa.table({n: batch.column(n) for n in columns})

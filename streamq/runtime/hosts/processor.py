@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import concat, decode
+from streamq.runtime.deltas import KEEP
 from streamq.runtime.hosts.envelope import (
     BESIDE_RESULTS,
     LATE,
@@ -28,7 +29,7 @@ from streamq.runtime.hosts.envelope import (
 )
 from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
 from streamq.runtime.hosts.identity import Identity, check_state
-from streamq.runtime.hosts.packer import Packer, passed_rows
+from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.result_rows import RESULT, packed_rows
 from streamq.runtime.hosts.shipping import packed
 from streamq.runtime.hosts.stage import Stage
@@ -163,27 +164,25 @@ def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
         )
 
 
-class WideRowLayout:
-    """The layout of wide rows, which hold several channels' columns: under their own names, or inside a struct.
+WideRowLayout = Mapping[int, tuple[str | None, tuple[str, ...]]]
+"""The layout of wide rows, which hold several channels' columns, under their own names or inside a struct: by channel number,
+the struct's name (None: no struct) and the columns that the channel takes."""
 
-    ``columns`` are, by channel number, the struct's name (None: no struct) and the columns that the channel takes.
-    """
 
-    def __init__(self, columns: dict[int, tuple[str | None, tuple[str, ...]]]):
-        self.columns = columns
-
-    def take(self, batch: pa.Table) -> dict[int, pa.Table]:
-        """Return the rows that passed the filters, by channel; an empty table for a channel without any."""
-        tables_by_channel = {}
-        for number, (struct, columns) in self.columns.items():
-            rows = batch
-            if struct is not None:
-                column = batch.column(struct).combine_chunks()
-                if isinstance(column, pa.ChunkedArray):
-                    column = pa.concat_arrays(column.chunks)
-                rows = pa.Table.from_struct_array(column)
-            tables_by_channel[number] = passed_rows(rows, columns)
-        return tables_by_channel
+def rows_of_channels(layout: WideRowLayout, batch: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the wide rows that passed the filters (without ``__keep``, all rows), by channel; nothing for one without any."""
+    for number, (struct, columns) in layout.items():
+        rows = batch
+        if struct is not None:
+            column = batch.column(struct).combine_chunks()
+            if isinstance(column, pa.ChunkedArray):
+                column = pa.concat_arrays(column.chunks)
+            rows = pa.Table.from_struct_array(column)
+        if KEEP in rows.column_names and pc.min(rows.column(KEEP)).as_py() is not True:
+            rows = rows.filter(rows.column(KEEP))
+        if rows.num_rows:
+            # rebuilt, because tables of several sources are concatenated and must have fields of equal nullability
+            yield number, pa.table({name: rows.column(name) for name in columns})
 
 
 def source_packer(
@@ -210,9 +209,8 @@ def source_packer(
             if message is not None:
                 progress = message if progress is None else merge_messages(progress, message)
             for table in good:
-                for number, rows in layout.take(table).items():
-                    if rows.num_rows:
-                        combined.setdefault(number, []).append(rows)
+                for number, rows in rows_of_channels(layout, table):
+                    combined.setdefault(number, []).append(rows)
 
         held = 0
         for batch in batches:
@@ -360,9 +358,8 @@ def stage_packer(
                     passed.append((row["__to"], row["__channel"], row["__body"]))
             yield from envelope_batches(passed)
             if pc.any(opened).as_py():
-                for number, rows in layout.take(table.filter(opened)).items():
-                    if rows.num_rows:
-                        tables.setdefault(number, []).append(rows)
+                for number, rows in rows_of_channels(layout, table.filter(opened)):
+                    tables.setdefault(number, []).append(rows)
         for channel, parts in outputs.items():
             for number, rows in paths[channel].tables(parts):
                 tables.setdefault(number, []).append(rows)
