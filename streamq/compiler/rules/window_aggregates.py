@@ -336,12 +336,15 @@ def _merged(readers: Sequence[MergePartials], window: Window) -> MergePartials:
 def _over_merged(root: Node, merged: Mapping[str, MergePartials]) -> Node:
     """Return a plan in which each window of ``merged``, by digest, reads the partial results that it shares."""
     rebuilt: dict[str, Node] = {}
+    rows: dict[str, Node] = {}
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         over = node.with_children(inputs)
         if isinstance(node, MergePartials) and node.digest in merged:
             shared = merged[node.digest]
-            over = replace(shared, input=rebuilt[shared.input.digest])
+            if shared.digest not in rows:
+                rows[shared.digest] = replace(shared, input=rebuilt[shared.input.digest])
+            over = rows[shared.digest]
             if shared.results:
                 number = [one.window for one in shared.results].index(node.window)
                 over = Where(over, Col(NUMBER) == Lit(number))
