@@ -54,28 +54,6 @@ def test_a_replay_with_a_mended_module_gives_what_was_missing(window: str) -> No
     assert sorted([*came, *again], key=str) == sorted(wanted.to_arrow().to_pylist(), key=str)
 
 
-def test_a_module_that_reads_lifetimes_is_replayed_over_those_of_the_events() -> None:
-    def lasting(poison: int | None, **options: Any) -> Any:
-        def lasts(events: pd.DataFrame, window: Any) -> int:
-            if (events.v == poison).any():
-                raise ValueError("poison")
-            return int((events.end - events.start).sum()) - int(window.start)
-
-        return sq.uda("bigint", name="lasts", time_sensitive=True, columns=["v"], **options)(lasts)
-
-    def query(stream: Any, module: Any) -> Any:
-        return stream.hopping_window(5, 2).select(lasts=module("v"))
-
-    lacking = query(S, lasting(3, on_error="quarantine"))
-    with pytest.warns(StreamqWarning):
-        came = lacking.where(col("lasts").is_not_null()).to_arrow().to_pylist()
-    events = lacking.quarantine().events("lasts")
-    replayed = query(events.group_by("window_start"), lasting(None))
-    # of the windows over the members of one, that one
-    again = replayed.where(sq.start() == col("window_start")).select("lasts").to_arrow().to_pylist()
-    assert sorted([*came, *again], key=str) == sorted(query(S, lasting(None)).to_arrow().to_pylist(), key=str)
-
-
 def test_events_of_functions_and_of_scan_are_replayed_as_they_are() -> None:
     lenient = sq.udf("double", name="inverse", on_error="quarantine")(lambda v: 1 / v)
     mended = sq.udf("double", name="inverse")(lambda v: 1 / v if v else None)

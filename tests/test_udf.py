@@ -75,15 +75,6 @@ def test_explain_and_its_own_text_show_it() -> None:
     assert can_fail(by_value("v"), S.plan.schema)
 
 
-def test_functions_that_are_there_are_wrapped_in_one_line() -> None:
-    hypot = sq.udf("double")(math.hypot)
-    logs = sq.udf("double", takes="series", name="log")(np.log1p)
-    upper = sq.udf("string", takes="arrays")(pc.utf8_upper)
-    rows = S.where(col("v") > 0).select(x=hypot("v", sq.lit(3)), y=logs("v"), z=upper("k")).to_arrow().to_pylist()
-    assert [(row["x"], row["z"]) for row in rows] == [(5.0, "A"), (math.hypot(9, 3), "B")]
-    assert rows[0]["y"] == pytest.approx(math.log1p(4))
-
-
 def test_results_of_many_types() -> None:
     made = {
         "array<int>": lambda v: [v, 1],

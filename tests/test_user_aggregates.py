@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -52,14 +51,6 @@ def test_it_stands_in_expressions_beside_others_and_over_groups() -> None:
     grouped = S.group_by("k").tumbling_window(5).select(n=sq.count(), x=total("v") + sq.max("v"), y=total("v"))
     rows = sorted(tuple(r.values()) for r in grouped.to_arrow().select(["k", "start", "n", "x", "y"]).to_pylist())
     assert rows == [("a", 0, 2, 14, 8), ("a", 5, 1, 12, 6), ("b", 5, 2, 8, 4)]
-
-
-def test_functions_that_are_there_take_one_line() -> None:
-    median = sq.uda("double", name="median")(np.median)
-    skew = sq.uda("double", name="skew")(pd.Series.skew)
-    query = S.where(sq.col("v").is_not_null()).tumbling_window(10).select(x=median("v"), y=skew("v"))
-    assert values(query) == [4.0]
-    assert values(query, "y") == [0.0]
 
 
 def test_a_filter_that_leaves_nothing_gives_null_and_no_call() -> None:

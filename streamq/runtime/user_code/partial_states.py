@@ -138,14 +138,6 @@ class PickledState(Partial):
         table = table.drop_columns(self.held_columns)
         return with_column(table, form.column, np.arange(table.num_rows)), form
 
-    def read_rows(self, table: pa.Table) -> tuple[list[bytes | None], pa.Table]:
-        """Return the state of each row, NOTHING for an event that does not count, None for one that does; and the values."""
-        is_none = pc.and_(
-            pc.is_null(table.column(self._state)), pc.invert(pc.fill_null(table.column(self._counts), False))
-        )
-        states = pc.if_else(is_none, pa.scalar(NOTHING, pa.binary()), table.column(self._state))
-        return states.to_pylist(), table.select(self._value_names)
-
     def event_rows(self, events: pa.Table, ends: Ints) -> Iterator[EventSlice | None]:
         """Yield the rows of ``events`` between neighbours of ``ends``, None for none; each row is in one result at most.
 
@@ -200,9 +192,11 @@ class HeldStates(MergeableColumns):
         """Hold the rows of a table of the partial result, numbered from 0 on."""
         super().__init__(partial.name)
         self.partial = partial
-        states, self.events = partial.read_rows(table)
-        self.copies = ints(table, COUNT)
-        self.held: list[HeldState | None] = [*states]
+        states, counts = (table.column(name) for name in (partial.held_columns[0], partial.held_columns[-1]))
+        is_none = pc.and_(pc.is_null(states), pc.invert(pc.fill_null(counts, False)))
+        # None is an event that counts
+        self.held: list[HeldState | None] = pc.if_else(is_none, pa.scalar(NOTHING, pa.binary()), states).to_pylist()
+        self.events, self.copies = table.select(partial.held_columns[1:]), ints(table, COUNT)
         self.failed: set[int] = set()
 
     @property
