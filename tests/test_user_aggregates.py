@@ -172,3 +172,23 @@ def test_a_state_of_none_is_a_state() -> None:
     greatest = sq.uda("bigint", name="greatest")(Greatest)
     batches = [[sq.insert(1, 2, v=None), sq.insert(2, 3, v=None)], [sq.insert(6, 7, v=None)], [sq.insert(9, 10, v=3)]]
     assert in_batches(lambda s: s.tumbling_window(4).select(x=greatest("v")), *batches) == [-1, -1, 3]
+
+
+def test_basic_windows_whose_events_a_filter_leaves_out_merge_with_others() -> None:
+    @sq.uda("bigint", name="counted")
+    class Counted:
+        def initial(self) -> list[int]:
+            return []
+
+        def add(self, state: list[int], v: pd.Series) -> list[int]:
+            return [*state, *map(int, v)]
+
+        def merge(self, a: list[int], b: list[int]) -> list[int]:
+            return a + b
+
+        def result(self, state: list[int]) -> int:
+            return len(state)
+
+    batches = [[sq.insert(1, 2, v=0), sq.insert(2, 3, v=0)], [sq.insert(1, 3, v=7)], [sq.insert(6, 7, v=0)]]
+    query = lambda s: s.tumbling_window(4).select(x=Counted("v", where=sq.col("v") > 1))  # noqa: E731
+    assert in_batches(query, *batches) == [1, None]

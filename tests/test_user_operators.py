@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,28 @@ def test_rows_go_by_place_or_by_name(form: str) -> None:
 )
 def test_rows_of_one_column_are_values_and_there_may_be_none(code: Any, expected: list[Row]) -> None:
     assert rows(S.tumbling_window(20).select(sq.udo("x double", name="own")(code)("v"))) == expected
+
+
+@sq.udo("v bigint", time_sensitive=True)
+def lifetimes(events: pd.DataFrame, window: Any) -> Iterator[Row]:
+    """Each member with the lifetime that the window shows."""
+    for event in events.itertuples():
+        yield event.start, event.end, event.v
+
+
+@pytest.mark.parametrize(
+    ("stamp", "clip", "expected"),
+    [
+        (None, "full", [(1, 4, 2), (3, 5, 6), (5, 8, 6), (6, 7, 1)]),
+        ("unchanged", "left", [(1, 4, 2), (3, 8, 6), (5, 8, 6), (6, 7, 1)]),
+        ("clip", "none", [(1, 4, 2), (3, 5, 6), (5, 8, 6), (6, 7, 1)]),
+        ("align", "none", [(0, 5, 2), (0, 5, 6), (5, 10, 1), (5, 10, 6)]),
+        ("point_at_end", "full", [(10, 11, 1), (10, 11, 6), (5, 6, 2), (5, 6, 6)]),
+    ],
+)
+def test_where_rows_live(stamp: str | None, clip: str, expected: list[Row]) -> None:
+    window = S.tumbling_window(5, clip_input=clip, stamp=stamp)
+    assert rows(window.select(lifetimes("v"))) == expected
 
 
 def timed(rows: Any) -> sq.Stream:
