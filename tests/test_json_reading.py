@@ -7,17 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
 
 import streamq as sq
 from streamq import col
 from streamq.errors import PlanError, SourceError, StreamqError, TypeMismatch, UnknownColumn
 from streamq.plan.node import number_sources
 from streamq.stream import Stream
-from streamq.testing.case import Case
-from streamq.testing.scenario import concrete
 from tests.algebra import QUERIES, SIZES, intervals
-from tests.drawn.queries import composition
 
 TRIPS = pa.table({"at": [1, 4, 6], "zone": ["a", "b", "a"], "fare": [3, 8, 5]})
 ZONES = pa.table({"zone": ["a", "b"], "city": ["Ulm", "Bonn"]})
@@ -60,14 +56,6 @@ def test_a_query_read_back_joins_others() -> None:
     text = ours.to_json()
     one, two = (sq.from_json(text, {"#1": TRIPS.slice(i, 1)}) for i in range(2))
     assert [r["fare"] for r in rows(ours.union(one, two))] == [3, 3, 8, 8, 5]
-
-
-@pytest.mark.slow
-@given(concrete(composition(1, 4)))
-def test_random_queries_are_read_back(case: Case) -> None:
-    query = Stream(case.plan, {**case.tables, **case.static})
-    again = sq.from_json(query.to_json(), query.tables)
-    assert again.plan == query.plan
 
 
 def test_streams_stand_in_the_place_of_sources() -> None:

@@ -7,18 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import types as t
 
 import streamq as sq
+from streamq import testing as t
 from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, StreamqError, TypeMismatch, UnknownColumn
 from tests.judged import Row, answer
-from tests.made_columns import TABLE, columns
 from tests.programs import compiled
 
 
 def test_an_id_is_part_of_a_plan_only_where_it_is_given() -> None:
-    df = columns(t="bigint", k="string", v="double")
+    df = t.table("t bigint, k string, v double", [])
     plain, named = sq.points(df, "t", name="s"), sq.points(df, "t", id="k", name="s")
     assert plain.plan.digest != named.plan.digest and not named.plan.traits.retracts
     assert "ids" not in plain.to_json() and '"ids": ["k"]' in named.to_json()
@@ -40,26 +39,23 @@ def test_an_id_is_part_of_a_plan_only_where_it_is_given() -> None:
 def test_what_is_no_id(source: str, id: Any, error: type[StreamqError], message: str) -> None:
     given = {"key": "k"} if source == "signal" else {}
     with pytest.raises(error, match=f"^{source}: {message}"):
-        getattr(sq, source)(columns(**TABLE), "t", id=id, **given)
+        getattr(sq, source)(t.table("t bigint, k string, tags map<string,string>", []), "t", id=id, **given)
 
 
 def test_the_id_of_a_physical_stream_is_a_column_of_its_payload_without_maps() -> None:
-    kinds = dict.fromkeys(("start", "end", "new_end"), "bigint") | {
-        "kind": "string",
-        "tags": t.MapType(t.StringType(), t.StringType()),
-    }
+    kinds = "kind string, start bigint, end bigint, new_end bigint, tags map<string,string>"
     with pytest.raises(TypeMismatch, match="^physical: cannot match by column 'tags'"):
-        sq.physical(columns(**kinds), id="tags")
+        sq.physical(t.table(kinds, []), id="tags")
     with pytest.raises(UnknownColumn, match="^physical: no column 'start'"):
-        sq.physical(columns(**kinds), id="start")
+        sq.physical(t.table(kinds, []), id="start")
     with pytest.raises(PlanError, match=r"^physical: id is the name of one column; found \['tags'\]"):
-        sq.physical(columns(**kinds), id=["tags"])
+        sq.physical(t.table(kinds, []), id=["tags"])
     with pytest.raises(
         TypeMismatch, match="^physical: column 'kind' holds no kinds of rows; it is a int. A kind is 'insert'"
     ):
-        sq.physical(columns(**kinds | {"kind": "int"}))
+        sq.physical(t.table(kinds.replace("kind string", "kind int"), []))
     with pytest.raises(PlanError, match="^name: not a name for a source; found 5"):
-        sq.physical(columns(**kinds), name=5)
+        sq.physical(t.table(kinds, []), name=5)
 
 
 KEYS = {
@@ -109,27 +105,24 @@ SENT = {
 ASIDE = ["offset", "at.partition"]
 
 
+READ: dict[str, tuple[list[str], dict[str, str]]] = {
+    "points": (["start"], {"id": "no"}),
+    "intervals": (["start", "end"], {"id": "no"}),
+    "signal": (["start"], {"key": "no", "id": "no"}),
+    "edges": (["end"], {"edge": "kind", "key": "no", "open": "insert", "close": "retract"}),
+    "physical": ([], {"id": "no"}),
+}
+"""Of each kind of source its columns of times, and its other columns."""
+
+
 def sent(kind: str, table: pa.Table, **options: Any) -> sq.Stream:
     """A source of that kind over the columns of SENT that it takes; its rows come several times, at other offsets."""
-    inserts = (
-        table.filter(pa.compute.equal(table["kind"], "insert")) if kind in ("points", "intervals", "signal") else table
-    )
-    read = {
-        "points": lambda t: sq.points(t.drop_columns(["kind", "end", "new_end"]), "start", id="no", **options),
-        "intervals": lambda t: sq.intervals(t.drop_columns(["kind", "new_end"]), "start", "end", id="no", **options),
-        "signal": lambda t: sq.signal(t.drop_columns(["kind", "end", "new_end"]), "start", "no", id="no", **options),
-        "edges": lambda t: sq.edges(
-            t.drop_columns(["start", "new_end"]),
-            "end",
-            edge="kind",
-            key="no",
-            open="insert",
-            close="retract",
-            **options,
-        ),
-        "physical": lambda t: sq.physical(t, id="no", **options),
-    }
-    return read[kind](inserts)
+    times, others = READ[kind]
+    if kind == "physical":
+        return sq.physical(table, **others, **options)
+    inserts = table if kind == "edges" else table.filter(pa.compute.equal(table["kind"], "insert"))
+    taken = dict.fromkeys([*times, *(name for name in others.values() if name in SENT), "no", *ASIDE])
+    return getattr(sq, kind)(inserts.select([*taken]), *times, **others, **options)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(

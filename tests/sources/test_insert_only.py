@@ -1,25 +1,14 @@
-"""Literal intervals: open ends, rows that are no events, axes."""
+"""Points and intervals: rows that are no events, axes, and what literal events are not."""
 
 from __future__ import annotations
 
 import datetime as dt
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import types as t
 
 import streamq as sq
-from streamq.errors import InvalidEvent, PlanError, SourceError
-from streamq.plan.schema import Field
-from streamq.sources.insert_only import Intervals
-
-
-def test_a_null_end_is_still_alive() -> None:
-    assert sq.events([(4, None, {"v": 8})]).to_arrow().to_pylist() == [{"v": 8, "start": 4, "end": None}]
-
-
-def test_naive_datetimes_are_utc() -> None:
-    found = sq.events([(dt.datetime(2024, 1, 1), None, {"v": 1})]).to_arrow().column("start").to_pylist()
-    assert found == [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)]
+from streamq.errors import InvalidEvent, PlanError, SourceError, TypeMismatch, UnknownColumn
 
 
 @pytest.mark.parametrize(
@@ -36,6 +25,12 @@ def test_rows_that_are_no_events(start: int | None, end: int | None, reason: str
     with pytest.raises(InvalidEvent, match=f"a row is no event: {reason}; first: {{'v': 1}}"):
         sq.events(rows).to_arrow()
     assert sq.events(rows, invalid="drop").to_arrow().num_rows == 1
+
+
+def test_a_row_without_a_time_is_no_event() -> None:
+    times = pa.table({"t": pa.array([3, None], pa.int64()), "v": [0, 1]})
+    with pytest.raises(InvalidEvent, match="source p: a row is no event: null start"):
+        sq.points(times, "t", name="p").to_arrow()
 
 
 def test_a_lifetime_on_the_timestamp_axis_is_shown_as_timestamps() -> None:
@@ -56,6 +51,15 @@ def test_errors() -> None:
         sq.events([7])  # type: ignore[list-item]
     with pytest.raises(SourceError, match=r"not an event; found \(1, {'v': 1}\). Write \(start, end, {...}\)"):
         sq.events([(1, {"v": 1})])  # type: ignore[list-item]
-    column = Field("a", t.LongType())
+
+
+def test_columns_that_make_no_events() -> None:
+    table = pa.table({"v": [1.5], "a": [1], "Start": [1]})
     with pytest.raises(PlanError, match="intervals: start and end are the same column; found 'a'"):
-        Intervals("s", (column,), "a", "a")
+        sq.intervals(table, "a", "a")
+    with pytest.raises(UnknownColumn, match="points: no column 't'; there are: v, a, Start"):
+        sq.points(table, "t")
+    with pytest.raises(TypeMismatch, match="points: column 'v' is no time; found double"):
+        sq.points(table, "v")
+    with pytest.raises(PlanError, match="points: a payload column called 'Start'"):
+        sq.points(table, "a")
