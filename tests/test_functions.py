@@ -78,7 +78,6 @@ def test_a_builder_has_the_name_signature_and_help_of_pysparks() -> None:
         (lambda: f.uper("s"), "Did you mean 'upper'?"),
         (lambda: f.sum("x"), "sq.sum in a window's select"),
         (lambda: f.mean("x"), "sq.avg in a window's select"),
-        (lambda: f.count_if("x"), "Write sq.count(where="),
         (lambda: f.bit_and("x"), "In a window's select there are sq.avg"),
         (lambda: f.row_number(), "window function"),
         (lambda: f.explode("a"), "several rows"),

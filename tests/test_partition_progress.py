@@ -92,12 +92,6 @@ def test_a_partition_that_is_idle_holds_nobody_back_and_comes_back_as_a_new_one(
     assert "furthest behind is d='a', with CTI 73" in str(run.run.why())
 
 
-def test_once_all_are_idle_the_cti_is_that_of_the_greatest_start() -> None:
-    events = [(at, at + 1, {"d": d}) for at, d in ((3, "a"), (47, "b"))]
-    run = Rehearsed(sq.events(events, name="cars", progress=sq.generate(2, per="d", idle_after="1 minute")))
-    assert [cti for _, cti in (run.arrive(2), *(run.arrive(0) for _ in range(4)))] == [1, 1, 1, 45, 45]
-
-
 def test_a_round_that_nobody_saw_counts_as_heard_with_the_next() -> None:
     log = RoundLog()
     assert log.first_after(100) == 0

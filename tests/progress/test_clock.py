@@ -77,15 +77,6 @@ def test_ctis_are_in_steps_and_a_clock_that_is_set_back_takes_none_back() -> Non
     assert [(cti - base) // 1_000_000 for cti in ctis] == [0, 5, 5, 10, 10, 10]
 
 
-def test_a_source_that_follows_one_with_a_clock_has_its_ctis() -> None:
-    prices = source("prices", 0)
-    run = Run(source("trades", 0, progress=sq.follow(prices)).join(prices, on="k"))
-    run.at(1, trades=1, prices=1)
-    run.at(30)
-    sources = run.metrics["sources"]
-    assert sources["trades"]["cti"] == sources["prices"]["cti"] == int(at(28).timestamp() * 1_000_000)
-
-
 def test_beside_the_rows_the_greater_counts(capsys: pytest.CaptureFixture[str]) -> None:
     progress = sq.generate("5 seconds", clock=sq.clock("20 seconds"))
     query = per_ten_seconds(source("a", 5, 15, 18, progress=progress))
