@@ -260,6 +260,10 @@ def _type_of_arrow(kind: pa.DataType | None, of_spark: DataType) -> DataType:
     return of_spark if kind is None else from_arrow_type(kind)
 
 
+LATE_ROWS = f"__channel = {LATE}"
+"""The rows of a program that are its late output."""
+
+
 def user_late_rows(df: DataFrame) -> DataFrame:
     """Return the late output, in the columns of LATE_SCHEMA: times and late_by in ticks, payload and group as JSON."""
-    return df.where(f"__channel = {LATE}").select("__late.*")
+    return df.where(LATE_ROWS).select("__late.*")

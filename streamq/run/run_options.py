@@ -201,8 +201,9 @@ class RunOptions:
         how = BY_MICRO_BATCH if is_split else IN_SPARKS_LOG
         late = [] if self.late_sink is None else [(folder_name(self.late_sink), f"late rows, {BY_MICRO_BATCH}")]
         written = [(name, f"{'stamped ' * r.stamped}{r.output} rows{' with CTIs' * r.ctis}, {how}") for r, name in own]
-        # the results in one folder have one form
-        return (*dict.fromkeys(written), *late)
+        # in the order in which they are written; the results in one folder, which is the last, have one form
+        shared = None if self.folder is None else folder_name(self.folder)
+        return (*sorted(dict.fromkeys(written), key=lambda of: of[0] == shared), *late)
 
     @property
     def is_split(self) -> bool:

@@ -185,7 +185,9 @@ def run_all(
     Sources, and all other common parts of the queries, are read, computed and kept once, as ``run.explain()`` shows. The other
     arguments are those of :meth:`Stream.run`; all queries share one checkpoint and one level of consistency: another level is
     another run. A sink that is a folder holds folders ``streamq_batch=N``, each written once; a run that was
-    interrupted writes its last micro-batch again. The counts of the run are sums over the results.
+    interrupted writes its last micro-batch again. A micro-batch without rows for a folder is not written there,
+    except the first after a start, and in the last folder each: that one says that the others are complete. The counts of the run
+    are sums over the results.
 
     folder: a folder of Parquet files for all results without a sink of their own. Spark reads it as one table, divided by the
     column ``result``, the name of a result, with the columns of all, NULL where a result has none. One job writes a

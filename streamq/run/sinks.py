@@ -6,8 +6,9 @@ no files: noop, Spark's console and memory, and a user's function.
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from streamq.compiler.egress import ResultColumns, user_late_rows
+from streamq.compiler.egress import LATE_ROWS, ResultColumns, user_late_rows
 from streamq.errors import PlanError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink
@@ -38,6 +39,9 @@ class Sink(ABC):
 
     is_lasting: ClassVar[bool] = False
     """True if written rows outlast this process, so that the run needs a checkpoint."""
+
+    takes_nothing: ClassVar[bool] = True
+    """True if the sink gets every micro-batch, also one without rows."""
 
     calls_python: ClassVar[bool] = False
     """True if Spark calls a function of Python's with each micro-batch."""
@@ -73,21 +77,18 @@ class Sink(ABC):
         """Write the rows of a micro-batch by its number, replacing rows that it wrote before a crash."""
 
 
-def computed_once(write: Write) -> Write:
-    """Return ``write`` with rows persisted and computed before, so that Spark computes them once however often they are read.
+@contextlib.contextmanager
+def persisted(rows: DataFrame) -> Iterator[DataFrame]:
+    """Persist rows meanwhile, so that Spark computes them once however often they are read.
 
-    So an exception from ``write`` is one of writing. And only a job over all rows commits state: ``write`` may read none.
+    The first job has to be one over all rows, as that alone commits state. If it runs before they are written, an exception from
+    writing is one of writing.
     """
-
-    def persist_and_write(rows: DataFrame, number: int) -> None:
-        rows.persist()
-        try:
-            throw_away(rows)
-            write(rows, number)
-        finally:
-            rows.unpersist()
-
-    return persist_and_write
+    rows.persist()
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
 
 
 def throw_away(rows: DataFrame) -> None:
@@ -112,26 +113,56 @@ class SplitWriter:
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
         """Return a ``writeStream`` that writes into all the sinks."""
-        write, pacer = computed_once(self._write), self.pacer
-        if pacer is None:
-            return writer.foreachBatch(write)
 
-        def write_and_pause(batch: DataFrame, number: int) -> None:
-            write(batch, number)
-            pacer.pause()
+        # at a start a micro-batch may be repeated that was interrupted, and replaces the rows that it has written
+        maybe_repeated = True
 
-        return writer.foreachBatch(write_and_pause)
+        def write(batch: DataFrame, number: int) -> None:
+            nonlocal maybe_repeated
+            with persisted(batch):
+                self._write(batch, number, writes_all=maybe_repeated)
+            maybe_repeated = False
+            if self.pacer is not None:
+                self.pacer.pause()
 
-    def _write(self, batch: DataFrame, number: int) -> None:
-        """Write one micro-batch into all sinks in their order, late rows last; after one that fails no other is written."""
-        for columns, sink in zip(self.columns, self.sinks, strict=True):
-            with raised_in_sink("the sink" if len(self.sinks) == 1 else f"the sink of {columns.title}"):
-                sink.write(columns.read(batch), number)
-        if self.late_sink is not None:
-            with raised_in_sink("the late sink"):
-                self.late_sink.write(user_late_rows(batch), number)
+        return writer.foreachBatch(write)
+
+    def _write(self, batch: DataFrame, number: int, *, writes_all: bool) -> None:
+        """Write one micro-batch into all sinks in their order, late rows last; after one that fails no other is written.
+
+        Sinks for which it has no rows are left out, unless ``writes_all`` is true; but not the last one that lasts: its folder of
+        the micro-batch says that all sinks have their rows.
+        """
+        outputs = self._outputs()
+        last = max((number for number, output in enumerate(outputs) if output.sink.is_lasting), default=-1)
+        # a job over all rows, before any is written
+        found = batch.selectExpr(*(f"bool_or({output.condition})" for output in outputs)).first()
+        for place, (output, has_rows) in enumerate(zip(outputs, found or (), strict=True)):
+            if has_rows or writes_all or place == last or output.sink.takes_nothing:
+                with raised_in_sink(output.title):
+                    output.sink.write(output.read(batch), number)
         if self.pacer is not None:
             self.pacer.observe(readings_in(batch))
+
+    def _outputs(self) -> list[_Output]:
+        """Return what is written, in order."""
+        alone = len(self.sinks) == 1
+        outputs = [
+            _Output("the sink" if alone else f"the sink of {columns.title}", sink, columns.condition, columns.read)
+            for columns, sink in zip(self.columns, self.sinks, strict=True)
+        ]
+        late = [] if self.late_sink is None else [_Output("the late sink", self.late_sink, LATE_ROWS, user_late_rows)]
+        return outputs + late
+
+
+@dataclass(frozen=True)
+class _Output:
+    """The rows of a micro-batch that one sink gets: those that satisfy ``condition``, as ``read`` makes them."""
+
+    title: str
+    sink: Sink
+    condition: str
+    read: Callable[[DataFrame], DataFrame]
 
 
 MOST_FILES = 4
@@ -194,6 +225,7 @@ class DataSourceSink(Sink):
     options: Mapping[str, Any]
 
     is_lasting: ClassVar[bool] = True
+    takes_nothing: ClassVar[bool] = False
 
     @property
     def folders(self) -> Sequence[str]:
@@ -224,6 +256,7 @@ class DividedFolder(Sink):
 
     path: str
     is_lasting: ClassVar[bool] = True
+    takes_nothing: ClassVar[bool] = False
 
     @property
     def folders(self) -> Sequence[str]:
@@ -241,6 +274,8 @@ class DividedFolder(Sink):
 @dataclass(frozen=True)
 class NoopSink(Sink):
     """The sink for the arguments None and "noop"."""
+
+    takes_nothing: ClassVar[bool] = False
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
         return writer.format("noop")
@@ -308,7 +343,13 @@ class FunctionSink(Sink):
     calls_python: ClassVar[bool] = True
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
-        return writer.foreachBatch(computed_once(self.write))
+
+        def write(rows: DataFrame, number: int) -> None:
+            with persisted(rows):
+                throw_away(rows)
+                self.write(rows, number)
+
+        return writer.foreachBatch(write)
 
     def write(self, rows: DataFrame, number: int) -> None:
         """Call the user's function with the rows and the micro-batch's number."""

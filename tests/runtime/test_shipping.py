@@ -64,14 +64,19 @@ A_WINDOW_A_KIND: tuple[Window, ...] = (
 WRITE = f"""{READ.rpartition("pickle.load")[0]}
 from unittest.mock import MagicMock
 batch = MagicMock()
-pickle.load(open(sys.argv[1], 'rb'))(batch, 3)
+batch.selectExpr.return_value.first.return_value = [False, True, False, False]
+write = pickle.load(open(sys.argv[1], 'rb'))
+write(batch, 3), write(batch, 4)
 print(*[call.args[0] for call in batch.mock_calls if call[0].endswith('.save') and call.args], sep=chr(10))
 """
 
 
 @pytest.mark.slow
 def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) -> None:
-    """Spark Connect calls it on the server: it writes results of all forms, and late rows, without streamq."""
+    """Spark Connect calls it on the server: it writes results of all forms, and late rows, without streamq.
+
+    At first into all sinks, then where there are rows, and into the last one.
+    """
     counts = sq.events([(1, 2, {"k": "a"})]).group_by("k").tumbling_window(4).select(n=sq.count())
     columns = [
         result_columns(Result(number=n, plan=counts.plan, egress=egress, in_order=True), packed=True)
@@ -82,7 +87,8 @@ def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) ->
     (tmp_path / "shipped").write_bytes(cast(Any, SplitWriter(columns, sinks, late, None).start(cast(Any, writer))))
     done = subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [f"{name}/streamq_batch=3" for name in ("final", "changelog", "upsert", "late")]
+    written = [(name, 3) for name in ("final", "changelog", "upsert", "late")] + [("changelog", 4), ("late", 4)]
+    assert done.stdout.split() == [f"{name}/streamq_batch={number}" for name, number in written]
 
 
 @pytest.mark.slow

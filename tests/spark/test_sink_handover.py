@@ -41,7 +41,7 @@ def mistake(name: str, old: str, new: str) -> Fault:
 MISTAKES = (
     (0, 1, mistake("the plan is enough", "planned > upto and self._is_written(stored, planned)", "planned > upto")),
     (5, 0, mistake("only commits count", "planned > upto and self._is_written(stored, planned)", "planned < upto")),
-    (2, 1, mistake("one sink is enough", "if len({*has_rows.values()}) > 1:", "if not has_rows:")),
+    (2, 1, mistake("one sink is enough", "if has_rows and all(", "if has_rows and any(")),
     (1, LATE_ONLY, mistake("rows may be incomplete", "/streamq_batch={number}/_SUCCESS", "/streamq_batch={number}")),
     (6, LATE_ONLY, mistake("the compacted log is not read", "{log}.compact", "{log}")),
 )

@@ -153,14 +153,19 @@ class _Migrator:
         return stored, upto
 
     def _is_written(self, stored: Identity, number: int) -> bool:
-        """Return True if all folders have the rows of a micro-batch; raise CheckpointError if only some have."""
+        """Return True if the folders have all rows of a micro-batch; raise CheckpointError if only some have.
+
+        Folders of micro-batches have none of a micro-batch that has no rows for them, but for the last one.
+        """
         has_rows = {name: self._has_rows(name, form, number) for name, form in stored.folders}
-        if len({*has_rows.values()}) > 1:
-            some = [name for name, has in has_rows.items() if has]
+        in_order = [name for name, form in stored.folders if form.endswith(BY_MICRO_BATCH)]
+        if has_rows and all(has for name, has in has_rows.items() if name not in in_order[:-1]):
+            return True
+        if some := [name for name, has in has_rows.items() if has]:
             wrong = f"micro-batch {number} was interrupted, and only some sinks have its rows"
             hint = f"Delete it there, streamq_batch={number}: the new run will write these rows."
             raise CheckpointError(VERB, wrong, f"found it in {', '.join(some)}", hint)
-        return any(has_rows.values())
+        return False
 
     def _has_rows(self, folder: str, form: str, number: int) -> bool:
         """Return True if a folder has the rows of a micro-batch, complete."""
