@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -20,9 +19,11 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.run.storage.checkpoint import identity_of
-from streamq.runtime.deltas import LE, WEIGHT
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.runtime.state.window_bins import BLOCKS
+from streamq.testing.difference import assert_same_history
+from streamq.testing.history import net
+from streamq.testing.oracle import oracle
 from tests.laws.cost_operators import program, work
 from tests.programs import with_sizes
 
@@ -39,29 +40,24 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Events:
-    """A source of events with rows of ``columns``, and the results of its windows, each also as a function of their members."""
+    """A source of events with rows of ``columns``, and the results of its windows."""
 
     source: Callable[[pa.Table, Any], sq.Stream]
     columns: str
     rows: Callable[[Event], list[tuple[Any, ...]]]
     longest: int
-    results: dict[str, tuple[sq.Aggregate, Callable[[list[Event]], int]]]
+    results: dict[str, sq.Aggregate]
 
     def stream(self, progress: Any = None) -> sq.Stream:
         return self.source(t.table(self.columns, []), progress)
 
     def windows(self, n: int, progress: Any = None) -> sq.Stream:
-        results = {name: aggregate for name, (aggregate, _) in self.results.items()}
-        return self.stream(progress).group_by("k").hopping_window(n, 1).select(**results)
+        return self.stream(progress).group_by("k").hopping_window(n, 1).select(**self.results)
 
 
-COUNTED = {"n": (sq.count(), len), "total": (sq.sum("v"), lambda members: sum(one.v for one in members))}
-RESULTS = {**COUNTED, "most": (sq.max("v"), lambda members: max(one.v for one in members))}
-ORDERED = {
-    **COUNTED,
-    "first": (sq.first("v"), lambda members: min(members).v),
-    "last": (sq.last("v"), lambda members: max(members, key=lambda one: (one.start, one.k, one.v)).v),
-}
+COUNTED = {"n": sq.count(), "total": sq.sum("v")}
+RESULTS = {**COUNTED, "most": sq.max("v")}
+ORDERED = {**COUNTED, "first": sq.first("v"), "last": sq.last("v")}
 
 
 def of_points(results: Any) -> Events:
@@ -193,46 +189,27 @@ def run(drawn: list[Event], events: Events, n: int, above: int, *forms: dict[str
     query = events.windows(n, sq.generate(DELAY))
     programs = [with_sizes(program(lambda a, b: query, **form), sizes) for form in forms]
     live = LocalRun(programs[0], identity=identity_of(programs[0]))
-    history: Counter[tuple[Any, ...]] = Counter()
+    out = []
     for turn in itertools.count():
         if not left:
             break
         form = programs[turn // 4 % len(programs)]
         live = replace(live.go_on(form), identity=identity_of(form))
         new, left = left[:5], left[5:]
-        add(
-            history,
-            live.batch({"s": t.table(events.columns, [row for one in new for row in events.rows(one)])}),
-            events,
-        )
+        rows = [row for one in new for row in events.rows(one)]
+        out.append(live.batch({"s": t.table(events.columns, rows)}))
         assert blocks(live) <= n + DELAY
         stores = [Baskets(DictStore(store)) for store in live.stores.values()]
         have_blocks.append(any(BLOCKS in values for one in stores for values in one.scopes.values()))
-    add(history, live.finish(), events)
-    assert +history == counted(drawn, events, n) and not -history
+    every = t.table(events.columns, [row for one in drawn for row in events.rows(one)])
+    assert_same_history(net([*out, live.finish()]), oracle(query.plan, {"s": every}))
     return have_blocks
-
-
-def add(history: Counter[tuple[Any, ...]], deltas: pa.Table, events: Events) -> None:
-    for row in deltas.to_pylist():
-        history[tuple(row[name] for name in ("k", *events.results, LE))] += row[WEIGHT]
 
 
 def blocks(live: LocalRun) -> int:
     """The blocks in state."""
     stores = [Baskets(DictStore(store)) for store in live.stores.values()]
     return sum(len(bins) for one in stores for name, bins in one.counts.items() if name.endswith(BLOCKS))
-
-
-def counted(drawn: list[Event], events: Events, n: int) -> Counter[tuple[Any, ...]]:
-    """The windows by the definition."""
-    rows: Counter[tuple[Any, ...]] = Counter()
-    for start in range(-n, 1 + max(one.end for one in drawn)):
-        for key in "ab":
-            members = [one for one in drawn if one.k == key and one.start < start + n and one.end > start]
-            if members:
-                rows[key, *(result(members) for _, result in events.results.values()), start] += 1
-    return rows
 
 
 @pytest.mark.parametrize(("n", "has_blocks"), [(15, False), (16, True)])
