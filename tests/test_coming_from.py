@@ -111,11 +111,10 @@ SHOWN_BY = {
     "input and output policies: clip, align, point": (
         "operators/test_window_lifetimes.py::test_the_window_is_known_wherever_the_row_lives"
     ),
-    "an aggregate function": "test_user_aggregates.py::test_functions_that_are_there_take_one_line",
-    "`CepAggregate`, `CepTimeSensitiveOperator`": (
-        "test_user_aggregates.py::test_a_time_sensitive_one_reads_lifetimes_as_the_clip_cuts_them_and_the_window"
+    **dict.fromkeys(
+        ("an aggregate function", "a table function", "`CepAggregate`, `CepTimeSensitiveOperator`"),
+        "laws/test_window_modules.py::test_every_choice",
     ),
-    "a table function": "test_user_operators.py::test_rows_of_one_column_are_values_and_there_may_be_none",
     **dict.fromkeys(
         ("a user-defined stream operator", "`applyInPandasWithState`, `transformWithState`"),
         "operators/test_scan.py::test_each_group_has_a_state_of_its_own",
