@@ -27,12 +27,12 @@ pytestmark = pytest.mark.usefixtures("plain")
 READINGS = pa.schema([("t", pa.int64()), ("k", pa.string()), ("v", pa.float64()), ("n", pa.int64())])
 
 
-def readings(seed: int, count: int, late_by: int = 0) -> list[dict[str, Any]]:
-    """Points in nearly ascending order, at most ``late_by`` out of order."""
+def readings(seed: int, count: int) -> list[dict[str, Any]]:
+    """Points in ascending order."""
     rng = random.Random(seed)
     rows = []
     for i in range(count):
-        t = 3 * i - rng.randint(0, late_by)
+        t = 3 * i
         v = rng.choice([None, 0.1 * rng.randint(-50, 50), 1e6])
         rows.append({"t": t, "k": rng.choice(["a", "b", None]), "v": v, "n": rng.randint(-3, 3)})
     return rows
@@ -55,64 +55,41 @@ def per_key(points: sq.Stream) -> sq.Stream:
     )
 
 
-def test_instalments_and_restarts(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """Each available-now run is one instalment; a restart after each loses nothing; the end flushes the last windows."""
-    arrivals = readings(1, 90, late_by=12)
-    parts = cut(arrivals, [30, 31], READINGS)
-    land(tmp_path / "in", parts)
-    batch = per_key(sq.points(spark.read.parquet(str(tmp_path / "in")), time="t")).to_df()
-    (tmp_path / "live").mkdir()
-    for i, part in enumerate(parts):
-        land(tmp_path / "live", [part], first=i)
-        # policies of sources are no part of a query
-        policy = {"progress": sq.generate(12 + i), "late": ("drop", "adjust", "fail")[i]}
-        q = per_key(sq.points(stream(spark, tmp_path / "live", READINGS), time="t", **policy))
-        last = i == len(parts) - 1
-        where = {"checkpoint": str(tmp_path / "cp"), "sink": str(tmp_path / "out"), "trigger": "available_now"}
-        # the checkpoint keeps the number that is given first
-        run = q.run(**where, finish=last, buckets=None if i else 3)
-        if i == 0:
-            first = spark.read.parquet(str(tmp_path / "out")).count()
-            assert 0 < first < batch.count(), "an instalment reports what is final and keeps the rest"
-    assert sum(run.late.values()) == 0
-    assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(batch)
-    kept = files(tmp_path / "cp")
-    for query in (q, q.where(sq.col("n") > 1)):
-        with pytest.raises(CheckpointError, match="the checkpoint's stream has ended"):
-            query.run(**where)
-    assert files(tmp_path / "cp") == kept
-
-
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """Speculative output is repaired by retractions, at another level after each restart; what is left is the batch answer."""
+    """Speculative output is repaired by retractions, at another level after each restart; what is left is the batch answer.
+
+    The checkpoint keeps the number of buckets that is given first, and policies of sources are no part of a query.
+    """
     arrivals = readings(2, 60)
     random.Random(3).shuffle(arrivals)
     parts = cut(arrivals, [20, 20], READINGS)
     (tmp_path / "in").mkdir()
-    q = per_key(sq.points(stream(spark, tmp_path / "in", READINGS), time="t", progress=sq.generate(1000)))
+    where = {"checkpoint": str(tmp_path / "cp"), "sink": str(tmp_path / "out"), "output": "changelog"}
     inserted = []
     for i, level in enumerate(("strong", "middle", sq.level(0, 2000))):
         land(tmp_path / "in", parts[i : i + 1], first=i)
-        with q.run(
-            checkpoint=str(tmp_path / "cp"),
-            sink=str(tmp_path / "out"),
-            output="changelog",
-            consistency=level,
-            buckets=3,
-        ) as run:
+        policy = {"progress": sq.generate(1000 + i), "late": ("drop", "adjust", "fail")[i]}
+        q = per_key(sq.points(stream(spark, tmp_path / "in", READINGS), time="t", **policy))
+        with q.run(**where, consistency=level, buckets=None if i else 3) as run:
             run.process_all_available()
             inserted.append(run.metrics["query"]["inserted"])
             if i == 2:
                 run.finish()
     assert inserted[0] == 0 and inserted[1] > 0, "strong waits for a CTI, and there is none"
+    assert sum(run.late.values()) == 0
     batch = per_key(sq.points(spark.read.parquet(str(tmp_path / "in")), time="t")).to_df()
     changes = spark.read.parquet(str(tmp_path / "out"))
     assert changes.where("kind = 'retract'").count() > 0
     assert folded(changes) == rows(batch)
+    kept = files(tmp_path / "cp")
+    for query in (q, q.where(sq.col("n") > 1)):
+        with pytest.raises(CheckpointError, match="the checkpoint's stream has ended"):
+            query.run(**where)
+    assert files(tmp_path / "cp") == kept
 
 
 def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, plain: None, tmp_path: Path) -> None:
