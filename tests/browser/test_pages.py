@@ -95,6 +95,14 @@ def test_explain(show: Open, dark: bool) -> None:
         assert all(box is not None and box["width"] > 100 for box in plans)
 
 
+def test_explain_twice_in_a_notebook(show: Open) -> None:
+    cells = [per_booth().explanation("logical", "fragment") for _ in range(2)]
+    with show(html.whole_page("notebook", *(f'<div class="cell">{cell}</div>' for cell in cells))) as page:
+        first, second = (page.locator(".cell").nth(i) for i in range(2))
+        second.locator("svg.plan a").first.click()
+        assert second.locator(".about:visible").count() == 1 and first.locator(".about:visible").count() == 0
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_plot(show: Open, tmp_path: Path, dark: bool) -> None:
     file = tolls().plot(key="booth", title="Cars <b> & vans").save(tmp_path / "plot.html")
