@@ -106,6 +106,16 @@ def test_a_delay_that_keeps_every_item_on_time(items: list[Item]) -> None:
     assert tight
 
 
+@few
+@given(st.data())
+def test_a_constant_for_another_column_of_a_name_is_no_value_of_the_source(data: st.DataObject) -> None:
+    """Of two streams that meet, values of a source pass the filters; here a filter reads a text of the name of a number."""
+    s = sq.events([(1, 2, {"k": "a", "v": 3})], name="s")
+    texts = s.select("k", v=sq.functions.upper("k")).where(sq.col("v") == "A")
+    case = data.draw(t.concrete(texts.join(s.shift(1), on="k", suffixes=("", "_r"))))
+    assert all(type(item.payload["v"]) in (int, type(None)) for _, item in case.arrival)
+
+
 def again(kind: str) -> st.SearchStrategy[Case]:
     """Items of a kind of source that delivers rows more than once, and moves no end where it was."""
     return arrived(kind, duplicates=True, speculation=False)
