@@ -21,7 +21,6 @@ from streamq.testing.difference import assert_same_history
 from streamq.testing.history import net
 from streamq.testing.oracle import oracle
 from tests.changed_query import ChangingRun
-from tests.compiler.test_results import CHANGELOG, FINAL, TOLD, program_of
 from tests.programs import with_sizes
 
 ROWS, LATENESS = 60, 6
@@ -116,45 +115,6 @@ def test_rows_are_those_of_windows_by_themselves(seed: int, stamp: str) -> None:
 
 
 LONG, SHORT = windows(12, 1, "n"), windows(4, 2, "sum")
-
-
-@pytest.mark.parametrize(
-    ("queries", "outputs", "kernels"),
-    [
-        ([SHORT, LONG], FINAL, [[(4, 2), (12, 1)]]),
-        ([windows(6, 6), windows(2, 2), LONG], FINAL, [[(6, 6), (2, 2), (12, 1)]]),
-        ([windows(24, 12), SHORT, LONG], FINAL, [[(24, 12)], [(4, 2), (12, 1)]]),
-        ([SHORT, LONG], CHANGELOG, [[(4, 2)], [(12, 1)]]),
-        ([SHORT, LONG], TOLD, [[(4, 2)], [(12, 1)]]),
-        ([windows(12, 3), SHORT], FINAL, [[(12, 3)], [(4, 2)]]),
-        ([windows(12, 12), windows(3, 3)], FINAL, [[(12, 12)], [(3, 3)]]),
-        ([windows(12, 5), windows(5, 5)], FINAL, [[(12, 5)], [(5, 5)]]),
-        ([SHORT.to_points_at_end().group_by("k").tumbling_window(8).select(n=sq.count()), LONG], FINAL, None),
-        ([windows(12, 1, stamp="point_at_end"), SHORT], FINAL, [[(12, 1)], [(4, 2)]]),
-        ([windows(12, 1, stream=S.where(sq.col("v") > 1)), SHORT], FINAL, [[(12, 1)], [(4, 2)]]),
-        ([windows(4, 2, stream=S.extend(3)), windows(12, 1, stream=S.extend(3))], FINAL, [[(4, 2)], [(12, 1)]]),
-    ],
-    ids=[
-        "two",
-        "three",
-        "longest",
-        "changelog",
-        "ctis",
-        "hop",
-        "few",
-        "uneven",
-        "read",
-        "stamp",
-        "stream",
-        "intervals",
-    ],
-)
-def test_windows_share_what_longer_ones_hold(
-    queries: list[sq.Stream], outputs: Any, kernels: list[list[tuple[int, int]]] | None
-) -> None:
-    """Windows share if final rows over points go to results without CTIs alone, and no more basic windows are held than apart."""
-    program = program_of(queries, [outputs] * len(queries))
-    assert shown(program) == (kernels or [[(4, 2)], [(8, 8)], [(12, 1)]])
 
 
 IN_ORDER = points(1, late=False)
