@@ -171,7 +171,7 @@ def _wide_schema(
     """Return an Arrow schema that holds rows of all relations after the columns ``first``, and each relation's place in it.
 
     ``plain``: the columns of the only relation stand by themselves, which costs less; else each relation has a struct. A place is
-    the struct's name, None if plain, and the columns, by the relation's number.
+    the struct's name, None if plain, and the columns, by the relation's channel.
     """
     fields = [pa.field(n, k) for n, k in first]
     places: dict[int, tuple[str | None, Any]] = {}
@@ -179,7 +179,7 @@ def _wide_schema(
         wanted = pa.schema([*((name, pa.int64()) for name in TECHNICAL), *arrow_schema(relation.schema)])
         struct = None if plain else struct_column(relation)
         fields += list(wanted) if struct is None else [pa.field(struct, pa.struct(list(wanted)))]
-        places[relation.number] = (struct, wanted)
+        places[raw_channel(relation)] = (struct, wanted)
     return pa.schema(fields), places
 
 
@@ -205,7 +205,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         passes = program.relations[feed.path.relation] not in last
         relation = _passing(program, feed) if passes else program.relations[feed.path.relation]
         schema, places = _wide_schema(first, [relation], plain=True)
-        opener = result_opener({raw_channel(relation): places[relation.number]}, {}, schema)
+        opener = result_opener(places, {}, schema)
         opened = df.mapInArrow(opener, from_arrow_schema(schema))
         _tell_results(lowering, [relation], opened, plain=True)
         rows = opened.withColumn(KEEP, F.col("__channel") == raw_channel(relation))
@@ -228,7 +228,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     relations = list({relation.name: relation for relation, _ in paths}.values())
     narrow = pa.schema([*first, *PACKED_COLUMNS])
     schema, places = _wide_schema([*first, *PACKED_COLUMNS], relations, plain=False)
-    opener = result_opener({raw_channel(r): places[r.number] for r in relations}, packed_paths, schema)
+    opener = result_opener(places, packed_paths, schema)
     opened = df.mapInArrow(opener, from_arrow_schema(schema))
     _tell_results(lowering, relations, opened, plain=False)
     if not paths:

@@ -25,7 +25,6 @@ from streamq.runtime.hosts.envelope import (
     SPOKEN,
     TAP,
     Envelope,
-    relation_of,
 )
 from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
 from streamq.runtime.hosts.identity import Identity, check_state
@@ -288,43 +287,36 @@ def opener(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that opens a stage's raw outputs into columns; other envelopes pass.
 
-    ``relations``: by kernel number, the struct (None if there is only one relation) and the columns of its output. ``schema`` is
-    the wide row: an envelope's columns, then the relations'.
+    ``relations``: by channel, the struct (None if there is only one relation) and the columns of its output. ``schema`` is the
+    wide row: an envelope's columns, then the relations'.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield other envelopes as wide rows with NULLs in the relations' columns, and outputs as rows of their relations."""
         for batch in batches:
             numbers = batch.column("__channel").to_pylist()
-            passed = [i for i, n in enumerate(numbers) if relation_of(n) not in relations]
+            passed = [i for i, n in enumerate(numbers) if n not in relations]
             if passed:
                 rows = batch.take(pa.array(passed))
                 yield _row(schema, len(passed), {name: rows.column(name) for name in ENVELOPE.names})
             for i, n in enumerate(numbers):
-                number = relation_of(n)
-                if number is not None and number in relations:
-                    table = decode(batch.column("__body")[i].as_py())
-                    yield from _wide(table, n, relations[number], schema)
+                if n in relations:
+                    yield _wide(decode(batch.column("__body")[i].as_py()), n, relations[n], schema)
 
     return packed(run)
 
 
-def _wide(
-    table: pa.Table, channel: int, relation: tuple[str | None, pa.Schema], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """Yield a relation's rows as rows of the wide schema: in its struct, or in columns of their own if ``relation`` names none.
+def _wide(table: pa.Table, channel: int, relation: tuple[str | None, pa.Schema], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a relation's rows as rows of the wide schema: in its struct, or in columns of their own if ``relation`` names none.
 
     They have ``channel`` in ``__channel``; all other columns are NULL.
     """
     struct, wanted = relation
-    rows = table.num_rows
-    columns: dict[str, Any] = {"__channel": pa.array([channel] * rows, pa.int32())}
     cast = [table.column(f.name).combine_chunks().cast(f.type) for f in wanted]
-    if struct is None:
-        columns |= {f.name: c for f, c in zip(wanted, cast, strict=True)}
-    else:
-        columns[struct] = pa.StructArray.from_arrays(cast, fields=list(wanted))
-    yield _row(schema, rows, columns)
+    columns = dict(zip(wanted.names, cast, strict=True))
+    if struct is not None:
+        columns = {struct: pa.StructArray.from_arrays(cast, fields=list(wanted))}
+    return _row(schema, table.num_rows, {"__channel": pa.array([channel] * table.num_rows, pa.int32()), **columns})
 
 
 def stage_packer(
@@ -387,7 +379,7 @@ def result_opener(
             rows: list[dict[str, Any]] = []
             for channel, body in zip(batch.column("__channel").to_pylist(), batch.column("__body"), strict=True):
                 if channel in relations:
-                    yield from _wide(decode(body.as_py()), channel, relations[channel], schema)
+                    yield _wide(decode(body.as_py()), channel, relations[channel], schema)
                 if channel in packed_paths:
                     deltas = decode(body.as_py())
                     for number, path in packed_paths[channel]:
