@@ -151,14 +151,14 @@ class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
     def _groups(self) -> tuple[S, tuple[str, ...]]:
         """Return the stream and the keys of its groups; without keys the whole stream is one group."""
 
-    def _in_windows(
-        self, window: Callable[[str], Window], verb: str, clip_input: str, stamp: str | None
-    ) -> WindowedStream[S]:
-        """Put the groups into windows; ``window`` makes the kind for a time axis, the other arguments are the user's."""
+    @property
+    def _axis(self) -> str:
+        return self._groups()[0].plan.schema.axis
+
+    def _in_windows(self, window: Window, verb: str, clip_input: str, stamp: str | None) -> WindowedStream[S]:
         stream, keys = self._groups()
-        kind = window(stream.plan.schema.axis)
         warn_of_neighbours(stream.plan, verb)
-        return windowed(stream, keys, kind, clip=clip_input, stamp=stamp, verb=verb)
+        return windowed(stream, keys, window, clip=clip_input, stamp=stamp, verb=verb)
 
     def per_window(self) -> WindowedStream[S]:
         """Group the rows by lifetime: each distinct lifetime is one window, and its members are the rows that have it.

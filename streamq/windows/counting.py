@@ -114,7 +114,7 @@ class CountVerbs(WindowKindVerbs[W]):
             6     10   11
         """
         window = Count.from_arguments(n, by)
-        return self._in_windows(lambda axis: window, "count_window", window.clip(clip_input), stamp)
+        return self._in_windows(window, "count_window", window.clip(clip_input), stamp)
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class RowsVerbs(WindowKindVerbs[W]):
             6     10   11
         """
         window = Rows.from_arguments(n, step, order_by)
-        return self._in_windows(lambda axis: window, "rows_window", clip_input, stamp)
+        return self._in_windows(window, "rows_window", clip_input, stamp)
 
 
 HEAD = "__head"

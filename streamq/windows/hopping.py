@@ -116,7 +116,7 @@ class HoppingVerbs(WindowKindVerbs[W]):
         1      6   10
         """
         return self._in_windows(
-            lambda axis: Hopping.from_arguments(size, hop, offset, axis, "hopping_window"),
+            Hopping.from_arguments(size, hop, offset, self._axis, "hopping_window"),
             "hopping_window",
             clip_input,
             stamp,
@@ -140,7 +140,7 @@ class HoppingVerbs(WindowKindVerbs[W]):
         1      4    8
         """
         return self._in_windows(
-            lambda axis: Hopping.from_arguments(size, size, offset, axis, "tumbling_window"),
+            Hopping.from_arguments(size, size, offset, self._axis, "tumbling_window"),
             "tumbling_window",
             clip_input,
             stamp,
@@ -311,9 +311,7 @@ class CalendarVerbs(WindowKindVerbs[W]):
             3  2026-02-28 23:00:00  2026-03-31 22:00:00
             8  2026-03-31 22:00:00  2026-04-30 22:00:00
         """
-        return self._in_windows(
-            lambda axis: Calendar.from_arguments(period, zone, axis), "calendar_window", clip_input, stamp
-        )
+        return self._in_windows(Calendar.from_arguments(period, zone, self._axis), "calendar_window", clip_input, stamp)
 
 
 @dataclass(frozen=True)

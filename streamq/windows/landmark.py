@@ -182,7 +182,7 @@ class LandmarkVerbs(WindowKindVerbs[W]):
             1     15   16
         """
         return self._in_windows(
-            lambda axis: Landmark.from_arguments(hop, start, period, axis), "landmark_window", clip_input, stamp
+            Landmark.from_arguments(hop, start, period, self._axis), "landmark_window", clip_input, stamp
         )
 
 

@@ -99,7 +99,7 @@ class SessionVerbs(WindowKindVerbs[W]):
         2      1    9
         1     20   25
         """
-        return self._in_windows(lambda axis: Session.from_arguments(gap, axis), "session_window", clip_input, stamp)
+        return self._in_windows(Session.from_arguments(gap, self._axis), "session_window", clip_input, stamp)
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class SnapshotVerbs(WindowKindVerbs[W]):
         2      3    5
         1      5    8
         """
-        return self._in_windows(lambda axis: Snapshot(), "snapshot_window", clip_input, stamp)
+        return self._in_windows(Snapshot(), "snapshot_window", clip_input, stamp)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ of a window by its *lifetime*: of every window that it overlaps, unless a kind s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from pyspark.sql import DataFrame
@@ -190,6 +190,11 @@ class WindowKindVerbs(ABC, Generic[W]):
         if WindowKindVerbs in cls.__bases__:
             named_after(cls, "Stream")
 
+    @property
     @abstractmethod
-    def _in_windows(self, window: Callable[[str], Window], verb: str, clip_input: str, stamp: str | None) -> W:
-        """Put the stream, or each group, into the windows that ``window`` returns for its axis; ``verb``: the name for errors."""
+    def _axis(self) -> str:
+        """The time axis of the stream."""
+
+    @abstractmethod
+    def _in_windows(self, window: Window, verb: str, clip_input: str, stamp: str | None) -> W:
+        """Put the stream, or each group, into windows; ``verb``: the name for errors, ``clip_input``, ``stamp``: the user's."""
