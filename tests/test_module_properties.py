@@ -42,7 +42,7 @@ def rises(events: pd.DataFrame, window: Any) -> Iterator[tuple[Any, ...]]:
 
 
 BOUND = sq.udo("rise bigint", time_sensitive=True, name="bound_rises", properties=[sq.time_bound])(rises)
-UNBOUND = sq.udo("rise bigint", time_sensitive=True, name="rises")(rises)
+UNBOUND = sq.udo("rise bigint", time_sensitive=True, name="unbound_rises")(rises)
 
 
 def progress(operator: Any, output: str) -> list[tuple[list[tuple[int, int, int]], int]]:

@@ -133,7 +133,8 @@ class StatefulOperator(UserModule, EventOperator):
         if not has_methods and not (self._is_function and inspect.isroutine(self.code)):
             hint = "Give a class with initial() and step(state, *values), or say initial= and give a function."
             wrong = "no code that goes from event to event"
-            raise PlanError("udso", wrong, f"found {self.code!r}", hint)
+            found = getattr(self.code, "__qualname__", None) or repr(self.code)
+            raise PlanError("udso", wrong, f"found {found}", hint)
         super().check()
 
     @property

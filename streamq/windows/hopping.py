@@ -216,7 +216,7 @@ class Calendar(Window):
         words = _PERIOD.fullmatch(period) if isinstance(period, str) else None
         n, unit = (int(words[1] or 1), words[2].lower()) if words else (0, "")
         if n < 1 or unit not in UNITS:
-            near = nearest(unit, UNITS) if len(unit) > 1 else ""
+            near = nearest(unit, UNITS) if len(unit) > 1 and unit not in UNITS else ""
             hint = "Write '1 day', '2 weeks', '1 month', '1 quarter' or '1 year'; shorter ones are tumbling windows."
             wrong = "not a period of the calendar"
             raise TimeError("calendar_window", wrong, f"found {period!r}", near or hint)

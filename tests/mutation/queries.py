@@ -21,7 +21,7 @@ def change(values: Any) -> float | None:
     return None if values.isna().any() else float(values.iloc[-1] - values.iloc[0])
 
 
-@sq.udo("k string, rise double", name="rises", properties=[sq.filters_on("k")], time_sensitive=True)
+@sq.udo("k string, rise double", name="rises_of_keys", properties=[sq.filters_on("k")], time_sensitive=True)
 def rises(events: Any, window: Any) -> Iterator[Any]:
     """Each event that has more than the one before it of its key."""
     for key, of_key in events.groupby("k"):
@@ -53,14 +53,14 @@ class Total:
         return state
 
 
-@sq.udso("n bigint", name="numbered", initial=[0])
+@sq.udso("n bigint", name="numbered_from_a_list", initial=[0])
 def numbered(count: list[int], value: float | None) -> tuple[list[int], list[int]]:
     """The number of an event in its group."""
     count[0] += 1
     return count, [count[0]]
 
 
-@sq.udf("string", name="size")
+@sq.udf("string", name="size_of_a_double")
 def size(value: float | None, limit: float = 10) -> str | None:
     """Return "large" for a value above the limit, else "small"."""
     return None if value is None else "large" if value > limit else "small"
