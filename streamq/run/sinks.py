@@ -40,7 +40,7 @@ class Sink(ABC):
     is_lasting: ClassVar[bool] = False
     """True if written rows outlast this process, so that the run needs a checkpoint."""
 
-    takes_nothing: ClassVar[bool] = True
+    takes_empty_batches: ClassVar[bool] = True
     """True if the sink gets every micro-batch, also one without rows."""
 
     calls_python: ClassVar[bool] = False
@@ -79,7 +79,7 @@ class Sink(ABC):
 
 @contextlib.contextmanager
 def persisted(rows: DataFrame) -> Iterator[DataFrame]:
-    """Persist rows meanwhile, so that Spark computes them once however often they are read.
+    """Persist rows while they are read, so that Spark computes them once however often they are read.
 
     The first job has to be one over all rows, as that alone commits state. If it runs before they are written, an exception from
     writing is one of writing.
@@ -134,11 +134,11 @@ class SplitWriter:
         the micro-batch says that all sinks have their rows.
         """
         outputs = self._outputs()
-        last = max((number for number, output in enumerate(outputs) if output.sink.is_lasting), default=-1)
+        last = max((place for place, output in enumerate(outputs) if output.sink.is_lasting), default=-1)
         # a job over all rows, before any is written
-        found = batch.selectExpr(*(f"bool_or({output.condition})" for output in outputs)).first()
-        for place, (output, has_rows) in enumerate(zip(outputs, found or (), strict=True)):
-            if has_rows or writes_all or place == last or output.sink.takes_nothing:
+        has_rows = batch.selectExpr(*(f"bool_or({output.condition})" for output in outputs)).first() or ()
+        for place, (output, has_some) in enumerate(zip(outputs, has_rows, strict=True)):
+            if has_some or writes_all or place == last or output.sink.takes_empty_batches:
                 with raised_in_sink(output.title):
                     output.sink.write(output.read(batch), number)
         if self.pacer is not None:
@@ -225,7 +225,7 @@ class DataSourceSink(Sink):
     options: Mapping[str, Any]
 
     is_lasting: ClassVar[bool] = True
-    takes_nothing: ClassVar[bool] = False
+    takes_empty_batches: ClassVar[bool] = False
 
     @property
     def folders(self) -> Sequence[str]:
@@ -256,7 +256,7 @@ class DividedFolder(Sink):
 
     path: str
     is_lasting: ClassVar[bool] = True
-    takes_nothing: ClassVar[bool] = False
+    takes_empty_batches: ClassVar[bool] = False
 
     @property
     def folders(self) -> Sequence[str]:
@@ -275,7 +275,7 @@ class DividedFolder(Sink):
 class NoopSink(Sink):
     """The sink for the arguments None and "noop"."""
 
-    takes_nothing: ClassVar[bool] = False
+    takes_empty_batches: ClassVar[bool] = False
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
         return writer.format("noop")

@@ -96,6 +96,7 @@ class WholeMatchWalk(PatternWalk):
         """
         start, source, within = self.rows.start, self.rows.source, self.within
         candidates, low = self.candidates_of(group), group.first
+        # a candidate that was left out may come before the events from this row on
         self.after_candidates = group.new if self.oldest_first else group.end
         for row in range(group.new, group.end):
             if row == group.state_end > group.new:

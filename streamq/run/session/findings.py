@@ -1,4 +1,4 @@
-"""What streamq needs on a machine, one finding for each check: packages, interpreters, Java, Spark; and their report."""
+"""Find what streamq needs on a machine, one finding for each check: packages, interpreters, Java, Spark; and report it."""
 
 from __future__ import annotations
 

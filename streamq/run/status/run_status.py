@@ -1,4 +1,4 @@
-"""How a run stands after its micro-batches: its totals, its sources, its stages; and its reports as plain values and a line."""
+"""The status of a run after its micro-batches: its totals, its sources, its stages; its reports as plain values and a line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MicroBatch:
 
 
 NO_MICRO_BATCH = MicroBatch(number=-1)
-"""What is known of the last micro-batch before the first one."""
+"""The last micro-batch of a run that has had none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -169,7 +169,7 @@ class _ScanWalk:
         self.is_before = (start < c).tolist()
         self.source: list[int] = []
         self.rows: list[dict[str, Any]] = []
-        self.kept: dict[int, bytes] = {}
+        self.new_states: dict[int, bytes] = {}
 
     def over_group(self, first: int, end: int, body: bytes | None) -> None:
         """Call the module for the events of one group, from the pickled state ``body`` on; None: from its first state.
@@ -182,12 +182,12 @@ class _ScanWalk:
             state = self.calling.initial() if body is None else pickle.loads(body)
             for at, values in enumerate(self.values[first:end], first):
                 if at > first and self.is_before[at - 1] and not self.is_before[at]:
-                    self.kept[first] = pickled(state)
+                    self.new_states[first] = pickled(state)
                 state, rows = self._step_result(state, values, at)
                 self.rows += rows
                 self.source += [at] * len(rows)
             if self.is_before[end - 1]:
-                self.kept[first] = pickled(state)
+                self.new_states[first] = pickled(state)
         except FAILURES as error:
             raise self.calling.failure(self._reason(error, at), is_taken=self.aside is not None) from error
 
@@ -219,8 +219,8 @@ class _ScanWalk:
 
     def states(self) -> pa.Table:
         """Return the collected states, pickled, with the keys of their groups."""
-        states = self._events_at([*self.kept]).drop_columns([LE])
-        return with_column(states, STATE, pa.array([*self.kept.values()], pa.binary()))
+        states = self._events_at([*self.new_states]).drop_columns([LE])
+        return with_column(states, STATE, pa.array([*self.new_states.values()], pa.binary()))
 
     def _events_at(self, places: Sequence[int]) -> pa.Table:
         """Return the keys, groups and starts of events."""
