@@ -19,10 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 import streamq as sq
-from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results
+from streamq.compiler.results import Egress, Results
 from streamq.compiler.rules import window_aggregates
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources

@@ -20,12 +20,10 @@ from streamq.operators.join import JoinVerbs
 from streamq.operators.scan import ScanVerbs
 from streamq.operators.select import SelectVerbs
 from streamq.operators.spans import SpanVerbs
-from streamq.operators.windowed_join import WindowedJoinVerbs
 from streamq.patterns.pattern_tree import AliasVerbs
 from streamq.plan.expr import Expr
-from streamq.plan.first_attempts import OF_STREAMS
 from streamq.plan.footprint import Expected
-from streamq.plan.hints import for_item, for_verb
+from streamq.plan.hints import OF_STREAMS, for_item, for_verb
 from streamq.plan.node import Node, Verbs, tables_behind
 from streamq.plan.resolve import EventProxy
 from streamq.plan.schema import Schema
@@ -48,7 +46,6 @@ class Stream(
     SelectVerbs,
     BagVerbs,
     JoinVerbs,
-    WindowedJoinVerbs,
     ClipVerbs,
     AlterLifetimeVerbs,
     SpanVerbs,

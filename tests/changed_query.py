@@ -10,10 +10,9 @@ import pyarrow as pa
 
 import streamq as sq
 from streamq.choices import OutputForm
-from streamq.compiler.egress import choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results
+from streamq.compiler.results import Results, choose_egress
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources
 from streamq.run.prepared_stream import compile_to_fit

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from streamq.choices import OutputForm
-from streamq.compiler.egress import Egress
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results
+from streamq.compiler.results import Egress, Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import Node

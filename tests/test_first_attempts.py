@@ -19,8 +19,17 @@ from streamq import functions
 from streamq.errors import NeedsSpark, PlanError, nearest
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Expr
-from streamq.plan.first_attempts import OF_EXPRESSIONS, OF_MODULE, OF_STREAMS, OF_WINDOWS, SAME_FUNCTION, Instead
-from streamq.plan.hints import for_function, for_method, for_verb
+from streamq.plan.hints import (
+    OF_EXPRESSIONS,
+    OF_MODULE,
+    OF_STREAMS,
+    OF_WINDOWS,
+    SAME_FUNCTION,
+    Instead,
+    for_function,
+    for_method,
+    for_verb,
+)
 from streamq.plan.spark_types import AGGREGATES, EXACTLY, GENERATORS, OURS, WINDOWED, function_names
 from streamq.stream import Stream
 from tests.coming_from import T, W

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from streamq.choices import OutputForm
-from streamq.compiler.egress import Egress
+from streamq.compiler.results import Egress
 from streamq.errors import PlanError
 from streamq.policies import MIDDLE, Level
 

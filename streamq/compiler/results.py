@@ -1,19 +1,74 @@
-"""The results of a program: its plans under one root, so that parts which they share are compiled once."""
+"""The results of a program: its plans under one root, so that parts which they share are compiled once, and their outputs.
+
+Which outputs a plan can have is checked here, and result rows become the user's columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType, StructType
 
 from streamq.choices import OutputForm
-from streamq.compiler.egress import Egress
-from streamq.errors import PlanError
+from streamq.errors import NeedsSpark, PlanError
+from streamq.operators.operator import Operator, RowKey, no_row_key
 from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
+from streamq.plan.lowering import instant_sql, ship_runtime, text_literal
 from streamq.plan.node import ADDED, Node, nodes
-from streamq.plan.schema import Schema
+from streamq.plan.schema import Schema, quote
 from streamq.plan.tree import fold
+from streamq.runtime.arrow.arrow_types import arrow_type
+from streamq.runtime.deltas import LE, RE, WEIGHT
+from streamq.runtime.hosts.envelope import LATE
+from streamq.runtime.hosts.result_rows import (
+    CHANGELOG_ADDS,
+    RESULT,
+    ROWS,
+    SENT,
+    STAMP,
+    UPSERT_ADDS,
+    PackedResult,
+    changelog_rows,
+    final_rows,
+    folding,
+    unpacking,
+    upsert_rows,
+)
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    Fold = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+OUTPUT_COLUMNS = {OutputForm.FINAL: (), OutputForm.CHANGELOG: CHANGELOG_ADDS, OutputForm.UPSERT: UPSERT_ADDS}
+"""The columns that each output adds to payload, start and end."""
+
+
+@dataclass(frozen=True)
+class Egress:
+    """The form in which a result is written.
+
+    ``columns``: the columns that, together with start, are the key of an upsert. ``ctis``: a changelog has rows for CTIs, too;
+    ``stamped``: its rows carry the instant of the micro-batch that sent them.
+    """
+
+    output: OutputForm = OutputForm.FINAL
+    columns: tuple[str, ...] = ()
+    ctis: bool = False
+    stamped: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row of an upsert; empty for other outputs."""
+        return (*self.columns, "start") if self.output == OutputForm.UPSERT else ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,3 +153,205 @@ class Result:
             case OutputForm.CHANGELOG if self.in_order:
                 return "changelog, each micro-batch by sync time, written by one task"
         return self.egress.output
+
+
+def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, stamped: bool = False, verb: str) -> Egress:
+    """Return the egress of a plan as its user wrote it; raise PlanError if the plan cannot have that output.
+
+    That is so, too, if the plan has a column, in upper or lower case, that the output adds. ``ctis``: the output has CTIs among
+    its rows; ``stamped``: rows carry the instant at which they are sent. Only a changelog can have either.
+    """
+    for argument, value in (("ctis", ctis), ("stamped", stamped)):
+        if not isinstance(value, bool):
+            raise PlanError(verb, f"{argument} is True or False", f"found {value!r}")
+        if value and output != OutputForm.CHANGELOG:
+            raise PlanError(verb, f"{argument}=True goes with output='changelog'", f"found output={output!r}")
+    added = (*OUTPUT_COLUMNS[output], STAMP) if stamped else OUTPUT_COLUMNS[output]
+    for name in plan.schema.names:
+        if name.lower() in added:
+            what, hint = f"output={output!r} has a column of that name", "Rename it: q.rename({...})."
+            raise PlanError(verb, f"a payload column called {name!r}", what, hint)
+    return Egress(output, _upsert_key(plan, verb) if output == OutputForm.UPSERT else (), ctis, stamped)
+
+
+def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
+    """Return the groups' columns by their names in the result, none without groups.
+
+    Raises PlanError if rows of a group may share a start.
+    """
+    key: RowKey = fold(plan, _row_key)
+    if key.wrong:
+        raise PlanError(verb, "output='upsert' needs a result with one row a group and start", key.wrong, key.hint)
+    return key.columns
+
+
+def _row_key(node: Node, inputs: list[RowKey]) -> RowKey:
+    """Return the columns that identify a row of a node, from those of its inputs."""
+    return node.row_key(inputs) if isinstance(node, Operator) else no_row_key(node.title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultColumns:
+    """The columns of a result's output, as Spark's SQL over the rows of a program.
+
+    It holds plain values, because Spark Connect runs the function of a sink on the server, where streamq need not be installed.
+
+    ``title``: errors name its rows by it. ``condition``: the rows of the program that are read, ``source_columns`` what of
+    them. ``columns``: those of the output. ``fold``: turns what a task reads into rows of the type ``folded``; None: rows
+    are written as they are. ``in_one_task``: one task has all rows.
+    """
+
+    title: str
+    condition: str
+    source_columns: tuple[str, ...]
+    columns: tuple[str, ...]
+    fold: Fold | None = None
+    folded: StructType | None = None
+    in_one_task: bool = False
+
+    def read(self, df: DataFrame) -> DataFrame:
+        """Return the rows of the output; late rows, reports and rows of other results are left out."""
+        df = df.where(self.condition).select(*self.source_columns)
+        if self.fold is not None:
+            assert self.folded is not None
+            # PySpark reads a column's name as a path, in which dots and backticks have a meaning: columns go by their numbers
+            df = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+            df = (df.repartition(1) if self.in_one_task else df).mapInArrow(self.fold, self.folded)
+        return df.selectExpr(*self.columns)
+
+
+def result_columns(result: Result, *, packed: bool, division: str | None = None) -> ResultColumns:
+    """Return the columns of a result's output; ``packed``: its rows come packed, and not as the program's columns.
+
+    Final rows are payload, ``start`` and ``end``, which is NULL for an open end. The other outputs are folded to changes:
+    ``kind`` or ``op``, payload, their times, and ``sent`` if they are stamped. A changelog in order of time without CTIs is
+    brought into one partition. ``division``: a column ``result`` has this value.
+    """
+    schema, out, title = result.plan.schema, result.egress, f"result {result.number + 1}"
+    payload = tuple(quote(name) for name in schema.names)
+    carried = (SENT,) if out.stamped else ()
+    whole = (*payload, *carried, LE, RE, WEIGHT)
+    divided = () if division is None else (f"{text_literal(division)} AS {DIVISION}",)
+    if not packed and out.output == OutputForm.FINAL:
+        end = f"CASE WHEN {RE} != {INFINITY} THEN {RE} END"
+        times = (f"{instant_sql(LE, schema.axis)} AS `start`", f"{instant_sql(end, schema.axis)} AS `end`")
+        columns = (*divided, *payload, *times)
+        return ResultColumns(title=title, condition=f"{WEIGHT} IS NOT NULL", source_columns=whole, columns=columns)
+    first, names, rows = _output_rows(out)
+    # functions are packed with the code that they need
+    ship_runtime()
+    packing = _packed_result(result, None)
+    if packed:
+        fold = unpacking({result.number: packing}, carried, None)
+    else:
+        fold = folding(rows, [*schema.names, *carried, LE, RE, WEIGHT])
+    fields = [t.StructField(name, t.StringType()) for name in first]
+    for column, (_, kind) in zip(schema.fields, packing.payload, strict=True):
+        fields.append(t.StructField(column.name, _type_of_arrow(kind, column.type) if packed else column.type))
+    fields += [t.StructField(SENT, t.TimestampType())] * out.stamped
+    fields += [t.StructField(name, t.LongType()) for name in names]
+    return ResultColumns(
+        title=title,
+        condition=f"{RESULT} = {result.number}" if packed else f"{WEIGHT} IS NOT NULL",
+        source_columns=(RESULT, ROWS, *carried) if packed else whole,
+        columns=(*divided, *first, *payload, *_times(names, schema.axis), *(f"{name} AS {STAMP}" for name in carried)),
+        fold=fold,
+        folded=t.StructType(fields),
+        # with CTIs one task has all rows already
+        in_one_task=result.in_order and not out.ctis,
+    )
+
+
+def _output_rows(out: Egress) -> tuple[tuple[str, ...], tuple[str, ...], Callable[[pa.Table], pa.Table]]:
+    """Return the columns of an output before the payload, those of its times, and the function that makes its rows of deltas."""
+    match out.output:
+        case OutputForm.FINAL:
+            return (), ("start", "end"), final_rows
+        case OutputForm.CHANGELOG:
+            return ("kind",), ("start", "end", "new_end"), changelog_rows
+    return ("op",), ("start", "end"), partial(upsert_rows, key=out.columns)
+
+
+def _packed_result(result: Result, division: str | None) -> PackedResult:
+    """Return a result as its packed rows are read."""
+    payload = tuple((column.name, _type_in_arrow(column.type)) for column in result.plan.schema.fields)
+    return PackedResult(payload, _output_rows(result.egress)[2], division)
+
+
+def _times(names: Sequence[str], axis: str) -> list[str]:
+    """Return the columns of ticks as instants, under the same names."""
+    return [f"{instant_sql(quote(name), axis)} AS {quote(name)}" for name in names]
+
+
+DIVISION = "result"
+"""The column by which a folder of several results is divided."""
+
+
+def folder_columns(results: Mapping[str, Result], verb: str) -> ResultColumns:
+    """Return the columns of a folder of several results, by their names: ``result``, and those of all, NULL where one has none.
+
+    Raises PlanError, worded for ``verb``, for results with other outputs than the first, for one whose rows are in order of sync
+    time, and for a column that has two types, or one that Parquet files of several results cannot have.
+    """
+    some = next(iter(results.values()))
+    first, times, _ = _output_rows(some.egress)
+    kinds: dict[str, tuple[pa.DataType | None, DataType]] = {}
+    own_sink = "Give it a sink of its own."
+    for name, result in results.items():
+        form, wanted = (replace(one.egress, columns=()) for one in (result, some))
+        if form != wanted:
+            raise PlanError(verb, "results in one folder have one form of output", f"{name!r} has another", own_sink)
+        if result.in_order or result.egress.ctis:
+            wrong = "a folder of several results has no order of time"
+            raise PlanError(verb, wrong, f"{name!r} is a changelog in order of time", own_sink)
+        for column in result.plan.schema.fields:
+            kind = _type_in_arrow(column.type)
+            if kind is None or column.name.lower() in (DIVISION, *first, *times, STAMP):
+                wrong = f"a column {column.name!r} in a folder of several results"
+                raise PlanError(
+                    verb, wrong, f"found it in {name!r}", "Rename or cast it, or give the result a sink of its own."
+                )
+            if kinds.setdefault(column.name, (kind, column.type))[0] != kind:
+                wrong = f"a column {column.name!r} of two types in a folder of several results"
+                other = f"{name!r} has {column.type.simpleString()}, another one {kinds[column.name][1].simpleString()}"
+                raise PlanError(verb, wrong, other, "Cast or rename it, or give one of them a sink of its own.")
+    carried = (SENT,) if some.egress.stamped else ()
+    texts, ticks = (RESULT, *first), {name: pa.int64() for name in times}
+    stamp = {name: pa.timestamp("us", "UTC") for name in carried}
+    schema = pa.schema(
+        {**dict.fromkeys(texts, pa.string()), **{n: kind for n, (kind, _) in kinds.items()}, **stamp, **ticks}
+    )
+    fields = [t.StructField(column.name, _type_of_arrow(column.type, t.StringType())) for column in schema]
+    ship_runtime()
+    packed = {result.number: _packed_result(result, name) for name, result in results.items()}
+    columns = (f"{RESULT} AS {DIVISION}", *first, *map(quote, kinds), *_times(times, some.plan.schema.axis))
+    return ResultColumns(
+        title="the folder of results",
+        condition=f"{RESULT} IN ({', '.join(map(str, packed))})",
+        source_columns=(RESULT, ROWS, *carried),
+        columns=(*columns, *(f"{name} AS {STAMP}" for name in carried)),
+        fold=unpacking(packed, carried, schema),
+        folded=t.StructType(fields),
+    )
+
+
+def _type_in_arrow(kind: DataType) -> pa.DataType | None:
+    """Return the Arrow type of a column of a result; None for a type that only Spark has."""
+    try:
+        return arrow_type(kind)
+    except NeedsSpark:
+        return None
+
+
+def _type_of_arrow(kind: pa.DataType | None, of_spark: DataType) -> DataType:
+    """Return Spark's type for values of an Arrow type: that of the column, but for NULLs inside arrays and structs."""
+    return of_spark if kind is None else from_arrow_type(kind)
+
+
+LATE_ROWS = f"__channel = {LATE}"
+"""The rows of a program that are its late output."""
+
+
+def user_late_rows(df: DataFrame) -> DataFrame:
+    """Return the late output, in the columns of LATE_SCHEMA: times and late_by in ticks, payload and group as JSON."""
+    return df.where(LATE_ROWS).select("__late.*")

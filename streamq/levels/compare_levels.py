@@ -18,10 +18,9 @@ import pyarrow as pa
 
 from streamq import html
 from streamq.choices import CountReason, LevelName, OutputForm
-from streamq.compiler.egress import Egress, choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results
+from streamq.compiler.results import Egress, Results, choose_egress
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, counted, kind_of

@@ -6,7 +6,7 @@ from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.bags import Except, Union
 from streamq.operators.clip import Clip, ToSignal
 from streamq.operators.expansion import Explode, JoinTable
-from streamq.operators.join import Join
+from streamq.operators.join import Join, WindowedJoin
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator
 from streamq.operators.per_window import WindowSpan
@@ -16,7 +16,6 @@ from streamq.operators.source import Source
 from streamq.operators.spans import Chop, DistinctIds, LastRows
 from streamq.operators.top_k import TopK
 from streamq.operators.window_aggregate import WindowAggregate
-from streamq.operators.windowed_join import WindowedJoin
 from streamq.plan.node import NODES
 
 

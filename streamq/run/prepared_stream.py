@@ -19,14 +19,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streamq.compiler.egress import ResultColumns, folder_columns, result_columns
 from streamq.compiler.options import BUCKETS, Options, Placement
-from streamq.compiler.results import Results
+from streamq.compiler.results import ResultColumns, Results, folder_columns, result_columns
 from streamq.compiler.rules import RULES
-from streamq.compiler.spark_paths import StreamLowering
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
-from streamq.compiler.streaming import build_frame, check_streaming
+from streamq.compiler.streaming import StreamLowering, build_frame, check_streaming
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import as_dataframe

@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from streamq.choices import OutputForm, choose_word
-from streamq.compiler.egress import Egress, choose_egress
 from streamq.compiler.options import Options, check_early
-from streamq.compiler.results import Results
+from streamq.compiler.results import Egress, Results, choose_egress
 from streamq.errors import PlanError, TimeError, nearest
 from streamq.plan.node import Node, Verbs
 from streamq.policies import Consistency, consistency_of

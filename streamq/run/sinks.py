@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from streamq.compiler.egress import LATE_ROWS, ResultColumns, user_late_rows
+from streamq.compiler.results import LATE_ROWS, ResultColumns, user_late_rows
 from streamq.errors import PlanError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink

@@ -24,11 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from streamq.choices import OutputForm
-from streamq.compiler.egress import ADDED, Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
-from streamq.compiler.results import Results
+from streamq.compiler.results import OUTPUT_COLUMNS, Egress, Results
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
 from streamq.plan.node import Node
@@ -322,7 +321,7 @@ class _Result:
     def _others(self) -> dict[str, str]:
         """The names of columns that the output would add itself, with longer ones than any column has."""
         long = "_" * max(len(name) for name in (*self.query.columns, ""))
-        return {name: name + long for name in self.query.columns if name.lower() in ADDED[self.output]}
+        return {name: name + long for name in self.query.columns if name.lower() in OUTPUT_COLUMNS[self.output]}
 
     def answer(self, spark: SparkSession, axis: str) -> pa.Table:
         """Return the history of the rows in the folder; raise WrongOutput if they are not one, or an end is infinite."""

@@ -14,10 +14,9 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
-from streamq.compiler.egress import choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results
+from streamq.compiler.results import Results, choose_egress
 from streamq.compiler.rewriter import Consumer, consumers
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages

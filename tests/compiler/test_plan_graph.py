@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq.compiler.explain import explain
 from streamq.compiler.explain_graphs import Measurements
-from streamq.compiler.graph_layout import Layout, apart_at_least, layered
-from streamq.compiler.plan_graph import TIME_GUIDE, OperatorBox, OperatorBoxKind, PlanGraph
+from streamq.compiler.plan_graph import (
+    TIME_GUIDE,
+    Layout,
+    OperatorBox,
+    OperatorBoxKind,
+    PlanGraph,
+    apart_at_least,
+    layered,
+)
 from streamq.errors import PlanError
 from streamq.run.rehearsal import Rehearsal
 from tests.laws.cost_operators import OPERATORS, program

@@ -13,11 +13,10 @@ import pytest
 
 import streamq as sq
 from streamq.choices import OutputForm
-from streamq.compiler.egress import Egress
 from streamq.compiler.explain import explain
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results
+from streamq.compiler.results import Egress, Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import number_sources

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
-from streamq.compiler.egress import choose_egress
 from streamq.compiler.local import LocalRun
+from streamq.compiler.results import choose_egress
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import InvalidEvent, PlanError, QueryFailed
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where

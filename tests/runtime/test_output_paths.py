@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
-from streamq.compiler.egress import Egress
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results
+from streamq.compiler.results import Egress, Results
 from streamq.compiler.stages import compile_stages
 from streamq.compiler.streaming import _in_arrow
 from streamq.plan.expr import Expr

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm, choose_word
-from streamq.compiler.egress import choose_egress
 from streamq.compiler.local import LocalRun
+from streamq.compiler.results import choose_egress
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError, QueryFailed
 from streamq.operators import Where

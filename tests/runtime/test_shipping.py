@@ -23,8 +23,7 @@ from pyspark.sql.types import LongType
 import streamq as sq
 from streamq import functions
 from streamq.choices import OutputForm
-from streamq.compiler.egress import choose_egress, result_columns
-from streamq.compiler.results import Result
+from streamq.compiler.results import Result, choose_egress, result_columns
 from streamq.operators import step, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col

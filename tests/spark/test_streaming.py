@@ -13,8 +13,7 @@ from pyspark.sql import functions as F
 
 import streamq as sq
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.spark_paths import StreamLowering
-from streamq.compiler.streaming import build_frame, spark_hash
+from streamq.compiler.streaming import StreamLowering, build_frame, spark_hash
 from streamq.errors import CheckpointError, PlanError, QueryFailed
 from streamq.plan.node import Node, number_sources
 from streamq.run.storage.checkpoint import identity_of

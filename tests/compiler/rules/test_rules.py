@@ -17,8 +17,7 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import expressions, operators, start, windows
 from streamq.choices import ClipInput, JoinKind, LengthKind, Stamp
-from streamq.compiler.egress import Egress
-from streamq.compiler.results import Results
+from streamq.compiler.results import Egress, Results
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.functions.catalogue import function_of
