@@ -220,7 +220,7 @@ class WindowedJoinKernel(UncombinedKernel):
         state.values["sent"] = last
         if clock.c != INFINITY:
             members.hold([table if table is None else _with_windows_from(table, least) for table in begun])
-        members.forget(least)
+        members.forget(_past(least))
         due = self._due(state, coming)
         if clock.c == INFINITY:
             for basket in (*WAITING, PAIRS):

@@ -139,6 +139,22 @@ def test_a_touched_group_evaluates_few_rows_of_what_it_has_open(kind: str) -> No
     assert (reading(run).evaluated or 0) - before < 200
 
 
+def check_waking() -> None:
+    """Two of the events sleep until 12: before that nothing of them is read, and from then on the next row is known."""
+    run = pieces("snapshot", OutputForm.CHANGELOG, BinSizes(awake_upto=0))
+    run.batch({"s": t.table(COLUMNS, [(0, end, 1, 1, 0.0) for end in (8, 12, 13)])}, [(None, 4)])
+    evaluated = []
+    for c in (10, 11, 12):
+        run.batch({"s": t.table(COLUMNS, [])}, [(None, c)])
+        evaluated.append(reading(run).evaluated)
+        assert reading(run).due == 13
+    assert asleep(run) == 0 and evaluated[0] == evaluated[1] < evaluated[2]
+
+
+def test_sleeping_events_wake_when_their_slot_begins() -> None:
+    check_waking()
+
+
 def test_a_run_that_sends_rows_at_once_wakes_all() -> None:
     """It goes on from the state of one in which events sleep."""
     quiet = pieces("snapshot", OutputForm.CHANGELOG, BinSizes(awake_upto=0))

@@ -108,6 +108,19 @@ def test_a_pair_is_held_as_one_row_until_its_last_window() -> None:
     assert held(live)["pairs"] == 0
 
 
+def check_members() -> None:
+    """A member is held as long as one of its windows is not final: until then others may come and pair with it."""
+    live = run(output=OutputForm.FINAL, size=10, hop=10)
+    send(live, [insert(1, 15)], [], 10)
+    assert held(live)["side0"] == 1
+    assert send(live, [], [insert(12, 13, v=1)], 20).num_rows == 1
+    assert held(live) == {}
+
+
+def test_members_are_held_until_their_last_window_is_final() -> None:
+    check_members()
+
+
 def test_a_late_row_reads_the_other_side_of_its_group() -> None:
     live = run(output=OutputForm.CHANGELOG)
     some = [insert(1, 60, k, v) for k in range(30) for v in range(3)]
