@@ -23,7 +23,7 @@ import pyarrow as pa
 import streamq as sq
 from benchmarks.modules import MEAN_OF_STATES
 from streamq.plan.partial import Ints
-from streamq.runtime.user_code.partial_states import PickledState
+from streamq.runtime.user_code.states import PickledState
 
 MINUTE = 60_000
 TARGET = 1.05

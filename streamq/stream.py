@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from streamq.compiler.plan_graph import Section
     from streamq.pictures.picture import Picture
-    from streamq.run.batch.quarantine import Quarantine
+    from streamq.run.batch.answers import Quarantine
     from streamq.tracing.trace import Trace
 
 P = ParamSpec("P")
@@ -362,7 +362,7 @@ class Stream(
         v  start  end
         0      1    5
         """
-        from streamq.run.batch.quarantine import Quarantine
+        from streamq.run.batch.answers import Quarantine
 
         return Quarantine(self, _stream_of_events, rows, until)
 

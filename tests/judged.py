@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any
 
 import streamq as sq
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import instant_ticks
 

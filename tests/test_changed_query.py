@@ -16,8 +16,7 @@ import streamq as sq
 from streamq.compiler.options import Placement
 from streamq.errors import CheckpointError, PlanError
 from streamq.policies import Level
-from streamq.testing.difference import same_history
-from streamq.testing.history import net
+from streamq.testing.history import net, same_history
 from tests.algebra import QUERIES, SCHEMA, SIZES, WINDOWS, intervals
 from tests.changed_query import ChangingRun
 

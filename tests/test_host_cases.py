@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import net
+from streamq.testing.history import assert_same_history, net
 from streamq.testing.oracle import oracle
 from tests.changed_query import ChangingRun
 from tests.host_cases import CASES, HostCase

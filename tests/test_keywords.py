@@ -18,7 +18,7 @@ from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.pattern import Pattern
 from streamq.plan.expr import Expr
-from streamq.run.batch.quarantine import Quarantine
+from streamq.run.batch.answers import Quarantine
 from streamq.run.running import Run
 
 CALLED_BY_USERS = (sq.Stream, GroupedStream, WindowedStream, Pattern, Run, Quarantine, Expr)

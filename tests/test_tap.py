@@ -27,7 +27,7 @@ from streamq.run.storage.checkpoint import TapCommand
 from streamq.runtime.arrow.columnar import concat, decode_small, encode_small
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.deltas import WEIGHT, unit_weights, with_weights
-from streamq.runtime.hosts.envelope import TAP, TAPPED, Envelope
+from streamq.runtime.envelope import TAP, TAPPED, Envelope
 from streamq.runtime.hosts.readings import LATEST
 from streamq.runtime.hosts.stage import OUT, TAPS, Stage
 from streamq.runtime.state.baskets import Baskets, DictStore

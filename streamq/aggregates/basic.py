@@ -44,9 +44,17 @@ from streamq.plan.resolve import column_or_expr
 from streamq.plan.spark_types import avg_type, is_numeric, is_orderable, sum_type
 from streamq.runtime.arrow.arrow_casts import quotient
 from streamq.runtime.arrow.arrow_types import RowError
-from streamq.runtime.partials.built_in_partials import PartialCount, PartialMax, PartialMin, PartialSum
-from streamq.runtime.partials.ordered_partials import PartialFirst, PartialLast, SparkFirst, SparkLast
-from streamq.runtime.partials.range_partials import INDEX, merge_by_window
+from streamq.runtime.partials.built_in_partials import (
+    PartialCount,
+    PartialFirst,
+    PartialLast,
+    PartialMax,
+    PartialMin,
+    PartialSum,
+    SparkFirst,
+    SparkLast,
+)
+from streamq.runtime.partials.ranges import INDEX, merge_by_window
 
 
 def apply_aggregate(function: AggregateFunction, *columns: Any, where: Any = None, options: Options = ()) -> Aggregate:

@@ -18,7 +18,7 @@ from streamq.plan.schema import Schema
 from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.arrow.columnar import concat, decode, with_column
 from streamq.runtime.deltas import NOW, with_weights
-from streamq.runtime.hosts.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
+from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.hosts.hosted_kernel import TECHNICAL, StageWatcher, full_rows, normalize_keys
 from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer

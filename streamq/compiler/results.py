@@ -27,7 +27,7 @@ from streamq.plan.schema import Schema, quote
 from streamq.plan.tree import fold
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import LE, RE, WEIGHT
-from streamq.runtime.hosts.envelope import LATE
+from streamq.runtime.envelope import LATE
 from streamq.runtime.hosts.result_rows import (
     CHANGELOG_ADDS,
     RESULT,

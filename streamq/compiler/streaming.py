@@ -35,7 +35,7 @@ from streamq.plan.passes import infer, is_opaque
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.deltas import BAD, KEEP, LE, NOW, RE, WEIGHT
-from streamq.runtime.hosts.envelope import BESIDE_RESULTS
+from streamq.runtime.envelope import BESIDE_RESULTS
 from streamq.runtime.hosts.hosted_kernel import TECHNICAL, InnerPath, OutputPaths
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.processor import (

@@ -26,8 +26,7 @@ from streamq.plan.passes import columns, functions, reads_end
 from streamq.plan.schema import POINT, Field, Schema
 from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.evaluators.top_k_evaluator import Ranking
-from streamq.runtime.evaluators.window_evaluator import value_columns
+from streamq.runtime.evaluators.window_evaluator import Ranking, value_columns
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import WindowsKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel

@@ -21,8 +21,7 @@ from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits
 from streamq.plan.schema import Schema, check_key, show_keys, shown_name
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
-from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
+from streamq.runtime.evaluators.window_evaluator import TopKEvaluator, WindowEvaluator
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import CondensingKernel, WindowsKernel
 from streamq.windows import Window

@@ -28,7 +28,7 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.candidates import JointCondition, MatchStep, PatternStep, ScannedPart
 from streamq.runtime.evaluators.joins import PairCondition
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.match_scan import MatchScanEvaluator, MatchScanKernel
+from streamq.runtime.kernels.scan import MatchScanEvaluator, MatchScanKernel
 from streamq.user_code.udso import EventOperator, StatefulCall, StatefulOperator
 
 S = TypeVar("S", bound=Verbs)

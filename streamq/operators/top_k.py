@@ -24,7 +24,7 @@ from streamq.plan.node import ADDED, Node, node
 from streamq.plan.passes import infer
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
 from streamq.plan.tree import show
-from streamq.runtime.evaluators.top_k_evaluator import Ranking, TopKEvaluator
+from streamq.runtime.evaluators.window_evaluator import Ranking, TopKEvaluator
 from streamq.windows import Window
 from streamq.windows.batch_events import (
     ENDS,

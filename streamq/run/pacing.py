@@ -27,7 +27,7 @@ from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
 from streamq.run.status.run_status import progress_of_sources
-from streamq.runtime.hosts.envelope import READINGS
+from streamq.runtime.envelope import READINGS
 from streamq.runtime.hosts.readings import Readings, combine_readings
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Grid, show_duration
 

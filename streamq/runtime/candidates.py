@@ -36,7 +36,7 @@ from streamq.runtime.time.progress_rule import saturating
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.kernels.match_scan import MatchScanEvaluator
+    from streamq.runtime.kernels.scan import MatchScanEvaluator
 
 NOBODY = -1
 """The row of a part that has no event in a match."""

@@ -10,9 +10,8 @@ if missing := [package for package in ("duckdb", "hypothesis") if find_spec(pack
     raise ImportError(f"streamq.testing needs {' and '.join(missing)}: pip install 'streamq[testing]'")
 
 from streamq.testing.case import Case, VerificationFailed
-from streamq.testing.difference import Difference, assert_same_history, same_history
 from streamq.testing.folding import fold_physical
-from streamq.testing.history import history, plot
+from streamq.testing.history import Difference, assert_same_history, history, plot, same_history
 from streamq.testing.intent import Intent
 from streamq.testing.lateness import inject_duplicates, make_speculative
 from streamq.testing.module_laws import LawBroken

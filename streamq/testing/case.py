@@ -25,9 +25,8 @@ from streamq.plan.passes import expression_nodes, infer
 from streamq.runtime.deltas import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, instant_at, is_event
-from streamq.testing.difference import Difference
 from streamq.testing.execution import Execution
-from streamq.testing.history import Axis, side_by_side
+from streamq.testing.history import Axis, Difference, side_by_side
 from streamq.testing.history import shown as show_instant
 from streamq.testing.oracle import SumOverflow, oracle
 from streamq.testing.program import whole_program

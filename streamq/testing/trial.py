@@ -19,10 +19,9 @@ from streamq.runtime.deltas import INSERT, RETRACT
 from streamq.testing.arrival import OPEN, Item, count_contradictions
 from streamq.testing.backends import answer_before_end, execute, execute_on_spark, session_of
 from streamq.testing.case import Case, VerificationFailed
-from streamq.testing.difference import same_history
 from streamq.testing.execution import BATCH, CONTROLLED, LITERAL, RUN, SPARK, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import Expectation, expectation, heard_ctis
-from streamq.testing.history import WrongOutput, result_of
+from streamq.testing.history import WrongOutput, result_of, same_history
 from streamq.testing.oracle import JUDGES, FalseClaim, SumOverflow, TooMuch
 from streamq.testing.oracle.python_functions import sets_aside
 from streamq.testing.profiles import FAILS, QUARANTINED, REFUSED

@@ -17,8 +17,7 @@ from streamq.plan.tree import lazy, show
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import WindowCall, forbid_module_changes
 from streamq.runtime.user_code.module_walk import ModuleWalk
-from streamq.runtime.user_code.partial_states import PickledState, shared_note
-from streamq.runtime.user_code.states import ModuleStates
+from streamq.runtime.user_code.states import ModuleStates, PickledState, shared_note
 from streamq.user_code.forms import WindowForm, is_window_code, window_form
 from streamq.user_code.module import UserModule, check_decorator, mergeable, order_insensitive
 from streamq.user_code.repository import decorator

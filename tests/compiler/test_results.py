@@ -23,8 +23,7 @@ from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.deltas import WEIGHT
 from streamq.runtime.kernel import UncombinedKernel
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import net
+from streamq.testing.history import assert_same_history, net
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 from tests.algebra import AGGREGATES, QUERIES, SIZES, intervals

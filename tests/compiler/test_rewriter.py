@@ -29,7 +29,7 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from tests.compiler.rules.law import HOPPING, MORE, STAYS, TRIPS, drawn, history
 
 K, V, W = Col("k"), Col("v"), Col("w")

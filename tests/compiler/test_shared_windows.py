@@ -12,8 +12,7 @@ import streamq as sq
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CheckpointError
 from streamq.runtime.hosts.identity import read_identity
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import net
+from streamq.testing.history import assert_same_history, net
 from streamq.testing.oracle import oracle
 from tests.changed_query import ChangingRun
 from tests.compiler.test_results import CHANGELOG, FINAL, program_of

@@ -26,7 +26,6 @@ from streamq.runtime.hosts.result_rows import DELETE, changelog_rows, upsert_row
 from streamq.runtime.time.progress_rule import Cti, Release
 from streamq.testing.arrival import is_event, keys
 from streamq.testing.case import Case
-from streamq.testing.difference import same_history
 from streamq.testing.execution import Execution
 from streamq.testing.expectation import Expectation, expectation, heard_ctis
 from streamq.testing.history import (
@@ -37,6 +36,7 @@ from streamq.testing.history import (
     interval,
     net,
     result_of,
+    same_history,
     shown,
     sum_deltas,
 )

@@ -17,8 +17,7 @@ import streamq as sq
 from streamq import col
 from streamq.errors import CheckpointError, PlanError
 from streamq.policies import Level
-from streamq.testing.difference import same_history
-from streamq.testing.history import net
+from streamq.testing.history import net, same_history
 from tests.changed_query import ChangingRun
 
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))

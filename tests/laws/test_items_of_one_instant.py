@@ -13,8 +13,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import net
+from streamq.testing.history import assert_same_history, net
 from streamq.testing.oracle import oracle
 from tests.programs import compiled
 

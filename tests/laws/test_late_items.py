@@ -19,8 +19,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.hosts.result_rows import changelog_rows
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import net
+from streamq.testing.history import assert_same_history, net
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled
 

@@ -21,8 +21,7 @@ from streamq.errors import StreamqError
 from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.deltas import LE, RE, WEIGHT
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import net
+from streamq.testing.history import assert_same_history, net
 from tests.programs import compiled
 
 C = sq.col

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq.errors import InvalidEvent, PlanError, TypeMismatch
 from streamq.runtime.hosts.result_rows import SENT, STAMP, changelog_rows
-from streamq.testing.difference import same_history
-from streamq.testing.history import net
+from streamq.testing.history import net, same_history
 from tests.changed_query import ChangingRun
 from tests.laws.test_changed_outputs import QUERIES, arguments, results
 

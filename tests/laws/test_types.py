@@ -14,8 +14,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.errors import StreamqError
 from streamq.run.rehearsal import Rehearsal
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import from_changelog, net
+from streamq.testing.history import assert_same_history, from_changelog, net
 from tests.each import each
 
 MAP = pa.map_(pa.string(), pa.list_(pa.int64()))

@@ -17,8 +17,7 @@ from streamq.run.batch.answers import local_history
 from streamq.runtime.deltas import WEIGHT
 from streamq.runtime.state.baskets import Baskets, DictStore, KernelBaskets, Work
 from streamq.runtime.time.endpoints import Endpoint, Endpoints
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import as_history, net
+from streamq.testing.history import as_history, assert_same_history, net
 from streamq.testing.oracle import oracle
 from streamq.time import MINUS_INFINITY
 from tests.programs import compiled

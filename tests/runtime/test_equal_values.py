@@ -23,7 +23,7 @@ from streamq.errors import InvalidEvent, StreamqError
 from streamq.run.batch.answers import in_user_form
 from streamq.runtime.arrow.columnar import concat, ints
 from streamq.runtime.deltas import WEIGHT, net_deltas
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from tests.programs import compiled
 

@@ -15,8 +15,7 @@ from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, LastRowsEvaluator, SignalEvaluator
-from streamq.runtime.evaluators.top_k_evaluator import Ranking, TopKEvaluator
-from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
+from streamq.runtime.evaluators.window_evaluator import Ranking, TopKEvaluator, WindowEvaluator
 from streamq.runtime.groups import number_groups
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot

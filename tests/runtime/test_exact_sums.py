@@ -17,7 +17,7 @@ from streamq.plan.partial import COUNT, Partial
 from streamq.runtime.partials.built_in_partials import PartialSum
 from streamq.runtime.partials.deviation_partials import PartialMoments
 from streamq.runtime.partials.exact_sums import CHUNK, WORD, Accumulator, DoubleSums, ExactNumbers, is_empty
-from streamq.runtime.partials.range_partials import merge_by_window, merge_partial_rows
+from streamq.runtime.partials.ranges import merge_by_window, merge_partial_rows
 
 FINITE = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

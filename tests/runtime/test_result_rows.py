@@ -28,9 +28,9 @@ from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.result_rows import changelog_rows, folding, split_ctis, upsert_rows
 from streamq.testing.arrival import comparable
 from streamq.testing.case import Case
-from streamq.testing.difference import assert_same_history
 from streamq.testing.expectation import promises
 from streamq.testing.folding import fold_physical
+from streamq.testing.history import assert_same_history
 from streamq.testing.scenario import drawing
 from streamq.testing.validator import check_stream
 from streamq.time import INFINITY

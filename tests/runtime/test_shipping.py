@@ -31,7 +31,7 @@ from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Field, Schema
 from streamq.run.sinks import SplitWriter, sink_of
 from streamq.runtime.arrow.arrow_expr import evaluate
-from streamq.runtime.evaluators import joins, spans, top_k_evaluator, window_evaluator
+from streamq.runtime.evaluators import joins, spans, window_evaluator
 from streamq.runtime.evaluators.joins import JoinEvaluator, PairCondition
 from streamq.runtime.hosts.hosted_kernel import Channel, InnerPath, RenamedColumns
 from streamq.runtime.hosts.packer import Packer
@@ -93,7 +93,7 @@ def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) ->
 @pytest.mark.slow
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
-    evaluators = (joins, spans, top_k_evaluator, window_evaluator)
+    evaluators = (joins, spans, window_evaluator)
     modules = (*evaluators, condensing, inner_join, recompute, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())

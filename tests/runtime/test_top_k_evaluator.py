@@ -10,7 +10,7 @@ from streamq.runtime.arrow.columnar import expand_ranges
 from streamq.runtime.arrow.values import Ints
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.assigner import Ranges
-from streamq.runtime.evaluators.top_k_evaluator import Ranking, TopKEvaluator
+from streamq.runtime.evaluators.window_evaluator import Ranking, TopKEvaluator
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Snapshot
 from tests.each import each

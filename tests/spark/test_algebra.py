@@ -15,7 +15,7 @@ from streamq.operators import written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.node import nodes
 from streamq.stream import Stream
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from tests.algebra import QUERIES, intervals
 from tests.laws.test_names import new_names, queries, renamed_query

@@ -19,7 +19,7 @@ from streamq.errors import InvalidEvent
 from streamq.operators.operator import BatchRun
 from streamq.plan.node import Node
 from streamq.testing.backends import frame
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 from tests.drawn.queries import composition

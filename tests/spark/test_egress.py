@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import streamq as sq
 from streamq.errors import CheckpointError, PlanError, QueryFailed, SourceError
 from streamq.testing.backends import land, stream
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from streamq.testing.validator import check_stream, find_breaches
 from tests.spark.replay import ended
 

@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.testing.backends import land, stream
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import from_changelog, net
+from streamq.testing.history import assert_same_history, from_changelog, net
 from tests import test_own_aggregates
 from tests.host_cases import CASES, HostCase
 

@@ -19,7 +19,7 @@ from streamq.operators.merging import choose_form, merge_partials
 from streamq.plan.partial import SparkPartial
 from streamq.runtime.partials.built_in_partials import PartialCount, PartialMin, PartialSum
 from streamq.testing.backends import frame
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 
 COLUMNS = "start bigint, end bigint, k string, whole bigint, price decimal(20,2), v double, name string"

@@ -13,7 +13,7 @@ import streamq as sq
 from streamq.errors import QueryFailed
 from streamq.expressions import col
 from streamq.plan.expr import Cast, Opaque
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 
 if TYPE_CHECKING:

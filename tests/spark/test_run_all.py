@@ -16,8 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import streamq as sq
 from streamq.errors import CheckpointError, PlanError
 from streamq.testing.backends import land, stream
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import from_changelog, net
+from streamq.testing.history import assert_same_history, from_changelog, net
 from streamq.testing.oracle import oracle
 from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
 

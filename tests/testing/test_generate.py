@@ -34,10 +34,10 @@ from streamq.testing.arrival import (
 )
 from streamq.testing.backends import play
 from streamq.testing.case import Case
-from streamq.testing.difference import assert_same_history
 from streamq.testing.execution import Execution
 from streamq.testing.folding import fold_physical
 from streamq.testing.generate import cuts
+from streamq.testing.history import assert_same_history
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payload_values import NUMBERS, OTHERS
 from streamq.testing.payloads import rows as payloads

@@ -16,8 +16,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import InvalidEvent, PlanError, SourceError, StreamqError, TypeMismatch
 from streamq.testing.arrival import comparable
-from streamq.testing.difference import assert_same_history, same_history
-from streamq.testing.history import Axis, WrongOutput, check_ends, history
+from streamq.testing.history import Axis, WrongOutput, assert_same_history, check_ends, history, same_history
 from streamq.testing.table import fields_of, table
 from streamq.time import INFINITY
 from tests.testing.by_oracle import INF, NAN

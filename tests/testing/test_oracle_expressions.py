@@ -19,7 +19,7 @@ from streamq.functions.catalogue import function_of
 from streamq.plan.expr import Call, Cast
 from streamq.plan.schema import Field, Schema
 from streamq.sources.edges import Edges
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions, evaluated
 from streamq.testing.oracle.run import database

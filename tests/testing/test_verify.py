@@ -21,8 +21,7 @@ from streamq import testing as t
 from streamq.errors import NeedsSpark, PlanError, QueryFailed
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.testing.backends import execute
-from streamq.testing.difference import same_history
-from streamq.testing.history import WrongOutput, net
+from streamq.testing.history import WrongOutput, net, same_history
 from streamq.testing.profiles import FAILS, REFUSED, loaded_profile
 from streamq.testing.replay import replay
 from tests.mutation.faults import FAULTS

@@ -16,8 +16,8 @@ from streamq.choices import Invalid
 from streamq.runtime.arrow.columnar import concat, encode, split_by, with_column
 from streamq.runtime.arrow.rendering import python_rows
 from streamq.runtime.deltas import BAD, LAST_POINT, LE, NOW, start_reasons
+from streamq.runtime.envelope import LATE, PROGRESS, Envelope
 from streamq.runtime.groups import buckets_of
-from streamq.runtime.hosts.envelope import LATE, PROGRESS, Envelope
 from streamq.runtime.hosts.hosted_kernel import Channel
 from streamq.runtime.kernel import Kernel, refuse_invalid
 from streamq.runtime.time.endpoints import Endpoint

@@ -16,16 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import concat, decode
 from streamq.runtime.deltas import KEEP
-from streamq.runtime.hosts.envelope import (
-    BESIDE_RESULTS,
-    LATE,
-    OUTPUTS,
-    PROGRESS,
-    REPORTS,
-    SPOKEN,
-    TAP,
-    Envelope,
-)
+from streamq.runtime.envelope import BESIDE_RESULTS, LATE, OUTPUTS, PROGRESS, REPORTS, SPOKEN, TAP, Envelope
 from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
 from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from streamq.runtime.arrow.columnar import concat, decode, encode, ints
 from streamq.runtime.arrow.values import Ints, Mask, Numbered, combine_numbers, dense_numbers, number_values
 from streamq.runtime.deltas import CTI, INSERT, LE, RE, RETRACT, WEIGHT
-from streamq.runtime.hosts.envelope import PACKED
+from streamq.runtime.envelope import PACKED
 from streamq.runtime.hosts.shipping import packed
 from streamq.time import INFINITY, MINUS_INFINITY
 

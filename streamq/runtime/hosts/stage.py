@@ -18,17 +18,7 @@ import pyarrow as pa
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.arrow.columnar import concat, decode, encode, encode_small, ints
 from streamq.runtime.deltas import WEIGHT, net_deltas, unit_weights, with_weights
-from streamq.runtime.hosts.envelope import (
-    LATE,
-    PROGRESS,
-    READINGS,
-    SPOKEN,
-    TAP,
-    TAPPED,
-    TOTALS,
-    Envelope,
-    output_number,
-)
+from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TAP, TAPPED, TOTALS, Envelope, output_number
 from streamq.runtime.hosts.hosted_kernel import UNWATCHED, Channel, HostedKernel, StageWatcher
 from streamq.runtime.hosts.identity import FORM_CHANGED
 from streamq.runtime.hosts.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns

@@ -45,7 +45,7 @@ from streamq.runtime.grid_ranges import (
     window_range,
 )
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
-from streamq.runtime.partials.range_partials import (
+from streamq.runtime.partials.ranges import (
     EXPLODE_ROWS,
     INDEX,
     MergedWindows,

@@ -23,26 +23,17 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.partial import COUNT
-from streamq.runtime.arrow.columnar import (
-    codes,
-    concat,
-    expand_ranges,
-    first_places,
-    ints,
-    with_column,
-    with_columns,
-)
+from streamq.runtime.arrow.columnar import codes, concat, expand_ranges, first_places, ints, with_column, with_columns
 from streamq.runtime.arrow.values import Ints
 from streamq.runtime.deltas import LE, RE, WEIGHT, cancelling_deltas, history_of, net_deltas, weighted
 from streamq.runtime.evaluators.assigner import event_order
-from streamq.runtime.evaluators.top_k_evaluator import Ranking
-from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
+from streamq.runtime.evaluators.window_evaluator import Ranking, WindowEvaluator
 from streamq.runtime.grid_ranges import HI, LO, grid_index
 from streamq.runtime.groups import HASH
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.partials.range_partials import INDEX, TouchedWindows
+from streamq.runtime.partials.ranges import INDEX, TouchedWindows
 from streamq.runtime.state.baskets import KernelBaskets, Span
 from streamq.runtime.state.time_bins import TimeBins
 from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket

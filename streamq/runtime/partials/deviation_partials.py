@@ -16,15 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import DataType, DoubleType, LongType
 
-from streamq.plan.partial import (
-    COUNT,
-    Algebra,
-    MergeableColumns,
-    RowWindow,
-    Values,
-    alive_rows,
-    no_row_window,
-)
+from streamq.plan.partial import COUNT, Algebra, MergeableColumns, RowWindow, Values, alive_rows, no_row_window
 from streamq.runtime.arrow.columnar import ints, with_columns
 from streamq.runtime.partials.exact_sums import (
     Accumulator,

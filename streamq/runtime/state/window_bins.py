@@ -30,13 +30,7 @@ from streamq.runtime.arrow.values import Ints
 from streamq.runtime.deltas import LE, RE, net_deltas
 from streamq.runtime.grid_ranges import HI, LO
 from streamq.runtime.groups import HASH
-from streamq.runtime.partials.range_partials import (
-    INDEX,
-    TouchedWindows,
-    dyadic_nodes,
-    merge_partial_rows,
-    net_partial_rows,
-)
+from streamq.runtime.partials.ranges import INDEX, TouchedWindows, dyadic_nodes, merge_partial_rows, net_partial_rows
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets, Span
 from streamq.runtime.state.bins import ENDLESS, Bins, bin_start, class_of
 from streamq.runtime.time.progress_rule import saturating

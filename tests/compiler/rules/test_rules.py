@@ -40,7 +40,7 @@ from streamq.plan.node import Node, nodes
 from streamq.run.batch.answers import local_history
 from streamq.runtime.partials.built_in_partials import PartialMax
 from streamq.stream import Stream
-from streamq.testing.difference import assert_same_history
+from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.windows import Hopping, Window
 from tests.compiler.rules.law import HOPPING, MORE, STAYS, TABLES, TRIPS, drawn, history

@@ -15,8 +15,7 @@ from streamq.plan.node import number_sources
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.state.baskets import Baskets, DictStore
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import net
+from streamq.testing.history import assert_same_history, net
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled

@@ -17,8 +17,7 @@ from streamq.errors import CheckpointError
 from streamq.runtime.hosts.identity import read_identity
 from streamq.runtime.kernels.windows_of_sizes import WindowsOfSizesKernel
 from streamq.runtime.state.baskets import BinSizes
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import net
+from streamq.testing.history import assert_same_history, net
 from streamq.testing.oracle import oracle
 from tests.changed_query import ChangingRun
 from tests.programs import with_sizes

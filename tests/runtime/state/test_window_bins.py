@@ -21,8 +21,7 @@ from streamq.compiler.local import LocalRun
 from streamq.run.storage.checkpoint import identity_of
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore
 from streamq.runtime.state.window_bins import BLOCKS
-from streamq.testing.difference import assert_same_history
-from streamq.testing.history import net
+from streamq.testing.history import assert_same_history, net
 from streamq.testing.oracle import oracle
 from tests.laws.cost_operators import program, work
 from tests.programs import with_sizes

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
-from streamq.runtime.partials.range_partials import INDEX, TouchedWindows
+from streamq.runtime.partials.ranges import INDEX, TouchedWindows
 from tests.judged import answer
 
 AGGREGATES = {
