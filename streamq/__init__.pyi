@@ -12,7 +12,7 @@ from .aggregates.holistic import collect as collect
 from .aggregates.holistic import count_distinct as count_distinct
 from .aggregates.holistic import median as median
 from .aggregates.holistic import percentile as percentile
-from .aggregates.time_sensitive import time_weighted_avg as time_weighted_avg
+from .aggregates.holistic import time_weighted_avg as time_weighted_avg
 from .aggregates.variances import corr as corr
 from .aggregates.variances import covar as covar
 from .aggregates.variances import covar_pop as covar_pop

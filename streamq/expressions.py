@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import streamq.functions  # noqa: F401 (what operators on expressions call)
-from streamq.errors import PlanError
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, check_keywords
 from streamq.plan.expr import Case, Col, Expr, Lifetime, Lit, WindowBound, as_expr
 
 

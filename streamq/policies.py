@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamq.choices import LevelName
-from streamq.errors import PlanError, TimeError, nearest
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, TimeError, check_keywords, nearest
 from streamq.time import Duration, length, show_duration, ticks
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan_json import from_text, plan_from_json
-from streamq.errors import PlanError, SourceError, TypeMismatch, nearest, unknown_column
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, SourceError, TypeMismatch, check_keywords, nearest, unknown_column
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import input_table, source_name, static_table
 from streamq.patterns import operators

@@ -12,8 +12,7 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
-from streamq.errors import PlanError, StreamqError
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, StreamqError, check_keywords
 from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.pattern import Pattern

@@ -12,7 +12,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "streamq"
 
 LAYERS = (
-    ("streamq.errors", "streamq.choices", "streamq.html", "streamq.keywords", "streamq.screens", "streamq.time"),
+    ("streamq.errors", "streamq.choices", "streamq.html", "streamq.screens", "streamq.time"),
     ("streamq.policies",),
     ("streamq.plan",),
     ("streamq.runtime",),

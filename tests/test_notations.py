@@ -16,8 +16,17 @@ from streamq.aggregates.basic import AVG, COUNT, FIRST, LAST, MAX, MIN, SUM, avg
 from streamq.aggregates.basic import max as greatest
 from streamq.aggregates.basic import min as least
 from streamq.aggregates.basic import sum as total
-from streamq.aggregates.holistic import COLLECT, COUNT_DISTINCT, PERCENTILE, collect, count_distinct, median, percentile
-from streamq.aggregates.time_sensitive import TIME_WEIGHTED_AVG, time_weighted_avg
+from streamq.aggregates.holistic import (
+    COLLECT,
+    COUNT_DISTINCT,
+    PERCENTILE,
+    TIME_WEIGHTED_AVG,
+    collect,
+    count_distinct,
+    median,
+    percentile,
+    time_weighted_avg,
+)
 from streamq.aggregates.variances import (
     CORR,
     COVAR,

@@ -23,8 +23,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from streamq.errors import PlanError, StreamqError, TypeMismatch, sentence
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, StreamqError, TypeMismatch, check_keywords, sentence
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,

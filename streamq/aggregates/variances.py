@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql.types import DataType, DoubleType
 
 from streamq.aggregates.basic import apply_aggregate, as_doubles, check_numbers
+from streamq.errors import check_keywords
 from streamq.functions.numbers import SQRT
-from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Partials
 from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
 from streamq.runtime.partials.deviation_partials import PartialComoments, PartialMoments

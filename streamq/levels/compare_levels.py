@@ -23,8 +23,7 @@ from streamq.compiler.options import Options
 from streamq.compiler.results import Egress, Results, choose_egress
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
-from streamq.errors import PlanError, counted, kind_of
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, check_keywords, counted, kind_of
 from streamq.pictures.picture import LIGHT, Picture, check_title
 from streamq.plan.node import Verbs, not_a_stream, number_sources
 from streamq.policies import MIDDLE, Consistency, Level, written_level

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, TimeError, TypeMismatch, kind_of
+from streamq.errors import CallResult, PlanError, TimeError, TypeMismatch, kind_of
 from streamq.functions.logic import COALESCE
-from streamq.keywords import CallResult
 from streamq.operators.clip import Clip
 from streamq.operators.interval_join import Pairing
 from streamq.operators.operator import Operator

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 
 from pyspark.sql.types import BooleanType, NullType
 
-from streamq.aggregates.time_sensitive import WINDOW_EDGES
+from streamq.aggregates.holistic import WINDOW_EDGES
 from streamq.choices import Anchor, ClipInput, LengthKind, Stamp, check_word, choose_word
-from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number
-from streamq.keywords import CallResult
+from streamq.errors import CallResult, PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.expansion import Explode
 from streamq.operators.lifetime_change import Length, Start

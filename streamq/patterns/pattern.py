@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan_graph import Section, sections_html
-from streamq.errors import PlanError, kind_of, nearest, warn
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, check_keywords, kind_of, nearest, warn
 from streamq.patterns.conditions import Variables
 from streamq.patterns.definitions import Definitions, Detect, event_type, no_type, used_types, variables_of
 from streamq.patterns.operators.negation import NegationVerbs

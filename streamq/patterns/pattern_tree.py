@@ -16,8 +16,7 @@ from typing import Any, ClassVar, NoReturn, Self
 from pyspark.sql import types as t
 
 from streamq.choices import Consumption, Selection
-from streamq.errors import PlanError, UnknownVerb, nearest
-from streamq.keywords import CallResult
+from streamq.errors import CallResult, PlanError, UnknownVerb, nearest
 from streamq.patterns.syntax import Condition, Definition, Part, Place, Refusal, Scope, SyntaxNode
 from streamq.plan.node import Verbs, named_after
 from streamq.time import length

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pyspark.sql.types import DataType, NullType
 
-from streamq.errors import PlanError, TypeMismatch
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, TypeMismatch, check_keywords
 from streamq.plan.function import Function, Text
 from streamq.plan.refusals import ValueRefusals
 from streamq.plan.schema import shown_name

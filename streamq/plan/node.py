@@ -21,8 +21,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast, dataclass_trans
 
 from pyspark.sql.types import DataType
 
-from streamq.errors import PlanError, kind_of
-from streamq.keywords import CallResult, check_keywords
+from streamq.errors import CallResult, PlanError, check_keywords, kind_of
 from streamq.plan.expr import Expr
 from streamq.plan.function import NamedObject
 from streamq.plan.schema import POINT, Schema

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streamq.errors import PlanError, column_names
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, check_keywords, column_names
 from streamq.plan.node import ADDED
 from streamq.progress.promises import ProgressArgument
 from streamq.runtime.time.progress_policy import CtiSteps, PartitionStarts, ProgressPolicy

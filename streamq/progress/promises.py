@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from streamq.errors import PlanError
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, check_keywords
 from streamq.runtime.time.progress_policy import ProgressPolicy
 
 

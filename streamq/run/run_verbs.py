@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from streamq.errors import PlanError, kind_of
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, check_keywords, kind_of
 from streamq.plan.footprint import Expected
 from streamq.plan.node import Verbs, not_a_stream
 from streamq.policies import Consistency

@@ -6,15 +6,12 @@ because a member's end is read and may still move.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streamq.plan.partial import COUNT
-from streamq.runtime.arrow.columnar import codes, concat, group, ints
+from streamq.runtime.arrow.columnar import ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.time.progress_rule import ARRAYS, INTEGERS, Arithmetic, Number
@@ -88,41 +85,6 @@ def waits_for_members(rows: pa.Table, c: int) -> Mask:
     if LAST_END not in rows.column_names or c == INFINITY:
         return np.zeros(rows.num_rows, bool)
     return ints(rows, LAST_END) >= c
-
-
-class OpenWindows:
-    """The first open window of each key with an unsettled member; later windows of that key are open, too."""
-
-    def __init__(self, first: pa.Table, keys: Sequence[str]):
-        self.first, self.keys = first, list(keys)
-
-    @staticmethod
-    def find(partials: pa.Table, keys: Sequence[str], c: int) -> OpenWindows | None:
-        """Return the open windows at CTI c; None if there is none."""
-        if c == INFINITY:
-            return None
-        is_unsettled = pc.and_(pc.greater_equal(partials.column(RE), c), pc.greater(partials.column(COUNT), 0))
-        unsettled = partials.filter(is_unsettled)
-        return OpenWindows(group(unsettled, keys, {LO: (LO, "min")}), keys) if unsettled.num_rows else None
-
-
-def least_open(windows: OpenWindows | None, otherwise: int) -> int:
-    """Return the first window of any key that is not final, at most ``otherwise``."""
-    return otherwise if windows is None else min(otherwise, pc.min(windows.first.column(LO)).as_py())
-
-
-def first_open(rows: pa.Table, windows: OpenWindows | None, otherwise: int) -> Ints:
-    """Return, for each row, the first window of its key that is not final, at most ``otherwise``."""
-    first = np.full(rows.num_rows, otherwise, np.int64)
-    if windows is None:
-        return first
-    opened, keys = windows.first, windows.keys
-    if not keys:
-        return np.minimum(first, ints(opened, LO))
-    number, _ = codes(concat([opened.select(keys).cast(rows.select(keys).schema), rows.select(keys)]), keys)
-    of_key = np.full(int(number.max(initial=0)) + 1, otherwise, np.int64)
-    of_key[number[: opened.num_rows]] = ints(opened, LO)
-    return np.minimum(first, of_key[number[opened.num_rows :]])
 
 
 @dataclass(frozen=True)

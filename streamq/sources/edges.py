@@ -17,9 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid, check_word
-from streamq.errors import PlanError, TypeMismatch, column_names
+from streamq.errors import PlanError, TypeMismatch, check_keywords, column_names
 from streamq.functions.text import CONCAT, LOWER
-from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (

@@ -11,8 +11,7 @@ from dataclasses import field
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from streamq.errors import PlanError
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, check_keywords
 from streamq.operators.input_table import input_table, source_name
 from streamq.operators.source import AS_END, AS_START, InsertSource, axis_of, source_schema
 from streamq.operators.source_arguments import (

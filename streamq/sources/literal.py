@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.errors import SourceError
-from streamq.keywords import check_keywords
+from streamq.errors import SourceError, check_keywords
 from streamq.operators.input_table import source_name, table_fields, with_spark_types
 from streamq.operators.source import axis_of
 from streamq.operators.source_arguments import source_policy

@@ -13,9 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
 from streamq.choices import Invalid
-from streamq.errors import PlanError, TypeMismatch
+from streamq.errors import PlanError, TypeMismatch, check_keywords
 from streamq.functions.text import LOWER
-from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (

@@ -16,9 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -42,31 +44,35 @@ from streamq.run.session.spark_session import REQUIRED, TUNED, session
 from streamq.run.status.run_status import RunHistory
 from streamq.run.status.watcher import Listener
 from streamq.run.storage.checkpoint import CONTROL_DDL, OutsideCti
-from streamq.runtime.deltas import WEIGHT
+from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.state.baskets import TimeBinSizes
 from streamq.runtime.time.lateness import LATE_SCHEMA
 from streamq.stream import Stream
+from streamq.testing.arrival import comparable, plain_values
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, CONTROLLED, LITERAL, RUN, STREAM, Execution
 from streamq.testing.expectation import Expectation, expectation, outside_ctis
 from streamq.testing.history import (
-    ProgressViolation,
+    WrongOutput,
     as_history,
-    changes_before,
-    check_ends,
     from_changelog,
     history,
+    interval,
     net,
     shown,
     side_by_side,
     sum_deltas,
 )
 from streamq.testing.oracle.run import JUDGES
+from streamq.testing.oracle.values import ticks
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 from streamq.user_code.repository import called_modules, modules
 
 if TYPE_CHECKING:
     from streamq.run.running import Run
+if TYPE_CHECKING:
+    History: TypeAlias = pa.Table | pd.DataFrame
+    """``start`` and ``end`` (int64 ticks; infinity is the largest int64) and the payload columns; a bag of rows."""
 
 
 def execute(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
@@ -408,3 +414,42 @@ def session_of(tables: Mapping[str, Any]) -> SparkSession:
     if active is not None:
         return active
     return session("streamq testing")
+
+
+def check_ends(rows: pa.Table) -> None:
+    """Raise WrongOutput if a row has infinity as ``end`` or ``new_end``; users get NULL for the end of an endless lifetime.
+
+    Columns of these names are looked at only if they hold integers or instants.
+    """
+    for name in ("end", "new_end"):
+        # a payload may have a column of this name
+        column = rows[name] if name in rows.column_names else pa.chunked_array([], pa.int64())
+        if (pa.types.is_temporal(column.type) or pa.types.is_integer(column.type)) and pc.any(
+            pc.equal(ticks(column), INFINITY)
+        ).as_py():
+            raise WrongOutput(f"the {name} of a row that never ends is not NULL")
+
+
+class ProgressViolation(AssertionError):
+    """Raised if a result, an operator or its input changes something before its CTI, or a CTI goes back."""
+
+
+def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
+    """Return, as text, the changes of a micro-batch before ``c`` once its deltas are folded into retractions; empty if none.
+
+    Rows that start before ``c`` must form pairs, whose ends are both at or after ``c``. The text lists weights, lifetimes and
+    rows.
+    """
+    weights: Counter[Any] = Counter()
+    for table in tables:
+        names = [n for n in table.column_names if n not in (LE, RE, WEIGHT)]
+        early = table.filter(pc.less(table[LE], c))
+        for values in zip(*(plain_values(column) for column in early.columns), strict=True):
+            row = dict(zip(early.column_names, values, strict=True))
+            event = (tuple(comparable(row[n]) for n in names), row[LE])
+            weights[event, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
+    total: Counter[Any] = Counter()
+    for (event, _), weight in weights.items():
+        total[event] += weight
+    changes = [(*event, until, w) for (event, until), w in weights.items() if w and (until < c or total[event])]
+    return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)

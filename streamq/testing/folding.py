@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from streamq.errors import InvalidEvent
-from streamq.keywords import check_keywords
+from streamq.errors import InvalidEvent, check_keywords
 from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.testing.recorded import Column, Names, RecordedRow, read_stream
 

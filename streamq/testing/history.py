@@ -19,13 +19,12 @@ import pyarrow.compute as pc
 
 from streamq import html
 from streamq.choices import OutputForm
-from streamq.errors import InvalidEvent, SourceError
+from streamq.errors import InvalidEvent, SourceError, check_keywords
 from streamq.html import shortened_value, with_escapes
-from streamq.keywords import check_keywords
 from streamq.runtime.deltas import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.sources.insert_only import intervals
 from streamq.sources.physical import physical
-from streamq.testing.arrival import Row, comparable, keys, plain_values, table_rows
+from streamq.testing.arrival import Row, comparable, keys, table_rows
 from streamq.testing.folding import fold_physical
 from streamq.testing.oracle.values import ticks
 from streamq.testing.recorded import KINDS
@@ -231,20 +230,6 @@ def sum_deltas(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.
     return as_history(table.drop_columns([WEIGHT]))
 
 
-def check_ends(rows: pa.Table) -> None:
-    """Raise WrongOutput if a row has infinity as ``end`` or ``new_end``; users get NULL for the end of an endless lifetime.
-
-    Columns of these names are looked at only if they hold integers or instants.
-    """
-    for name in ("end", "new_end"):
-        # a payload may have a column of this name
-        column = rows[name] if name in rows.column_names else pa.chunked_array([], pa.int64())
-        if (pa.types.is_temporal(column.type) or pa.types.is_integer(column.type)) and pc.any(
-            pc.equal(ticks(column), INFINITY)
-        ).as_py():
-            raise WrongOutput(f"the {name} of a row that never ends is not NULL")
-
-
 def from_changelog(rows: pa.Table) -> pa.Table:
     """Convert changelog rows to deltas, with lifetimes in ticks; CTIs are left out.
 
@@ -298,31 +283,6 @@ def net(tables: Sequence[pa.Table], axis: str = INTEGER) -> pa.Table:
 def as_history(table: pa.Table) -> pa.Table:
     """Rename the lifetime columns of deltas to those of a history."""
     return table.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in table.column_names])
-
-
-class ProgressViolation(AssertionError):
-    """Raised if a result, an operator or its input changes something before its CTI, or a CTI goes back."""
-
-
-def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
-    """Return, as text, the changes of a micro-batch before ``c`` once its deltas are folded into retractions; empty if none.
-
-    Rows that start before ``c`` must form pairs, whose ends are both at or after ``c``. The text lists weights, lifetimes and
-    rows.
-    """
-    weights: Counter[Any] = Counter()
-    for table in tables:
-        names = [n for n in table.column_names if n not in (LE, RE, WEIGHT)]
-        early = table.filter(pc.less(table[LE], c))
-        for values in zip(*(plain_values(column) for column in early.columns), strict=True):
-            row = dict(zip(early.column_names, values, strict=True))
-            event = (tuple(comparable(row[n]) for n in names), row[LE])
-            weights[event, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
-    total: Counter[Any] = Counter()
-    for (event, _), weight in weights.items():
-        total[event] += weight
-    changes = [(*event, until, w) for (event, until), w in weights.items() if w and (until < c or total[event])]
-    return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)
 
 
 SHOWN = 20

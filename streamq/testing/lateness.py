@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Invalid, Stamp
-from streamq.errors import PlanError
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, check_keywords
 from streamq.operators import Select, Source, TopK, Union
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.top_k import RANK

@@ -29,8 +29,7 @@ from pyspark.sql.types import (
 )
 
 from streamq.choices import check_word
-from streamq.errors import PlanError, TypeMismatch
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, TypeMismatch, check_keywords
 from streamq.plan.spark_types import parse_type
 from streamq.runtime.arrow.arrow_types import BITS
 from streamq.testing.intent import ANYTHING

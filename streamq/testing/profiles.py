@@ -7,8 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from streamq.choices import check_word
-from streamq.errors import PlanError
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, check_keywords
 
 FAILS = "the query fails over it"
 """The reason of a case for which the oracle fails: an overflow, a division by zero, a lossy cast, a module that raises."""

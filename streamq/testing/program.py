@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.compiler.plan_json import plan_to_json, to_text
-from streamq.errors import PlanError
-from streamq.keywords import CallResult, MakingCall, check_keywords
+from streamq.errors import CallResult, MakingCall, PlanError, check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.operators.grouped_stream import Group, GroupedStream
 from streamq.plan.expr import Col, Expr, as_expr

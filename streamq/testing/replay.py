@@ -17,8 +17,7 @@ from streamq.compiler.constants_json import decoded, encoded, plain_hooks
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.results import Results
 from streamq.compiler.rules import RULES
-from streamq.errors import PlanError, SourceError, StreamqError, nearest
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, SourceError, StreamqError, check_keywords, nearest
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.testing.arrival import Item, plain_values, table_of

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp, check_word
-from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, UnknownVerb, nearest
+from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, UnknownVerb, check_keywords, nearest
 from streamq.expressions import duration, end, start, when, window_end, window_start
 from streamq.functions.dates import TIMESTAMP_MICROS, UNIX_MICROS
-from streamq.keywords import check_keywords
 from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.pattern import Pattern

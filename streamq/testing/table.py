@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.errors import SourceError
-from streamq.keywords import check_keywords
+from streamq.errors import SourceError, check_keywords
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_fields
 from streamq.runtime.arrow.arrow_types import arrow_type

@@ -10,8 +10,7 @@ from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 
-from streamq.errors import PlanError, SourceError, StreamqError, counted
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, SourceError, StreamqError, check_keywords, counted
 from streamq.runtime.deltas import CTI, RETRACT
 from streamq.testing.folding import Change, Event, fold_items, history_of, in_order, unmatched
 from streamq.testing.history import Axis, interval, shown

@@ -20,8 +20,7 @@ from hypothesis.internal.conjecture.choice import choice_constraints_key, choice
 from pyspark.sql import SparkSession
 
 from streamq.compiler.results import Results, without_policies
-from streamq.errors import NeedsSpark, PlanError, QueryFailed, kind_of
-from streamq.keywords import check_keywords
+from streamq.errors import NeedsSpark, PlanError, QueryFailed, check_keywords, kind_of
 from streamq.operators import JoinTable
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.runtime.kernel import FAIL

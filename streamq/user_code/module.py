@@ -12,8 +12,7 @@ import numpy as np
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 from streamq.choices import ErrorPolicy, choose_word
-from streamq.errors import PlanError, TypeMismatch, check_whole_number, kind_of, users_line
-from streamq.keywords import check_keywords
+from streamq.errors import PlanError, TypeMismatch, check_keywords, check_whole_number, kind_of, users_line
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column, plain_value
 from streamq.plan.fingerprint import fingerprint, text_of
 from streamq.plan.function import CallableModule

@@ -23,14 +23,7 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.rendering import python_values
 from streamq.runtime.hosts.shipping import packed
 from streamq.runtime.user_code.calls import ModuleCall, forbid_changes, shown_values
-from streamq.runtime.user_code.code_values import (
-    FAILURES,
-    ReturnError,
-    fit_to_type,
-    plain_result,
-    series,
-    short_text,
-)
+from streamq.runtime.user_code.code_values import FAILURES, ReturnError, fit_to_type, plain_result, series, short_text
 from streamq.user_code.forms import QueryCall
 from streamq.user_code.module import UserModule, check_decorator
 from streamq.user_code.repository import decorator

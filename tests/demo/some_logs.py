@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamq.demo.__main__ import task_edges
 from streamq.demo.eventlog import find_log
-from streamq.demo.queries import task_edges
 
 DATA = Path(__file__).parent / "data"
 EPOCH = 1_700_000_000_000

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from streamq.demo.__main__ import EDGES, disorder, task_edges
 from streamq.demo.eventlog import application_title, find_log, stage_labels
-from streamq.demo.queries import EDGES, disorder, task_edges
 from streamq.errors import SourceError
 from tests.demo.some_logs import (
     APP_END,

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streamq as sq
-from streamq.demo.__main__ import ASCII, BLOCKS, WIDTH, answer_differences, strip
-from streamq.demo.queries import DDL, EDGES, land, stuck
+from streamq.demo.__main__ import ASCII, BLOCKS, DDL, EDGES, WIDTH, answer_differences, land, strip, stuck
 
 BEGIN = datetime(2024, 5, 1, 8, tzinfo=UTC)
 

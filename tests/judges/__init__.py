@@ -92,8 +92,9 @@ class OwnJudge(Judge):
 def _misread(plan: Node) -> str | None:
     """Return how the text of a pattern in a plan differs from its normal form; None if none does."""
     for node in nodes(plan):
-        source = node.definitions.source if isinstance(node, Detect) else None
-        if source is not None and (wrong := misread(source, node.definitions.text)) is not None:
+        if not isinstance(node, Detect) or (source := node.definitions.source) is None:
+            continue
+        if (wrong := misread(source, node.definitions.text)) is not None:
             return f"a pattern's text in normal form differs from the user's: {wrong}"
     return None
 

@@ -22,7 +22,8 @@ from streamq.runtime.kernels.settle import CtisKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.state.baskets import Basket, BinSizes, KernelBaskets, TimeBinSizes
 from streamq.runtime.time.progress_rule import ProgressRule
-from streamq.testing.history import ProgressViolation, changes_before, shown
+from streamq.testing.backends import ProgressViolation, changes_before
+from streamq.testing.history import shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, WindowEnds
 
 SMALL_BINS = TimeBinSizes(most=6, few=2)

@@ -25,11 +25,11 @@ from streamq.runtime.deltas import LE, RE, RETRACT, WEIGHT
 from streamq.runtime.hosts.result_rows import DELETE, changelog_rows, upsert_rows
 from streamq.runtime.time.progress_rule import Cti, Release
 from streamq.testing.arrival import is_event, keys
+from streamq.testing.backends import ProgressViolation
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
 from streamq.testing.expectation import Expectation, expectation, heard_ctis
 from streamq.testing.history import (
-    ProgressViolation,
     WrongOutput,
     from_changelog,
     history,

@@ -16,7 +16,8 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import InvalidEvent, PlanError, SourceError, StreamqError, TypeMismatch
 from streamq.testing.arrival import comparable
-from streamq.testing.history import Axis, WrongOutput, assert_same_history, check_ends, history, same_history
+from streamq.testing.backends import check_ends
+from streamq.testing.history import Axis, WrongOutput, assert_same_history, history, same_history
 from streamq.testing.table import fields_of, table
 from streamq.time import INFINITY
 from tests.testing.by_oracle import INF, NAN

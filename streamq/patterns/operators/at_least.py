@@ -14,8 +14,8 @@ from math import perm
 from typing import Any
 
 from streamq.choices import JoinKind
+from streamq.errors import check_keywords
 from streamq.functions.logic import COALESCE
-from streamq.keywords import check_keywords
 from streamq.operators.join import Join
 from streamq.operators.scan import PatternScan
 from streamq.operators.select import Select

@@ -18,8 +18,7 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.aggregates.basic import apply_aggregate
 from streamq.choices import Consumption
-from streamq.errors import StreamqError
-from streamq.keywords import check_keywords
+from streamq.errors import StreamqError, check_keywords
 from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.scan import MatchOperator, Scan
 from streamq.operators.select import Select

@@ -6,7 +6,7 @@ from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamq.keywords import check_keywords
+from streamq.errors import check_keywords
 from streamq.operators.scan import PatternScan
 from streamq.patterns.definition_lowering import DefinitionLowering, are_connected
 from streamq.patterns.matches import Matches, elapsed_ticks, least_instant, open_matches, rest_of_scope, tick_count

@@ -13,8 +13,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import SessionError, sentence, warn
-from streamq.keywords import check_keywords
+from streamq.errors import SessionError, check_keywords, sentence, warn
 from streamq.run.failure import is_sparks, reason
 from streamq.run.session.findings import (
     CONNECT_NEEDS,

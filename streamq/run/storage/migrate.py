@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from streamq.errors import CheckpointError, PlanError
-from streamq.keywords import check_keywords
+from streamq.errors import CheckpointError, PlanError, check_keywords
 from streamq.plan.node import Verbs, not_a_stream, tables_behind
 from streamq.policies import Consistency
 from streamq.run.failure import spark_errors

@@ -27,9 +27,8 @@ from streamq.runtime.deltas import LE, OPENS, RE, beside_names, net_deltas, weig
 from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.kernels.insert_ingress import repeats
-from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
-from streamq.runtime.state.group_bins import GroupBins
+from streamq.runtime.state.group_bins import GroupBins, agenda_of
 from streamq.runtime.time.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
 from streamq.runtime.time.progress_rule import Cti, ProgressRule, saturating
 from streamq.time import INFINITY, MINUS_INFINITY

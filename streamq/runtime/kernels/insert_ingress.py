@@ -20,9 +20,8 @@ from streamq.runtime.arrow.values import Ints, Mask, column_ranks
 from streamq.runtime.deltas import LE, RE, beside_names, with_ends, without_beside
 from streamq.runtime.groups import HASH, distinct_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel
-from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
-from streamq.runtime.state.group_bins import GroupBins, with_timed_hashes
+from streamq.runtime.state.group_bins import GroupBins, agenda_of, with_timed_hashes
 from streamq.runtime.time.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.runtime.time.progress_rule import AT_ONCE, ProgressRule
 from streamq.time import INFINITY, WindowEnds

@@ -31,9 +31,8 @@ from streamq.runtime.deltas import INSERT, KIND, LE, NEW_END, RE, RETRACT, weigh
 from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.kernels.insert_ingress import repetitions
-from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
-from streamq.runtime.state.group_bins import GroupBins, with_timed_hashes
+from streamq.runtime.state.group_bins import GroupBins, agenda_of, with_timed_hashes
 from streamq.runtime.time.lateness import (
     Judgement,
     count_duplicates,

@@ -34,9 +34,8 @@ from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
-from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
-from streamq.runtime.state.group_bins import GroupBins
+from streamq.runtime.state.group_bins import GroupBins, agenda_of
 from streamq.runtime.time.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.time.lateness import weighted_events
 from streamq.runtime.time.progress_rule import ProgressRule, Release, saturating

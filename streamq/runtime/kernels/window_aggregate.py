@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from streamq.choices import ClipInput, CountReason
 from streamq.plan.partial import COUNT, Partial, Reduction, RowWindow, are_exact
-from streamq.runtime.arrow.columnar import concat, expand_ranges, group, ints, with_column, with_columns
+from streamq.runtime.arrow.columnar import codes, concat, expand_ranges, group, ints, with_column, with_columns
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import (
     LE,
@@ -33,17 +33,7 @@ from streamq.runtime.deltas import (
     with_weights,
 )
 from streamq.runtime.evaluators.window_evaluator import reduced_windows, value_columns
-from streamq.runtime.grid_ranges import (
-    HI,
-    LO,
-    OpenWindows,
-    first_ending_after,
-    first_open,
-    grid_lifetimes,
-    last_starting_before,
-    least_open,
-    window_range,
-)
+from streamq.runtime.grid_ranges import HI, LO, first_ending_after, grid_lifetimes, last_starting_before, window_range
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.partials.ranges import (
     EXPLODE_ROWS,
@@ -60,6 +50,41 @@ from streamq.runtime.time.endpoints import Bound, Endpoint, bound_at_end, endpoi
 from streamq.runtime.time.lateness import judgement
 from streamq.runtime.time.progress_rule import ARRAYS, Cti, ProgressRule, Release
 from streamq.time import INFINITY, MINUS_INFINITY, Grid
+
+
+class OpenWindows:
+    """The first open window of each key with an unsettled member; later windows of that key are open, too."""
+
+    def __init__(self, first: pa.Table, keys: Sequence[str]):
+        self.first, self.keys = first, list(keys)
+
+    @staticmethod
+    def find(partials: pa.Table, keys: Sequence[str], c: int) -> OpenWindows | None:
+        """Return the open windows at CTI c; None if there is none."""
+        if c == INFINITY:
+            return None
+        is_unsettled = pc.and_(pc.greater_equal(partials.column(RE), c), pc.greater(partials.column(COUNT), 0))
+        unsettled = partials.filter(is_unsettled)
+        return OpenWindows(group(unsettled, keys, {LO: (LO, "min")}), keys) if unsettled.num_rows else None
+
+
+def least_open(windows: OpenWindows | None, otherwise: int) -> int:
+    """Return the first window of any key that is not final, at most ``otherwise``."""
+    return otherwise if windows is None else min(otherwise, pc.min(windows.first.column(LO)).as_py())
+
+
+def first_open(rows: pa.Table, windows: OpenWindows | None, otherwise: int) -> Ints:
+    """Return, for each row, the first window of its key that is not final, at most ``otherwise``."""
+    first = np.full(rows.num_rows, otherwise, np.int64)
+    if windows is None:
+        return first
+    opened, keys = windows.first, windows.keys
+    if not keys:
+        return np.minimum(first, ints(opened, LO))
+    number, _ = codes(concat([opened.select(keys).cast(rows.select(keys).schema), rows.select(keys)]), keys)
+    of_key = np.full(int(number.max(initial=0)) + 1, otherwise, np.int64)
+    of_key[number[: opened.num_rows]] = ints(opened, LO)
+    return np.minimum(first, of_key[number[opened.num_rows :]])
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import Any
 from pyspark.sql import types as t
 
 from streamq.aggregates.basic import AVG, COUNT, FIRST, LAST, MAX, MIN, SUM
-from streamq.aggregates.holistic import COLLECT, COUNT_DISTINCT, PERCENTILE
-from streamq.aggregates.time_sensitive import TIME_WEIGHTED_AVG, WINDOW_END, WINDOW_START
+from streamq.aggregates.holistic import COLLECT, COUNT_DISTINCT, PERCENTILE, TIME_WEIGHTED_AVG, WINDOW_END, WINDOW_START
 from streamq.aggregates.variances import CORR, COVAR, COVAR_POP, STDDEV, STDDEV_POP, VAR, VAR_POP
 from streamq.plan.aggregate import AggregateFunction
 from streamq.testing.oracle.values import floating, has_own_key, key, sql_type

@@ -12,9 +12,8 @@ import pytest
 from streamq.runtime.arrow.columnar import decode_rows, decode_small, encode_small, ints
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.groups import HASH
-from streamq.runtime.state.agenda import agenda_of
 from streamq.runtime.state.baskets import Baskets, BinSizes, DictStore, KernelBaskets
-from streamq.runtime.state.group_bins import GroupBins
+from streamq.runtime.state.group_bins import GroupBins, agenda_of
 from streamq.time import INFINITY
 
 EVENTS = "events"
