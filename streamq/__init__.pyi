@@ -65,7 +65,7 @@ from .reading import read_stream as read_stream
 from .run.run_verbs import explain_all as explain_all
 from .run.run_verbs import result as result
 from .run.run_verbs import run_all as run_all
-from .run.session.spark_session import doctor as doctor
+from .run.session.findings import doctor as doctor
 from .run.session.spark_session import session as session
 from .run.storage.migrate import migrate as migrate
 from .sources.edges import changes as changes

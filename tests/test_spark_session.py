@@ -25,12 +25,12 @@ from streamq.run.session.findings import (
     check_java,
     check_server,
     check_spark_home,
-    cores,
     default_master,
+    doctor,
     probe_interpreter,
     this_interpreter,
 )
-from streamq.run.session.spark_session import WORKER_SITE, doctor, driver_memory, home_without_archive, session
+from streamq.run.session.spark_session import WORKER_SITE, cores, driver_memory, home_without_archive, session
 
 ROOT = Path(__file__).parent.parent
 GOOD = {"pandas": "2.3.3", "pyarrow": "21.0.0", "google.protobuf": "6.33.0", "pyspark": "4.1.0"}

@@ -25,7 +25,7 @@ from streamq.run.samples import MICRO_BATCHES, Tap, tapped_operator
 from streamq.run.status.run_status import RESULTS
 from streamq.run.storage.checkpoint import TapCommand
 from streamq.runtime.arrow.columnar import concat, decode_small, encode_small
-from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import python_rows
 from streamq.runtime.deltas import WEIGHT, unit_weights, with_weights
 from streamq.runtime.envelope import TAP, TAPPED, Envelope
 from streamq.runtime.hosts.readings import LATEST

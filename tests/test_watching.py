@@ -26,7 +26,7 @@ from streamq.run.rehearsal import Rehearsal
 from streamq.run.running import Run
 from streamq.run.sinks import last_parquet_rows
 from streamq.run.status.watching import GOES_ON, RunLook, Trail, noted_interrupt, run_view, watch_run
-from streamq.runtime.arrow.rendering import DAY, YEAR_10000
+from streamq.runtime.arrow.values import DAY, YEAR_10000
 from streamq.screens import LineScreen, NotebookScreen, Screen, TableSection, TextSection, View, live_screen
 
 NASTY = "<script>\x1b[31m & 日本" + "x" * 10_000

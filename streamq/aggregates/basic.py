@@ -10,18 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    LongType,
-    MapType,
-    StructField,
-    StructType,
-    VariantType,
-)
+from pyspark.sql import types as t
 
 from streamq.errors import PlanError, StreamqError, TypeMismatch, check_keywords, sentence
 from streamq.plan.aggregate import (
@@ -89,7 +78,7 @@ def check_numbers(of: Application) -> None:
 def as_doubles(of: Application) -> tuple[Expr, ...]:
     """Return the arguments as doubles."""
     return tuple(
-        arg if isinstance(kind, DoubleType) else Cast(arg, DoubleType())
+        arg if isinstance(kind, t.DoubleType) else Cast(arg, t.DoubleType())
         for arg, kind in zip(of.args, of.types, strict=True)
     )
 
@@ -108,15 +97,15 @@ class CountAggregate(AggregateFunction):
         computes=Computation.NOTHING,
     )
 
-    def result(self, of: Application) -> DataType:
-        return LongType()
+    def result(self, of: Application) -> t.DataType:
+        return t.LongType()
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
         """Return the number of members, or of values: a count that a partial result of the argument lends, or one of its own."""
         if not of.args:
             return Col(MEMBERS)
         (arg,) = of.args
-        return Col(partials.lent_count(arg) or partials.partial(PartialCount, arg, LongType()).name)
+        return Col(partials.lent_count(arg) or partials.partial(PartialCount, arg, t.LongType()).name)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         return F.count(members.values[0] if members.values else F.lit(1))
@@ -149,7 +138,7 @@ class Sum(AggregateFunction):
     lends_counts = True
     drawing = Drawing(weight=3, lifetimes=("duration",), rounding=Rounding.OF_ARGUMENTS, computes=Computation.A_SUM)
 
-    def result(self, of: Application) -> DataType:
+    def result(self, of: Application) -> t.DataType:
         check_numbers(of)
         return sum_type(of.types[0])
 
@@ -197,12 +186,12 @@ class MeanReduction(RangeReduction):
         """
         row = np.repeat(np.arange(len(members.number)), members.number)
         values = members.rows.column(self.column.args[0]).take(pa.array(row))
-        total = PartialSum("p", "v", DecimalType(38, values.type.scale))
+        total = PartialSum("p", "v", t.DecimalType(38, values.type.scale))
         table = pa.table({MEMBERS: np.ones(len(values), np.int64), "v": values})
         partials = pa.table({MEMBERS: table.column(MEMBERS), **total.of_events(table)})
         windows = merge_by_window(partials, members.first[row], members.last[row], (), [total])
         merged = windows.in_order([INDEX]).finished(members.asked)
-        to = DecimalType(self.column.type.precision, self.column.type.scale)
+        to = t.DecimalType(self.column.type.precision, self.column.type.scale)
         sums = zip(merged.column("p").to_pylist(), merged.column("p__n").to_pylist(), strict=True)
         try:
             means = [None if whole is None else quotient(whole, Decimal(n), to) for whole, n in sums]
@@ -219,20 +208,20 @@ class Avg(AggregateFunction):
     of_values = True
     drawing = Drawing(weight=3, lifetimes=("duration",))
 
-    def result(self, of: Application) -> DataType:
+    def result(self, of: Application) -> t.DataType:
         check_numbers(of)
         return avg_type(of.types[0])
 
     def restated(self, of: Application) -> Expr | None:
         """Return a sum divided by a count, NULL over no value; None for decimals of more than MOST_DIGITS."""
         (arg,), (kind,) = of.args, of.types
-        if not isinstance(kind, DecimalType):
+        if not isinstance(kind, t.DecimalType):
             values = as_doubles(of)
             total, n = Aggregate(SUM, values), Aggregate(COUNT, values)
-            mean: Expr = total / Cast(n, DoubleType())
+            mean: Expr = total / Cast(n, t.DoubleType())
         elif kind.precision <= MOST_DIGITS:
             total, n = Aggregate(SUM, (arg,)), Aggregate(COUNT, (arg,))
-            mean = Cast(total / Cast(n, DecimalType(20, 0)), avg_type(kind))
+            mean = Cast(total / Cast(n, t.DecimalType(20, 0)), avg_type(kind))
         else:
             return None
         return Case((n > 0, mean, Lit(None)))
@@ -272,10 +261,10 @@ class Extreme(AggregateFunction):
         computes=Computation.NOTHING,
     )
 
-    def result(self, of: Application) -> DataType:
+    def result(self, of: Application) -> t.DataType:
         """Return the argument's type; raise TypeMismatch for a type without an order."""
         (kind,) = of.types
-        if isinstance(kind, ArrayType | MapType | StructType | VariantType):
+        if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.VariantType):
             raise TypeMismatch(self.name, f"no order on {kind.simpleString()}", f"found {of.shown}")
         return kind
 
@@ -335,7 +324,7 @@ class FirstOrLast(AggregateFunction):
         computes=Computation.NOTHING,
     )
 
-    def result(self, of: Application) -> DataType:
+    def result(self, of: Application) -> t.DataType:
         return of.types[0]
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
@@ -349,12 +338,14 @@ class FirstOrLast(AggregateFunction):
             counted, at = value, start
         else:
             counted, at = (Case((condition, expr, Lit(None))) for expr in (value, start))
-        by: list[tuple[Expr, DataType]] = [(Col(name), kind) for name, kind in of.payload]
+        by: list[tuple[Expr, t.DataType]] = [(Col(name), kind) for name, kind in of.payload]
         if any(reads_end(expr) for expr in (value, condition) if expr is not None):
             end: Expr = Lifetime("end")
             # that of an endless event is NULL, and greatest
-            by += [(end.is_null(), BooleanType()), (end, of.time_type)]
-        order = StructType([StructField(f"_{i}", kind) for i, kind in enumerate([of.time_type, *(k for _, k in by)])])
+            by += [(end.is_null(), t.BooleanType()), (end, of.time_type)]
+        order = t.StructType(
+            [t.StructField(f"_{i}", kind) for i, kind in enumerate([of.time_type, *(k for _, k in by)])]
+        )
         kind = self.on_orderable if is_orderable(order) else self.partial
         columns = tuple(partials.column(expr) for expr, _ in by)
         return Col(partials.partial(kind, counted, of.types[0], partials.column(at), columns, order).name)

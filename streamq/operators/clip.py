@@ -24,7 +24,7 @@ from streamq.plan.schema import SIGNAL, Schema, check_key, key_types, quote, sho
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.joins import ClipEvaluator
 from streamq.runtime.evaluators.spans import SignalEvaluator
-from streamq.runtime.kernels.left_join import ClipKernel
+from streamq.runtime.kernels.joins import ClipKernel
 from streamq.time import INFINITY
 
 

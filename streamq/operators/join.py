@@ -48,8 +48,7 @@ from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, show_equa
 from streamq.plan.tree import show
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.joins import JoinEvaluator, WindowedJoinEvaluator
-from streamq.runtime.kernels.inner_join import InnerJoinKernel, WindowedJoinKernel
-from streamq.runtime.kernels.left_join import LeftJoinKernel
+from streamq.runtime.kernels.joins import InnerJoinKernel, LeftJoinKernel, WindowedJoinKernel
 from streamq.runtime.time.endpoints import Bound
 from streamq.time import INFINITY, Duration
 from streamq.windows import Hopping, Rows

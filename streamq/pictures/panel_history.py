@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from streamq.plan.schema import show_keys
 from streamq.plan.tree import lazy
 from streamq.runtime.arrow.columnar import codes, concat, ints
-from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import ORDER, Ints, combine_numbers, number_values
+from streamq.runtime.arrow.values import ORDER, Ints, combine_numbers, number_values, python_rows
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_label
 

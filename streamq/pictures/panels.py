@@ -16,8 +16,7 @@ from streamq.errors import counted
 from streamq.html import shortened_to_width, text_width
 from streamq.pictures.panel_history import DELETED, STANDS, WIDTH, PanelHistory, TimeAxis, shown_value
 from streamq.pictures.picture import LIGHT
-from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import Ints
+from streamq.runtime.arrow.values import Ints, python_rows
 from streamq.time import INFINITY
 
 Colours = Mapping[str, int]

@@ -41,7 +41,7 @@ from streamq.plan.spark_types import is_numeric
 from streamq.progress.promises import ExplicitCtis
 from streamq.run.batch.answers import compute_answer
 from streamq.run.batch.passed_batches import passed_batches, passed_tables
-from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import python_rows
 from streamq.runtime.deltas import BAD
 from streamq.time import INFINITY, TIMESTAMP, instant_label, instant_ticks, show_ticks
 from streamq.tracing.recorded_run import Recording, TracedOperator, record_run

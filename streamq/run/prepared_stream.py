@@ -34,8 +34,8 @@ from streamq.run.batch.answers import is_dataframe, is_unlimited
 from streamq.run.failure import spark_errors
 from streamq.run.pacing import Pacer, hops_of
 from streamq.run.run_options import ADAPTIVE, BY_MICRO_BATCH, UNTIL_NO_INPUT_IS_LEFT, RunOptions, Trigger, trigger_of
-from streamq.run.session.findings import master_of, session_of
-from streamq.run.session.spark_session import check_sink_functions, prepare_for_streams, warn_of_tasks
+from streamq.run.session.findings import check_sink_functions, master_of, session_of
+from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
 from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
 from streamq.run.status.run_status import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim, ClockRows, identity_of, ticking_clock

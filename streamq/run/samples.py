@@ -31,7 +31,7 @@ from streamq.run.status.run_status import RESULTS, is_of_a_micro_batch, observed
 from streamq.run.storage.checkpoint import TapCommand
 from streamq.run.storage.files import Offsets, RawFolder, local_path, path_exists, spark_sources
 from streamq.runtime.arrow.columnar import concat, decode, decode_small, encode
-from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import python_rows
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.stage import OUT
 from streamq.screens import ProgressBar

@@ -178,7 +178,7 @@ def last_parquet_rows(folder: str, number: int, most: int) -> list[dict[str, Any
 
     Files that are damaged, that Spark is writing, or that somebody has deleted, cannot be read either.
     """
-    from streamq.runtime.arrow.rendering import python_rows
+    from streamq.runtime.arrow.values import python_rows
 
     path = local_path(folder)
     rows: list[dict[str, Any]] = []
@@ -315,7 +315,7 @@ class MemorySink(DisplaySink):
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
         """Return the last rows of the table, which are in the driver, of whichever micro-batches."""
-        from streamq.runtime.arrow.rendering import python_rows
+        from streamq.runtime.arrow.values import python_rows
 
         del number
         if name is None:

@@ -16,17 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    LongType,
-    NumericType,
-    StringType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch, check_keywords
@@ -124,7 +114,7 @@ def check_module(
         suppress_health_check=list(HealthCheck),
     )
     check_word(axis, (INTEGER, TIMESTAMP), "axis", VERB)
-    instants = TimestampType() if axis == TIMESTAMP else LongType()
+    instants = t.TimestampType() if axis == TIMESTAMP else t.LongType()
     form = checked_form(module, Check(kinds, instants, reference, order_insensitive))
     broken = LawSearch(form, values, tried, seed, tolerance).broken()
     if broken is not None:
@@ -134,12 +124,12 @@ def check_module(
     return tuple(dict.fromkeys(law.name for law in LAWS if form.has(law.need)))
 
 
-def _kinds(types: Any) -> list[DataType]:
+def _kinds(types: Any) -> list[t.DataType]:
     """Return the argument types that a text names, none for an empty one; raise TypeMismatch for no text or no type."""
     if not isinstance(types, str):
         hint = 'Write names in SQL, "double, string".'
         raise TypeMismatch(VERB, "not the types of the arguments", f"found {types!r}", hint)
-    kinds: list[DataType] = []
+    kinds: list[t.DataType] = []
     if not types.strip():
         return kinds
     for part in re.split(r",(?![^(<]*[)>])", types):
@@ -243,38 +233,38 @@ class LawSearch:
 
 NAN, INF = float("nan"), float("inf")
 
-HUGE_FLOATS: Mapping[type[DataType], tuple[float | None, ...]] = {
-    DoubleType: (1e16, None, NAN, INF, -INF, -1e308, 1e308),
-    FloatType: (1e16, None, NAN, INF, -INF, 3e38),
+HUGE_FLOATS: Mapping[type[t.DataType], tuple[float | None, ...]] = {
+    t.DoubleType: (1e16, None, NAN, INF, -INF, -1e308, 1e308),
+    t.FloatType: (1e16, None, NAN, INF, -INF, 3e38),
 }
 """Floats that a running sum cannot remove again: adding one loses the digits of small values, or all digits."""
 
 
-def values_of(kind: DataType, huge: bool = False) -> st.SearchStrategy[Any]:
+def values_of(kind: t.DataType, huge: bool = False) -> st.SearchStrategy[Any]:
     """Return the strategy for values of a type, with None for NULL; ``huge``: floats beside which sums lose small values.
 
     Raises PlanError for a type without values.
     """
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, t.ArrayType):
         return st.none() | st.lists(values_of(kind.elementType, huge), max_size=3)
     if huge and type(kind) in HUGE_FLOATS:
         return st.sampled_from(HUGE_FLOATS[type(kind)])
     first, second, *others = pool(kind, ANYTHING)
     # 1 shows more than 0 does, to which examples shrink else
-    plainest = [second, first] if isinstance(kind, NumericType) else [first, second]
+    plainest = [second, first] if isinstance(kind, t.NumericType) else [first, second]
     return st.sampled_from([*plainest, None, *others, *_great(kind)])
 
 
-def _great(kind: DataType) -> list[Any]:
+def _great(kind: t.DataType) -> list[Any]:
     """Return great numbers of a type, of which no two cancel out, and wide characters.
 
     Sums of a few dozen of them still fit the type, but those of integers lose their last digits as floats.
     """
     match kind:
-        case DoubleType() | FloatType():
+        case t.DoubleType() | t.FloatType():
             return [2.0**60]
-        case DecimalType(precision=precision, scale=scale):
+        case t.DecimalType(precision=precision, scale=scale):
             return [Decimal(10 ** min(precision, 9) - 1).scaleb(-scale)]
-        case StringType():
+        case t.StringType():
             return ["aa", "\uffff", "\N{GRINNING FACE}"]
     return [2 ** (BITS[type(kind)] - 7) + 1] if type(kind) in BITS else []

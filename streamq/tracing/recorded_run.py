@@ -30,8 +30,7 @@ from streamq.plan.schema import Schema, shown_name
 from streamq.run.batch.answers import as_html, as_text
 from streamq.run.batch.passed_batches import ArrivingRows
 from streamq.runtime.arrow.columnar import codes, concat, ints, is_matching
-from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import Ints
+from streamq.runtime.arrow.values import Ints, python_rows
 from streamq.runtime.deltas import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.runtime.hosts.result_rows import changelog_rows
 from streamq.runtime.time.lateness import LATE_SCHEMA

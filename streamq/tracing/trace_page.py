@@ -19,7 +19,7 @@ from streamq.operators import Source
 from streamq.pictures.panel_history import shown_value
 from streamq.plan.schema import POINT
 from streamq.runtime.arrow.columnar import concat
-from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import python_rows
 from streamq.runtime.deltas import LE, RE, RETRACT
 from streamq.time import instant_label, show_duration
 from streamq.tracing.recorded_run import (

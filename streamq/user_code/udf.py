@@ -20,7 +20,7 @@ from streamq.plan.expr import Call, Col, as_expr
 from streamq.plan.function import ArrowForm, Fault, Function, Operand, Value
 from streamq.plan.lowering import ship_runtime
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.arrow.rendering import python_values
+from streamq.runtime.arrow.values import python_values
 from streamq.runtime.hosts.shipping import packed
 from streamq.runtime.user_code.calls import ModuleCall, forbid_changes, shown_values
 from streamq.runtime.user_code.code_values import FAILURES, ReturnError, fit_to_type, plain_result, series, short_text

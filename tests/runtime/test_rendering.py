@@ -15,7 +15,7 @@ from streamq import col
 from streamq import testing as t
 from streamq.errors import LONGEST, PlanError, Sentence, SourceError, StreamqError, StreamqWarning, sentence, warn
 from streamq.html import WIDEST, shortened_value, with_escapes
-from streamq.runtime.arrow.rendering import python_rows, python_values
+from streamq.runtime.arrow.values import python_rows, python_values
 
 LEAST, MOST = -(2**63), 2**63 - 1
 UTC = pa.timestamp("us", tz="UTC")

@@ -38,7 +38,8 @@ from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.hosts.shipping import KEPT, WORKER_MEMORY, dumps, packed
 from streamq.runtime.hosts.stage import Stage
-from streamq.runtime.kernels import condensing, inner_join, recompute, settle, window_aggregate
+from streamq.runtime.kernels import condensing, recompute, settle, window_aggregate
+from streamq.runtime.kernels import joins as join_kernels
 from streamq.runtime.time.progress import ExprProgressMap, ProgressShift
 from streamq.time import Grid
 from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
@@ -94,7 +95,7 @@ def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) ->
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
     evaluators = (joins, spans, window_evaluator)
-    modules = (*evaluators, condensing, inner_join, recompute, settle, window_aggregate)
+    modules = (*evaluators, condensing, join_kernels, recompute, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
     assigners = [window.assigner(("v",)) for window in A_WINDOW_A_KIND]

@@ -16,8 +16,8 @@ import pytest
 
 import streamq as sq
 from streamq.errors import SessionError
-from streamq.run.session.findings import active_session, master_of
-from streamq.run.session.spark_session import REQUIRED, doctor, session
+from streamq.run.session.findings import active_session, doctor, master_of
+from streamq.run.session.spark_session import REQUIRED, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,8 +144,8 @@ def test_connect(connect_url: str) -> None:
         import streamq as sq
         from streamq.errors import StreamqError
         from streamq.run.session.findings import active_session
-        from streamq.run.session.spark_session import doctor
-        from streamq.run.session.spark_session import check_sink_functions
+        from streamq.run.session.findings import doctor
+        from streamq.run.session.findings import check_sink_functions
         from streamq.run.session.findings import PackageNeed
         from streamq.run.session.findings import master_of
         from streamq.run.session.spark_session import session

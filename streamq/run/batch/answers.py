@@ -44,8 +44,7 @@ from streamq.run.status.run_status import SourceStatus
 from streamq.run.status.why import warn_of_units
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import concat
-from streamq.runtime.arrow.rendering import from_json_value, python_rows, python_values
-from streamq.runtime.arrow.values import ORDER, number_values
+from streamq.runtime.arrow.values import ORDER, from_json_value, number_values, python_rows, python_values
 from streamq.runtime.time.lateness import GROUP, LATE_SCHEMA
 from streamq.time import INFINITY, TIMESTAMP, instant_ticks
 

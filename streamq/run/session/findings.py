@@ -23,7 +23,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from streamq import html
-from streamq.errors import SessionError, sentence
+from streamq.errors import SessionError, check_keywords, sentence
+from streamq.run.failure import is_sparks, reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -274,22 +275,6 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def cores(master: str) -> int:
-    """Return the number of tasks that run at once on ``local``, ``local[4]``, ``local[*,3]``, ``local-cluster[2,1,1024]``.
-
-    It is 1 for any other master.
-    """
-    cluster = re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", master)
-    if cluster is not None:
-        return int(cluster[1]) * int(cluster[2])
-    threads = re.match(r"local\[(\*|\d+)", master)
-    if threads is None:
-        return 1
-    if threads[1] != "*":
-        return int(threads[1])
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def check_server(url: str, seconds: float = 5.0) -> Finding:
     """Check that a server listens at a Spark Connect address; the client itself would retry for minutes.
 
@@ -314,11 +299,6 @@ def mark_checked(spark: SparkSession) -> None:
     application = spark.conf.get("spark.app.id", "")
     if application:
         _CHECKED.add(application)
-
-
-def is_checked(spark: SparkSession) -> bool:
-    """Return True if the driver and the workers of a session's application have been checked."""
-    return spark.conf.get("spark.app.id", "") in _CHECKED
 
 
 def active_session() -> SparkSession | None:
@@ -456,3 +436,105 @@ def _package_problem(who: str, interpreter: Interpreter, need: PackageNeed) -> F
         return None
     hint = f"Install it: {interpreter.path} -m pip install {shlex.quote(str(need))}"
     return Finding(f"{who} {need.package}", observed, wrong, hint)
+
+
+@check_keywords
+def doctor(
+    *,
+    raise_on_problem: bool = False,
+    master: str | None = None,
+    worker: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Report:
+    """Check what streamq needs: Java, the versions of Spark and its packages, the interpreter of Spark's workers.
+
+    It checks the active session if there is one and no ``master`` is passed, else the session that :func:`session` would start;
+    ``master``, ``worker`` (an interpreter) and ``environ`` replace parts of that. It does not start Spark. Java behind Spark
+    Connect and the workers of a cluster are on other machines and are not checked. With ``raise_on_problem``, problems raise a
+    SessionError.
+    """
+    environ = os.environ if environ is None else environ
+    active = active_session() if master is None else None
+    if active is not None:
+        master = master_of(active)
+        worker = worker or environ.get("PYSPARK_PYTHON") or active.conf.get("spark.pyspark.python", None) or "python3"
+    master = master or default_master(environ)
+    worker = worker or environ.get("PYSPARK_PYTHON") or sys.executable
+
+    driver = this_interpreter()
+    findings = check_interpreter("driver", driver, DRIVER_NEEDS)
+    if master.startswith("sc://"):
+        client = check_interpreter("Connect client", this_interpreter(CONNECT_NEEDS), CONNECT_NEEDS)
+        findings += [finding for finding in client if not finding.ok]
+        findings += [] if active else [check_server(master)]
+    else:
+        findings += [check_java(environ)]
+        spark_home = check_spark_home(environ, driver.versions.get("pyspark", ""))
+        findings += [spark_home] if spark_home else []
+    if is_local(master):
+        probed = probe_interpreter(worker, environ=environ)
+        if isinstance(probed, Finding):
+            findings.append(probed)
+        else:
+            findings += check_interpreter("worker", probed, WORKER_NEEDS, driver.python)
+    report = Report(tuple(findings))
+    if raise_on_problem:
+        report.raise_problems()
+    return report
+
+
+def check_driver_and_workers(spark: SparkSession, verb: str) -> None:
+    """Raise SessionError if a session's driver or its workers lack something that a stream needs.
+
+    Workers are checked by a job of one task, once for each application, because a stage whose Python process cannot start reports
+    only that the process has ended.
+    """
+    if spark.conf.get("spark.app.id", "") in _CHECKED:
+        return
+    driver = this_interpreter()
+    advice = f"Or set PYSPARK_PYTHON to {sys.executable} before Spark starts, or have sq.session() start it."
+    findings = [*check_interpreter("driver", driver, DRIVER_NEEDS), *check_workers(spark, driver)]
+    Report(tuple(findings)).raise_problems(verb, advice if is_local(master_of(spark)) else "")
+    mark_checked(spark)
+
+
+def check_sink_functions(spark: SparkSession, verb: str, needs: Sequence[PackageNeed] = CONNECT_NEEDS) -> None:
+    """Raise SessionError if the Python of a Spark Connect server lacks a package that it needs to call functions of sinks.
+
+    Spark itself would report only that its Python process has not answered in time. Other sessions call them in this process.
+    """
+    if master_of(spark).startswith("sc://"):
+        advice = "The server's Python, as a client of its own, calls functions of sinks and writes for late_sink and run_all."
+        Report(tuple(check_workers(spark, this_interpreter(), needs))).raise_problems(verb, advice)
+
+
+def check_workers(
+    spark: SparkSession, driver: Interpreter, needs: Sequence[PackageNeed] = WORKER_NEEDS
+) -> list[Finding]:
+    """Return the findings on the Python of a session's workers, from a job that imports packages, by default a stream's.
+
+    If Spark cannot run that job, its error is the only finding.
+    """
+    try:
+        worker = _probe_worker(spark, [need.module for need in needs])
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        wrong = "the workers' Python does not run"
+        return [Finding("worker", reason(error), wrong, "Look at PYSPARK_PYTHON where Spark was started.")]
+    return check_interpreter("worker", worker, needs, driver.python)
+
+
+def _probe_worker(spark: SparkSession, modules: Sequence[str]) -> Interpreter:
+    """Run a job of one task in which a worker imports some modules, and return that worker's interpreter."""
+    from pyspark.sql import functions as F
+
+    # a local function is pickled by value, so the worker needs neither streamq nor Arrow
+    def probe(code: str = PROBE) -> str:
+        scope: dict[str, Any] = {}
+        exec(code, scope)
+        return str(scope["probe"](modules))
+
+    column = F.udf(probe, "string", useArrow=False).asNondeterministic()
+    ((answer,),) = spark.range(1, numPartitions=1).select(column()).collect()
+    return interpreter_from(answer)

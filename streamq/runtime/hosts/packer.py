@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streamq.choices import Invalid
 from streamq.runtime.arrow.columnar import concat, encode, split_by, with_column
-from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import python_rows
 from streamq.runtime.deltas import BAD, LAST_POINT, LE, NOW, start_reasons
 from streamq.runtime.envelope import LATE, PROGRESS, Envelope
 from streamq.runtime.groups import buckets_of

@@ -30,8 +30,7 @@ import pyarrow.compute as pc
 
 from streamq.errors import ModuleFailed
 from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
-from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.arrow.values import Ints, Mask, python_rows
 from streamq.runtime.deltas import LE, RE, WAKES, WEIGHT, history_of, net_deltas, weighted, with_ends
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator

@@ -26,8 +26,7 @@ import pyarrow as pa
 from streamq.errors import ModuleFailed
 from streamq.plan.schema import shown_group
 from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
-from streamq.runtime.arrow.rendering import python_rows, python_values
-from streamq.runtime.arrow.values import Ints, Mask, distinct
+from streamq.runtime.arrow.values import Ints, Mask, distinct, python_rows, python_values
 from streamq.runtime.candidates import (
     FACTOR,
     CandidateCounts,

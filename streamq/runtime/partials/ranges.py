@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from streamq.plan.partial import COUNT, MergeableColumns, Partial, RowWindow, no_row_window
 from streamq.runtime.arrow.columnar import codes, concat, expand_ranges, group, ints, is_matching, with_column
-from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import Ints, Mask, distinct
+from streamq.runtime.arrow.values import Ints, Mask, distinct, python_rows
 from streamq.runtime.groups import HASH, GroupHashes, with_hashes
 
 INDEX = "__i"

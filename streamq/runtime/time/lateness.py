@@ -22,8 +22,7 @@ from streamq.errors import LateEvent
 from streamq.plan.partial import COUNT
 from streamq.plan.schema import shown_group
 from streamq.runtime.arrow.columnar import concat, ints, split_by, with_column
-from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import Ints, Mask
+from streamq.runtime.arrow.values import Ints, Mask, python_rows
 from streamq.runtime.deltas import KIND, LE, NEW_END, OPENS, RE, beside_names, with_ends, with_weights
 from streamq.runtime.groups import HASH, number_groups
 from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import concat, decode_small, encode_small, group, ints, with_column
-from streamq.runtime.arrow.rendering import python_rows
+from streamq.runtime.arrow.values import python_rows
 from streamq.runtime.deltas import LE
 from streamq.runtime.time.progress_rule import INTEGERS, Arithmetic, Number
 from streamq.time import INFINITY, MINUS_INFINITY, show_duration

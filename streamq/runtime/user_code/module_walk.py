@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from streamq.plan.partial import Mask, RangedMembers, ReducedColumn
 from streamq.runtime.arrow.columnar import with_columns
-from streamq.runtime.arrow.rendering import python_rows
-from streamq.runtime.arrow.values import Ints
+from streamq.runtime.arrow.values import Ints, python_rows
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.code_values import FAILURES, instants_of

@@ -24,7 +24,7 @@ from pyspark.sql.types import DataType
 from streamq.plan.partial import COUNT, Ints, Mask, MergeableColumns, Partial, RowWindow, Values, no_row_window
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import codes, ints, with_column, with_columns
-from streamq.runtime.arrow.rendering import python_values
+from streamq.runtime.arrow.values import python_values
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.user_code.code_values import FAILURES, EventReader, ReturnError, instants_of, reason_of, short_text
 

@@ -10,7 +10,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
 from streamq.runtime.deltas import LE, RE, WEIGHT
-from streamq.runtime.kernels.inner_join import side_basket
+from streamq.runtime.kernels.joins import side_basket
 from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.runtime.state.bins import ENDLESS
 from streamq.time import INFINITY, MINUS_INFINITY

@@ -14,7 +14,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
 from streamq.runtime.kernel import Clock
-from streamq.runtime.kernels.left_join import WaitingRows
+from streamq.runtime.kernels.joins import WaitingRows
 from streamq.runtime.state.baskets import BinSizes, KernelBaskets
 from streamq.runtime.time.progress_rule import Release
 from streamq.stream import Stream
