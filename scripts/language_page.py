@@ -18,8 +18,8 @@ import pyarrow as pa
 
 import streamq as sq
 from streamq import operators, policies
-from streamq.compiler.kernel_sites import HOLDING, ctis_footprint, settle_footprint
 from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import HOLDING, ctis_footprint, settle_footprint
 from streamq.operators import MergePartials, Source, WindowAggregate
 from streamq.operators.grouped_stream import GroupedStream, GroupVerbs, WindowVerbs
 from streamq.operators.operator import Operator
@@ -128,7 +128,7 @@ def sections() -> dict[str, list[Entry]]:
 
 
 OPERATORS, AGGREGATES = "streamq.operators.", "streamq.aggregates."
-PATTERNS, PROGRESS, SOURCES = "streamq.patterns.", "streamq.progress.", "streamq.sources."
+PATTERNS, PROGRESS, SOURCES = "streamq.patterns.", "streamq.progress_policies.", "streamq.sources."
 
 
 def public(module: Any) -> list[tuple[str, Callable[..., Any]]]:

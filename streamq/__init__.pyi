@@ -50,16 +50,16 @@ from .patterns.operators.at_least import all_of as all_of
 from .patterns.operators.at_least import any_of as any_of
 from .patterns.operators.at_least import at_least as at_least
 from .patterns.operators.at_least import at_most as at_most
+from .patterns.operators.at_least import sequence as sequence
 from .patterns.operators.repeat import repeat as repeat
-from .patterns.operators.sequence import sequence as sequence
 from .patterns.pattern import cedr as cedr
 from .plan.footprint import Expected as Expected
 from .policies import level as level
 from .policies import weak as weak
-from .progress.generate import clock as clock
-from .progress.generate import generate as generate
-from .progress.promises import explicit as explicit
-from .progress.promises import follow as follow
+from .progress_policies import clock as clock
+from .progress_policies import explicit as explicit
+from .progress_policies import follow as follow
+from .progress_policies import generate as generate
 from .reading import from_json as from_json
 from .reading import read_stream as read_stream
 from .run.run_verbs import explain_all as explain_all
@@ -88,6 +88,6 @@ from .user_code.repository import modules as modules
 from .user_code.uda import uda as uda
 from .user_code.udf import udf as udf
 from .user_code.udo import udo as udo
-from .user_code.udso import udso as udso
+from .user_code.udo import udso as udso
 
 __version__: str

@@ -10,9 +10,9 @@ from streamq.errors import PlanError, SourceError, TypeMismatch, check_keywords,
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import input_table, source_name, static_table
 from streamq.patterns import operators
+from streamq.plan.expr import fold
 from streamq.plan.node import Node, nodes, rename_tables
 from streamq.plan.schema import INTERVAL
-from streamq.plan.tree import fold
 from streamq.run.failure import spark_errors
 from streamq.run.session.findings import session_of
 from streamq.stream import Stream

@@ -26,7 +26,7 @@ from streamq.plan.node import NODES, Node, nodes
 from streamq.plan.partial import ReducedColumn
 from streamq.plan.schema import Field, Schema
 from streamq.plan.spark_types import function_names
-from streamq.progress import verbs
+from streamq.progress_policies import verbs
 from streamq.runtime.kernel import LATE_POLICIES
 from streamq.runtime.time.progress_policy import ProgressPolicy
 from streamq.testing.case import Case

@@ -16,7 +16,7 @@ from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import function_of
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Call, Col, Expr, as_expr
+from streamq.plan.expr import Call, Col, Expr, as_expr, fold, show
 from streamq.plan.passes import (
     aggregates,
     columns,
@@ -27,7 +27,6 @@ from streamq.plan.passes import (
     rewrite_expression,
     substitute,
 )
-from streamq.plan.tree import fold, show
 
 a, b, c = col("a"), col("b"), col("c")
 

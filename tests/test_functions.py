@@ -19,10 +19,9 @@ from streamq import col, lit, when
 from streamq import functions as f
 from streamq.errors import NeedsSpark, PlanError, StreamqError
 from streamq.functions.catalogue import function_of, legal_names
-from streamq.plan.expr import Call, Expr
+from streamq.plan.expr import Call, Expr, show
 from streamq.plan.hints import INSTEAD
 from streamq.plan.passes import columns
-from streamq.plan.tree import show
 
 
 @pytest.mark.parametrize(

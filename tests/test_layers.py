@@ -16,7 +16,7 @@ LAYERS = (
     ("streamq.policies",),
     ("streamq.plan",),
     ("streamq.runtime",),
-    ("streamq.functions", "streamq.aggregates", "streamq.windows", "streamq.progress", "streamq.user_code"),
+    ("streamq.functions", "streamq.aggregates", "streamq.windows", "streamq.progress_policies", "streamq.user_code"),
     ("streamq.operators",),
     ("streamq.compiler",),
     ("streamq.run",),

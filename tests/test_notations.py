@@ -45,9 +45,8 @@ from streamq.aggregates.variances import (
 )
 from streamq.expressions import duration, end, lit, start, when, window_end, window_start
 from streamq.plan.aggregate import Aggregate, AggregateFunction
-from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lifetime, Lit, WindowBound
+from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lifetime, Lit, WindowBound, show
 from streamq.plan.function import BUILT_IN
-from streamq.plan.tree import show
 
 A, B, C, NULL = Col("a"), Col("b"), Col("c"), Lit(None)
 

@@ -11,7 +11,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import StreamqWarning
-from streamq.progress.promises import ExplicitCtis, LeaderCtis
+from streamq.progress_policies import ExplicitCtis, LeaderCtis
 from streamq.run.status.run_status import SourceStatus
 from streamq.run.status.why import oddities
 from streamq.time import INTEGER, TIMESTAMP

@@ -8,7 +8,7 @@ import streamq as sq
 from streamq.compiler.rules.rule import can_fail
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col
-from streamq.plan.tree import show
+from streamq.plan.expr import show
 from streamq.testing.oracle import oracle
 from tests.own_function import call, digit_sum
 

@@ -15,9 +15,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import number_sources
-from streamq.progress import verbs
-from streamq.progress.generate import GeneratedCtis
-from streamq.progress.promises import ProgressArgument
+from streamq.progress_policies import GeneratedCtis, ProgressArgument, verbs
 from streamq.runtime.deltas import LE
 from streamq.runtime.time.progress_policy import ProgressPolicy, SourceParts
 from streamq.runtime.time.progress_rule import ARRAYS, INTEGERS, Arithmetic

@@ -24,7 +24,7 @@ from streamq.errors import (
 )
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.spark_types import parse_type
-from streamq.progress.generate import GeneratedCtis
+from streamq.progress_policies import GeneratedCtis
 from tests.judged import answer
 
 

@@ -27,7 +27,7 @@ from streamq.plan.aggregate import (
     Rounding,
     SparkMembers,
 )
-from streamq.plan.expr import Expr
+from streamq.plan.expr import Expr, show
 from streamq.plan.partial import (
     CopiedMembers,
     Ints,
@@ -39,7 +39,6 @@ from streamq.plan.partial import (
     floats,
 )
 from streamq.plan.schema import check_key
-from streamq.plan.tree import show
 from streamq.runtime.arrow.columnar import codes
 from streamq.runtime.arrow.overlap import union_of_pieces
 from streamq.runtime.partials.exact_sums import DoubleSums

@@ -12,10 +12,10 @@ from streamq.operators import Select
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import NOBODY, BatchForm, BatchRun, Observer, Operator
 from streamq.operators.source import Source
+from streamq.plan.expr import fold
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema, quote
-from streamq.plan.tree import fold
 from streamq.runtime.deltas import LE, RE
 from streamq.time import INFINITY, TIMESTAMP
 

@@ -10,10 +10,10 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
+from streamq.plan.expr import fold
 from streamq.plan.footprint import NO_RATES, Expected, ExpectedRates
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.schema import shown_name
-from streamq.plan.tree import fold
 from streamq.runtime.hosts.identity import EARLY, FINAL
 from streamq.time import INFINITY, show_duration, ticks
 

@@ -19,12 +19,12 @@ from streamq.choices import check_word
 from streamq.compiler.batch import check_form
 from streamq.compiler.estimates import cost_line, expected_rates, rows_line
 from streamq.compiler.explain_graphs import NO_MEASUREMENTS, Measurements, plan_graph, rule_marks, stage_graph
-from streamq.compiler.kernel_sites import HOLDING
 from streamq.compiler.options import Options
 from streamq.compiler.plan_graph import PlanGraph, Section, sections_html
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, read_more_than_once
 from streamq.compiler.rules import Rule
 from streamq.compiler.staged_plan import StagedPlan
+from streamq.compiler.stages import HOLDING
 from streamq.errors import PlanError, counted
 from streamq.operators import Select, Source
 from streamq.operators.evaluated_operator import EvaluatedOperator

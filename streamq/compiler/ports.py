@@ -21,11 +21,10 @@ from streamq.functions.logic import EQUAL, conjuncts
 from streamq.operators.evaluation import all_columns, copied_before
 from streamq.operators.select import Where
 from streamq.operators.step import columns_step
-from streamq.plan.expr import Call, Col, Lit
+from streamq.plan.expr import Call, Col, Lit, show
 from streamq.plan.node import Node, expressions
 from streamq.plan.schema import Schema, shown_name
 from streamq.plan.spark_types import INTEGRAL
-from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel, InnerPath

@@ -21,10 +21,10 @@ from streamq.errors import NeedsSpark, PlanError
 from streamq.operators.operator import Operator, RowKey, no_row_key
 from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
+from streamq.plan.expr import fold
 from streamq.plan.lowering import instant_sql, ship_runtime, text_literal
 from streamq.plan.node import ADDED, Node, nodes
 from streamq.plan.schema import Schema, quote
-from streamq.plan.tree import fold
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.envelope import LATE

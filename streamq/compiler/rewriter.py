@@ -20,11 +20,10 @@ from streamq.operators import Explode, MergePartials, Select, Source, Where, Win
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import show_partials
 from streamq.operators.step import Step
-from streamq.plan.expr import Expr
+from streamq.plan.expr import Expr, fold, show
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import reads_lifetime
 from streamq.plan.schema import show_keys
-from streamq.plan.tree import fold, show
 from streamq.time import WindowEnds
 from streamq.windows import Window
 

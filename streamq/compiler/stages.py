@@ -1,7 +1,8 @@
 """Compile a plan (a DAG) to one linear chain of stages: choose the kernels, and the paths that feed them.
 
 The compiler visits the plan bottom up. For each node it returns the *paths* whose rows together are the node's result; a step
-extends paths, and a stateful operator ends them in a kernel, from whose output a new path begins.
+extends paths, and a stateful operator ends them in a kernel, from whose output a new path begins. Kernels that the compiler adds
+beside those of operators have their footprints here.
 """
 
 from __future__ import annotations
@@ -10,28 +11,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from streamq.choices import OutputForm
-from streamq.compiler.kernel_sites import SchemaLeaf, ctis_footprint, kernel_site, moves_members, settle_footprint
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_kernels, passed_columns, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
-from streamq.compiler.staged_plan import INGRESS, Path, PortInput, Relation, StagedPlan
+from streamq.compiler.staged_plan import INGRESS, Path, PortInput, Relation, StagedPlan, can_spread
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_state, placed_spread, state_name
-from streamq.compiler.strategy import can_spread
 from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.evaluation import PortColumns, all_columns
+from streamq.operators.evaluation import Evaluation, KernelSite, PortColumns, all_columns
 from streamq.operators.operator import PassThrough
 from streamq.operators.select import Select
 from streamq.operators.source import Ingress, Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.step import Step
-from streamq.plan.node import Node, nodes
+from streamq.plan.expr import fold
+from streamq.plan.footprint import Footprint
+from streamq.plan.node import Node, Traits, nodes
+from streamq.plan.passes import infer
 from streamq.plan.schema import POINT, Schema
-from streamq.plan.tree import fold
-from streamq.runtime.arrow.arrow_types import arrow_schema
+from streamq.runtime.arrow.arrow_types import arrow_schema, arrow_type
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import EARLY, FINAL, OF_CTIS, OF_RESULT, OPEN
 from streamq.runtime.kernel import Kernel
@@ -366,3 +369,88 @@ def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = R
     unread = {source.table: source for source in of_queries if source.table not in policies}
     program = StagedPlan(written, rewriting, plan, options)
     return _Compiler(program, policies, tuple(unread.values())).compile()
+
+
+class SchemaLeaf(Node):
+    """A leaf that stands for the input of a select that the compiler adds; its schema is there to check columns against."""
+
+    @staticmethod
+    def with_schema(schema: Schema) -> Node:
+        """Return a leaf with this schema, and traits as of events that all end and are never retracted."""
+        placeholder = SchemaLeaf()
+        placeholder.schema, placeholder.traits, placeholder.digest = schema, Traits(), f"given:{schema.names}"
+        placeholder.children = ()
+        return placeholder
+
+    def _schema(self) -> Schema:
+        return self.schema
+
+
+def kernel_site(
+    node: EvaluatedOperator, evaluation: Evaluation, first: Sequence[Path], options: Options, *, final: bool
+) -> KernelSite:
+    """Return the site of an operator's kernel; ``first``: the paths of its first input. ``final``: rows wait for their end."""
+    schemas = tuple(
+        pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
+        for columns, child in zip(evaluation.inputs, node.children, strict=True)
+    )
+    return KernelSite(
+        inputs=schemas,
+        result=evaluation.schema.names,
+        final=final,
+        early=options.early,
+        late_output=options.late_output,
+        ends_move=any(path.moves for path in first),
+        retracts=any(path.retracts for path in first),
+        points=all(path.points for path in first),
+        blocks=options.counted_level.block != 0,
+    )
+
+
+def moves_members(path: Path, port: PortColumns) -> bool:
+    """Return True if a moving end may make a row pass a filter or not, or change its group or its place among others.
+
+    The window of another group, which the row would then be in, may be final already.
+    """
+    return path.filters_open_end or not path.moving.isdisjoint((*port.hashed, *port.ordered))
+
+
+def settle_footprint(*, at_once: bool) -> Footprint:
+    """Return the footprint of the kernel ``settle``, which sends rows at once, or once they are settled."""
+    cti = "the least start of a row not settled, at most c"
+    if at_once:
+        return Footprint(
+            cti=cti,
+            keeps="lifetimes not settled",
+            opens="parts, the lifetimes that settle",
+            cost="a pass over what is new and what settles",
+        )
+    return Footprint(
+        cti=cti,
+        final="every row passed on",
+        keeps="rows not settled",
+        opens="parts, the rows that settle",
+        cost="a group by of the rows that settle",
+    )
+
+
+HOLDING = Footprint(
+    final="every row that is let through",
+    keeps="rows that the level holds back",
+    opens="parts, the rows that are due, and those of their events",
+    cost="a group by of what is new and what is read",
+)
+"""The footprint of the rows that a level of consistency holds back."""
+
+
+def ctis_footprint(*, in_order: bool, reads_ends: bool) -> Footprint:
+    """Return the footprint of the kernel ``ctis``, which may send rows in order, and wait for ends that are read."""
+    keeps = ["rows that the CTI has not passed"] * in_order + ["rows whose open ends are read"] * reads_ends
+    opens = ["parts, the rows that are due"] * in_order + ["parts, the rows that settle"] * reads_ends
+    return Footprint(
+        cti="c" + "; at most the least start of a row whose end is read and may still move" * reads_ends,
+        final="as of the result",
+        keeps="; ".join(keeps) or "none",
+        opens="; ".join(opens) or "nothing",
+        cost="a pass over what is new and what is read",
+    )

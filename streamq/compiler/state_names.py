@@ -16,12 +16,11 @@ from streamq.operators.select import Select
 from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.step import Step
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Col, Expr, fold
 from streamq.plan.function import VersionedCode
 from streamq.plan.node import Node, expressions, identity_values, short_hash, state_text
 from streamq.plan.passes import expression_nodes, functions, types
 from streamq.plan.schema import Schema
-from streamq.plan.tree import fold
 from streamq.runtime.hosts.identity import ModuleCode
 
 

@@ -18,11 +18,10 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError
 from streamq.functions import dates, logic, numbers, structures, text
 from streamq.functions.built_in import BuiltIn
-from streamq.plan.expr import Alias, Call, Col, Expr, Lifetime, Lit, as_expr, plain_value
+from streamq.plan.expr import Alias, Call, Col, Expr, Lifetime, Lit, as_expr, plain_value, show
 from streamq.plan.function import BUILT_IN, Function
 from streamq.plan.hints import for_aggregate, for_function
 from streamq.plan.spark_types import AGGREGATES, ELSEWHERE, GENERATORS, WINDOWED, function_names
-from streamq.plan.tree import show
 
 ROOMS = (dates, logic, numbers, structures, text)
 

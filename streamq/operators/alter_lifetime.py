@@ -14,14 +14,13 @@ from streamq.errors import TypeMismatch
 from streamq.operators.lifetime_change import BREACH, ChangedLifetimes, Length, Start, length_of, start_of
 from streamq.operators.operator import RowKey
 from streamq.operators.step import ArrowRows, MovedRows, SparkRows, Step, StepEffect
-from streamq.plan.expr import Lit
+from streamq.plan.expr import Lit, show
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, Verbs, node
 from streamq.plan.passes import infer, reads_end
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import INTERVAL, POINT, Schema
-from streamq.plan.tree import show
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.hosts.hosted_kernel import TableStep
 from streamq.runtime.time.progress import ExprProgressMap, ProgressMap, ProgressShift

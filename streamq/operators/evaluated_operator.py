@@ -23,12 +23,12 @@ from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.operator import BatchForms, BatchRun, Operator, not_of_the_group
 from streamq.operators.source import Source
 from streamq.operators.step import Step
+from streamq.plan.expr import fold
 from streamq.plan.footprint import Expected, ExpectedRates
 from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import infer
-from streamq.plan.schema import quote
-from streamq.plan.tree import fold, lazy
+from streamq.plan.schema import lazy, quote
 from streamq.runtime.arrow.arrow_types import arrow_schema, arrow_type
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.grid_ranges import WindowSpans

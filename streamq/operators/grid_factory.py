@@ -16,7 +16,7 @@ from streamq.operators.evaluation import Columns, Evaluation, KernelFactory, Ker
 from streamq.operators.operator import Operator
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.aggregation import Aggregates, application, expand, filter_in_argument, is_mergeable
-from streamq.plan.expr import Case, Col, Expr, Lit
+from streamq.plan.expr import Case, Col, Expr, Lit, show
 from streamq.plan.footprint import Expected, ExpectedRates
 from streamq.plan.function import VersionedCode
 from streamq.plan.lowering import spark_expression
@@ -24,7 +24,6 @@ from streamq.plan.node import Node
 from streamq.plan.partial import COUNT, Partial, ReducedColumn, Reduction, SparkPartial, are_exact
 from streamq.plan.passes import columns, functions, reads_end
 from streamq.plan.schema import POINT, Field, Schema
-from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.evaluators.window_evaluator import Ranking, value_columns
 from streamq.runtime.kernel import Kernel

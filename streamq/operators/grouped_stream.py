@@ -23,12 +23,11 @@ from streamq.operators.per_window import PerWindow, warn_of_neighbours
 from streamq.operators.scan import ScanVerbs
 from streamq.operators.select import Select
 from streamq.operators.windowed_stream import WindowedStream, missing_verb, windowed
-from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
+from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit, fold
 from streamq.plan.hints import for_group
 from streamq.plan.node import Node, Verbs, expanded, named_after, nodes
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import POINT, Schema, check_key, check_names, group_depth, group_flag, group_value
-from streamq.plan.tree import fold
 from streamq.time import Duration, ticks
 from streamq.windows import AllWindowVerbs, Snapshot, Window
 

@@ -39,13 +39,12 @@ from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
 from streamq.operators.operator import BatchForms, BatchRun, not_of_the_group, only_evaluated
 from streamq.operators.per_window import warn_of_neighbours, warn_of_paired_neighbours
 from streamq.operators.spans import LastRows
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Col, Expr, show
 from streamq.plan.footprint import ExpectedRates, Footprint, live
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ImpliedWindows, Node, Traits, Verbs, node
 from streamq.plan.passes import calls_python, check_boolean, substitute
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, show_equality
-from streamq.plan.tree import show
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.joins import JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.kernels.joins import InnerJoinKernel, LeftJoinKernel, WindowedJoinKernel

@@ -8,13 +8,12 @@ from typing import Any
 
 from streamq.choices import JoinKind
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
-from streamq.plan.expr import Col, Expr, as_expr, hint_for
+from streamq.plan.expr import Col, Expr, as_expr, hint_for, show
 from streamq.plan.node import Node, Verbs, not_a_stream
 from streamq.plan.passes import reads_lifetime, rewrite_expression
 from streamq.plan.resolve import EventProxy, no_expression
 from streamq.plan.schema import Schema, check_key
 from streamq.plan.spark_types import wider
-from streamq.plan.tree import show
 
 On = str | Sequence[str | tuple[str, str]] | Mapping[str, str]
 Pairs = tuple[tuple[str, str], ...]

@@ -18,12 +18,11 @@ from streamq.choices import Anchor, LengthKind
 from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch
 from streamq.functions.dates import EXTRACT, HOUR, MINUTE, UNIX_DATE, UNIX_MICROS
 from streamq.functions.numbers import SUBTRACT
-from streamq.plan.expr import Call, Cast, Expr, Lifetime, Lit, as_expr
+from streamq.plan.expr import Call, Cast, Expr, Lifetime, Lit, as_expr, show
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, infer, reads_lifetime
 from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
-from streamq.plan.tree import show
 from streamq.runtime.time.progress_rule import saturating
 from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
 

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from streamq.choices import Word
 from streamq.errors import PlanError
+from streamq.plan.expr import show
 from streamq.plan.footprint import NO_RATES, Expected, ExpectedRates, Footprint
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
 from streamq.plan.schema import Schema
-from streamq.plan.tree import show
 from streamq.runtime.time.lateness import ASIDE
 from streamq.user_code.udo import UserOperator
 from streamq.windows import Window

@@ -17,19 +17,18 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, KernelSite, PortColumns, RecomputeFactory, all_columns
 from streamq.operators.operator import QuarantineEvents
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Case, Col, Expr, Lit
+from streamq.plan.expr import Case, Col, Expr, Lit, show
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import Node, Traits, Verbs, named_after, node
 from streamq.plan.passes import check_boolean, columns, infer, reads_lifetime
 from streamq.plan.resolve import resolve
 from streamq.plan.schema import EDGE, POINT, Field, Schema, check_key, check_names, show_keys
-from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.candidates import JointCondition, MatchStep, PatternStep, ScannedPart
 from streamq.runtime.evaluators.joins import PairCondition
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.scan import MatchScanEvaluator, MatchScanKernel
-from streamq.user_code.udso import EventOperator, StatefulCall, StatefulOperator
+from streamq.user_code.udo import EventOperator, StatefulCall, StatefulOperator
 
 S = TypeVar("S", bound=Verbs)
 

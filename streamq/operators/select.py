@@ -17,13 +17,12 @@ from streamq.operators.evaluation import EndMoves, Evaluation, OwnKernelFactory,
 from streamq.operators.operator import QuarantineEvents, RowKey
 from streamq.operators.step import ExpressionStep, FilteredRows, StepEffect, StepRows, V, columns_step, is_exact
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Col, Expr, Lit
+from streamq.plan.expr import Col, Expr, Lit, show
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, Verbs, node
 from streamq.plan.passes import aggregates, check_boolean, columns, infer, reads_end, set_aside_by
 from streamq.plan.resolve import ExprArgument, name_columns, resolve
 from streamq.plan.schema import Field, Schema, check_names, shown_name
-from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import check_in_process
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import LE

@@ -17,8 +17,7 @@ from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source_arguments import ItemRule, ItemRules, SourcePolicy
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import instant, orderable, text_literal
-from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, quote
-from streamq.plan.tree import lazy
+from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, lazy, quote
 from streamq.runtime.deltas import BAD, LE, NOW, RE, beside_column
 from streamq.runtime.hosts.packer import Items
 from streamq.runtime.kernel import MEND_THE_SOURCE, Kernel

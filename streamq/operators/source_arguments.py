@@ -26,9 +26,7 @@ from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lowering import to_spark
 from streamq.plan.node import INLINE
 from streamq.plan.schema import Field, Schema, check_key, check_names, quote
-from streamq.progress import verbs
-from streamq.progress.generate import GeneratedCtis, generate
-from streamq.progress.promises import ProgressArgument, explicit
+from streamq.progress_policies import GeneratedCtis, ProgressArgument, explicit, generate, verbs
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.deltas import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EARLY, TOO_LATE
 from streamq.runtime.kernel import DROP, LATE_POLICIES, LatePolicy

@@ -19,13 +19,12 @@ from pyspark.sql.types import DataType
 from streamq.errors import NeedsSpark
 from streamq.operators.lifetime_change import ChangedLifetimes
 from streamq.operators.operator import BatchRun, Operator
-from streamq.plan.expr import Expr
+from streamq.plan.expr import Expr, fold
 from streamq.plan.footprint import Expected
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, expressions
 from streamq.plan.passes import reads_end, types
 from streamq.plan.schema import Schema, quote
-from streamq.plan.tree import fold
 from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate, lifetime_part
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import LE, RE, with_ends, with_weights

@@ -17,13 +17,12 @@ from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchChoice, BatchForm, BatchForms, BatchRun, only_evaluated, shown_costs
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Col, Expr, show
 from streamq.plan.footprint import Expected, ExpectedRates, Footprint
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ADDED, Node, node
 from streamq.plan.passes import infer
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
-from streamq.plan.tree import show
 from streamq.runtime.evaluators.window_evaluator import Ranking, TopKEvaluator
 from streamq.windows import Window
 from streamq.windows.batch_events import (

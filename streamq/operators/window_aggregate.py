@@ -25,14 +25,13 @@ from streamq.operators.operator import BatchForm, BatchForms, BatchRun, Quaranti
 from streamq.operators.window_forms import WindowForms, snapshots
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
-from streamq.plan.expr import Col
+from streamq.plan.expr import Col, show
 from streamq.plan.footprint import ExpectedRates, Footprint
 from streamq.plan.lowering import instant, lifetime, payload_order, spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.partial import COUNT
 from streamq.plan.passes import columns, reads_end
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, shown_name
-from streamq.plan.tree import lazy, show
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, lazy, quote, shown_name
 from streamq.runtime.deltas import LE
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernel import Kernel

@@ -23,7 +23,7 @@ from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Cast, Col, Expr, Lifetime
+from streamq.plan.expr import Cast, Col, Expr, ExpressionText, Lifetime, show
 from streamq.plan.function import CallableModule
 from streamq.plan.hints import for_aggregate_of, for_window
 from streamq.plan.node import Node, Verbs, named_after
@@ -31,7 +31,6 @@ from streamq.plan.passes import aggregates as aggregates_in
 from streamq.plan.passes import check_boolean, columns, expression_nodes, infer, rewrite_expression
 from streamq.plan.resolve import ExprArgument, column_or_expr, name_columns, resolve
 from streamq.plan.schema import check_names, show_keys
-from streamq.plan.tree import ExpressionText, show
 from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.user_code.module import time_bound
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator

@@ -41,13 +41,12 @@ from streamq.patterns.syntax import (
     refusal_for,
 )
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Case, Col, Expr, Lit
+from streamq.plan.expr import Case, Col, Expr, Lit, show
 from streamq.plan.passes import columns as columns_of
 from streamq.plan.passes import infer, rewrite_expression
 from streamq.plan.schema import Field as Attribute
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import AGGREGATES, function_names
-from streamq.plan.tree import show
 from streamq.user_code.repository import modules
 
 OWN: Mapping[str, Callable[[str], str]] = {

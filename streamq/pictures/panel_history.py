@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.schema import show_keys
-from streamq.plan.tree import lazy
+from streamq.plan.schema import lazy, show_keys
 from streamq.runtime.arrow.columnar import codes, concat, ints
 from streamq.runtime.arrow.values import ORDER, Ints, combine_numbers, number_values, python_rows
 from streamq.runtime.deltas import LE, RE, WEIGHT

@@ -38,7 +38,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.schema import POINT, Schema, carried_key, show_keys
 from streamq.plan.spark_types import is_numeric
-from streamq.progress.promises import ExplicitCtis
+from streamq.progress_policies import ExplicitCtis
 from streamq.run.batch.answers import compute_answer
 from streamq.run.batch.passed_batches import passed_batches, passed_tables
 from streamq.runtime.arrow.values import python_rows

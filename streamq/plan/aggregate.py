@@ -17,10 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from streamq.choices import Stamp
-from streamq.plan.expr import Expr
+from streamq.plan.expr import Expr, show
 from streamq.plan.function import NamedObject, Text
 from streamq.plan.partial import Partial, ReducedColumn, Reduction
-from streamq.plan.tree import show
 from streamq.time import Grid
 
 P = TypeVar("P", bound=Partial)

@@ -12,13 +12,12 @@ from typing import Any, TypeVar
 from pyspark.sql import types as t
 
 from streamq.plan.aggregate import Aggregate, Application
-from streamq.plan.expr import Case, Expr, Lit
+from streamq.plan.expr import Case, Expr, Lit, show
 from streamq.plan.node import short_hash, state_text
 from streamq.plan.partial import Partial
 from streamq.plan.passes import aggregates as aggregates_in
 from streamq.plan.passes import check_boolean, infer, rewrite_expression
 from streamq.plan.schema import Schema
-from streamq.plan.tree import show
 
 P = TypeVar("P", bound=Partial)
 

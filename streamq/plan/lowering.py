@@ -19,9 +19,8 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType, StructType
 
 from streamq.errors import PlanError
-from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque, fold
 from streamq.plan.schema import POINT, Schema, quote
-from streamq.plan.tree import fold
 from streamq.time import INFINITY, TIMESTAMP
 
 

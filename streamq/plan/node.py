@@ -22,10 +22,9 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast, dataclass_trans
 from pyspark.sql.types import DataType
 
 from streamq.errors import CallResult, PlanError, check_keywords, kind_of
-from streamq.plan.expr import Expr
+from streamq.plan.expr import PLAIN_JSON, Expr, Tree, fold
 from streamq.plan.function import NamedObject
 from streamq.plan.schema import POINT, Schema
-from streamq.plan.tree import PLAIN_JSON, Tree, fold
 
 T = TypeVar("T")
 

@@ -14,13 +14,12 @@ from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.plan.aggregate import Aggregate, AggregateFunction
-from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque, fold, show
 from streamq.plan.function import Function, Operand, UnfitOperands, called
 from streamq.plan.hints import ON_SPARK, for_aggregate, for_spark_alone
 from streamq.plan.lowering import to_spark
 from streamq.plan.schema import Schema, carried_key, quote
 from streamq.plan.spark_types import literal_type, wider
-from streamq.plan.tree import fold, show
 
 
 def expression_nodes(root: Expr) -> list[Expr]:

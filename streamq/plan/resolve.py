@@ -7,13 +7,12 @@ from typing import Any, NoReturn
 
 from streamq.errors import MixedStreams, PlanError, sentence, warn
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Alias, Col, Expr, Lifetime, WindowBound, as_expr
+from streamq.plan.expr import Alias, Col, Expr, Lifetime, WindowBound, as_expr, show
 from streamq.plan.function import CallableModule
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import expression_nodes as parts
 from streamq.plan.passes import rewrite_expression
 from streamq.plan.schema import Schema
-from streamq.plan.tree import show
 
 
 class EventProxy:

@@ -6,9 +6,9 @@ Columns that streamq adds to plans have names of their own, which messages and e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
@@ -16,7 +16,6 @@ from pyspark.sql.types import DataType
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, unknown_column
 from streamq.html import has_half_a_pair, with_escapes
 from streamq.plan.spark_types import wider
-from streamq.plan.tree import lazy
 from streamq.time import TIMESTAMP
 
 _OF_PATTERNS = re.compile(r"(?P<variable>[^@]+)\.@(?:\.(?P<own>[^~]+))?(?P<other>~?)", re.DOTALL)
@@ -110,6 +109,35 @@ RESERVED = ("start", "end")
 
 MICRO_BATCH = "streamq_batch"
 """The column that Spark reads from the folder names of a run with a late sink, one folder a micro-batch; it is no payload."""
+
+
+T = TypeVar("T")
+
+
+class lazy(Generic[T]):
+    """A property that is computed on first access and then kept as an attribute of the object.
+
+    It is for classes that are pickled by value: the cached property of functools has a lock in Python 3.11.
+    """
+
+    def __init__(self, function: Callable[[Any], T]):
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> lazy[T]: ...
+
+    @overload
+    def __get__(self, instance: Any, owner: type) -> T: ...
+
+    def __get__(self, instance: Any, owner: type) -> lazy[T] | T:
+        """Return the value, which the first access computes and stores in the instance; without an instance, this property."""
+        if instance is None:
+            return self
+        value = self.function(instance)
+        # a frozen dataclass refuses assignments; an instance attribute takes precedence over this descriptor
+        instance.__dict__[self.function.__name__] = value
+        return value
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.passes import types
 from streamq.plan.schema import EDGE, Field, Schema, check_key, quote
 from streamq.plan.spark_types import comparable
-from streamq.progress.promises import ProgressArgument
+from streamq.progress_policies import ProgressArgument
 from streamq.runtime.deltas import LE, OPENS, RE
 from streamq.runtime.hosts.packer import Items, Mark
 from streamq.runtime.kernels.edges import EdgesKernel

@@ -29,7 +29,7 @@ from streamq.operators.source_arguments import (
 from streamq.plan.expr import Col, Lit
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema
-from streamq.progress.promises import ProgressArgument
+from streamq.progress_policies import ProgressArgument
 from streamq.runtime.deltas import LAST_POINT, LE, RE
 from streamq.stream import Stream
 from streamq.time import INFINITY

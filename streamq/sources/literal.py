@@ -15,7 +15,7 @@ from streamq.operators.source import axis_of
 from streamq.operators.source_arguments import source_policy
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_type
-from streamq.progress.promises import ProgressArgument
+from streamq.progress_policies import ProgressArgument
 from streamq.sources.insert_only import Intervals
 from streamq.sources.physical import Physical
 from streamq.stream import Stream

@@ -45,7 +45,7 @@ from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import orderable
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, check_key, quote
-from streamq.progress.promises import ExplicitCtis, ProgressArgument
+from streamq.progress_policies import ExplicitCtis, ProgressArgument
 from streamq.runtime.deltas import CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
 from streamq.runtime.hosts.packer import Items, Mark
 from streamq.runtime.hosts.result_rows import STAMP

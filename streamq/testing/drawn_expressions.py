@@ -17,11 +17,10 @@ from streamq.functions.logic import COALESCE, ISNAN, conjunction
 from streamq.functions.numbers import ABS, DIVIDE
 from streamq.operators import Join, Source, WindowAggregate, WindowedJoin
 from streamq.plan.aggregate import Aggregate, AggregateFunction
-from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit
+from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit, fold
 from streamq.plan.node import Node
 from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema, check_key
-from streamq.plan.tree import fold
 from streamq.run.batch.answers import local_history
 from streamq.runtime.arrow.arrow_expr import check_in_process
 from streamq.runtime.arrow.arrow_types import arrow_type

@@ -13,10 +13,10 @@ from streamq.compiler.rewriter import rewrite
 from streamq.operators import Source, TopK, Union, Where, WindowAggregate, WindowedJoin
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.step import Step
+from streamq.plan.expr import fold
 from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.schema import Field
-from streamq.plan.tree import fold
-from streamq.progress.promises import ExplicitCtis
+from streamq.progress_policies import ExplicitCtis
 from streamq.runtime.deltas import CTI
 from streamq.sources.insert_only import Intervals
 from streamq.testing.arrival import brings_start, is_event, start_of, time_columns

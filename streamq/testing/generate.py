@@ -16,10 +16,9 @@ from pyspark.sql import types as t
 from streamq.compiler.results import Results
 from streamq.errors import PlanError, UnknownColumn, nearest
 from streamq.operators import AlterLifetime, Clip, Except, Join, JoinTable, Select, Source, Union
-from streamq.plan.expr import Col
+from streamq.plan.expr import Col, fold
 from streamq.plan.node import Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field
-from streamq.plan.tree import fold
 from streamq.runtime.deltas import CTI, RETRACT
 from streamq.testing.arrival import TICKS, Item, Scale, delay_for
 from streamq.testing.case import Arrival, Case

@@ -21,7 +21,7 @@ from streamq.operators.source_arguments import SourcePolicy
 from streamq.operators.top_k import RANK
 from streamq.plan.expr import Col, Lit
 from streamq.plan.node import Node
-from streamq.progress.promises import ExplicitCtis
+from streamq.progress_policies import ExplicitCtis
 from streamq.runtime.deltas import CTI, INSERT
 from streamq.runtime.kernel import FAIL, LATE_POLICIES
 from streamq.stream import Stream

@@ -15,11 +15,10 @@ from pyspark.cloudpickle import CloudPickler
 from streamq.choices import Stamp
 from streamq.errors import PlanError, counted
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Call, Col
+from streamq.plan.expr import Call, Col, show
 from streamq.plan.partial import ReducedColumn
 from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Field, Schema, shown_name
-from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.hosts.shipping import ship_module_of
@@ -30,8 +29,7 @@ from streamq.user_code.forms import is_window_code, window_form
 from streamq.user_code.module import name_of, time_bound
 from streamq.user_code.uda import WindowModule
 from streamq.user_code.udf import UserFunction
-from streamq.user_code.udo import UserOperator
-from streamq.user_code.udso import StatefulCall, StatefulOperator
+from streamq.user_code.udo import StatefulCall, StatefulOperator, UserOperator
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

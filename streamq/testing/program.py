@@ -40,7 +40,7 @@ from streamq.testing.program_text import (
 from streamq.testing.progress_policies import room_of as room_of_progress
 from streamq.testing.sources.room import room_of as room_of_source
 from streamq.user_code.repository import called_modules
-from streamq.user_code.udso import StatefulCall
+from streamq.user_code.udo import StatefulCall
 
 TESTING = "from streamq import testing as t"
 """The import that a program's tables need."""

@@ -16,10 +16,9 @@ from streamq.aggregates import built_in
 from streamq.errors import TypeMismatch
 from streamq.functions.catalogue import function_of
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, WindowBound
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, WindowBound, fold
 from streamq.plan.function import Infix, Method, Prefix, Subscript
 from streamq.plan.spark_types import parse_type
-from streamq.plan.tree import fold
 from streamq.time import INTEGER, show_duration
 from streamq.user_code.module import UserModule
 from streamq.user_code.uda import WindowModule

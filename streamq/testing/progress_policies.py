@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from hypothesis import strategies as st
 
 from streamq.operators import Source
+from streamq.plan.expr import fold
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import has_equality
-from streamq.plan.tree import fold
-from streamq.progress.generate import ClockCtis, GeneratedCtis, PartitionCtis
-from streamq.progress.promises import ExplicitCtis, LeaderCtis
+from streamq.progress_policies import ClockCtis, ExplicitCtis, GeneratedCtis, LeaderCtis, PartitionCtis
 from streamq.runtime.deltas import CTI
 from streamq.runtime.time.progress_policy import CtiSteps, ProgressPolicy
 from streamq.testing.arrival import Item, brings_start, comparable, is_event, start_of

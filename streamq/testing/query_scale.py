@@ -16,8 +16,8 @@ from pyspark.sql.types import DataType
 from streamq.functions.logic import EQUAL, conjuncts
 from streamq.operators import Source, Where
 from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.plan.expr import fold as fold_expr
 from streamq.plan.node import Node, expanded, expressions, nodes
-from streamq.plan.tree import fold as fold_expr
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.testing.arrival import EPOCH, Bounds, Scale, tick
 from streamq.testing.intent import Draw, Intent

@@ -26,10 +26,10 @@ from streamq.errors import StreamqError
 from streamq.operators.operator import BatchRun, set_aside
 from streamq.operators.source import AS_END, AS_START, Source
 from streamq.operators.source_arguments import ItemRule, SourcePolicy, TickColumn
+from streamq.plan.expr import fold
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, expanded
 from streamq.plan.schema import Field, Schema
-from streamq.plan.tree import fold
 from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.time import MINUS_INFINITY

@@ -17,10 +17,9 @@ import pyarrow as pa
 from streamq import html
 from streamq.errors import MixedStreams, PlanError, UnknownColumn, counted, kind_of, nearest, sentence, warn
 from streamq.operators import Source, Where
-from streamq.plan.expr import Col, Expr, Lifetime
+from streamq.plan.expr import Col, Expr, Lifetime, fold
 from streamq.plan.node import Node, number_sources
 from streamq.plan.resolve import resolve
-from streamq.plan.tree import fold
 from streamq.run.batch.passed_batches import passed_batches
 from streamq.screens import ProgressBar
 from streamq.time import INFINITY, instant_label, instant_ticks

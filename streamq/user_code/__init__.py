@@ -1,4 +1,4 @@
-"""User code in queries: the decorators, a room each, the module that each of them makes (``module``), and the repository."""
+"""User code in queries: the decorators, the module that each of them makes (``module``), and the repository."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, Partials, WindowPlace
-from streamq.plan.expr import Alias, Col, Expr, as_expr
+from streamq.plan.expr import Alias, Col, Expr, as_expr, show
 from streamq.plan.partial import Partial, RangedMembers, RangeReduction, ReducedColumn, Reduction
-from streamq.plan.tree import lazy, show
+from streamq.plan.schema import lazy
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import WindowCall, forbid_module_changes
 from streamq.runtime.user_code.module_walk import ModuleWalk

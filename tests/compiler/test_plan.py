@@ -12,8 +12,8 @@ import pytest
 import streamq as sq
 from streamq import time_weighted_avg
 from streamq.choices import JoinKind
-from streamq.compiler.kernel_sites import HOLDING, ctis_footprint, settle_footprint
 from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import HOLDING, ctis_footprint, settle_footprint
 from streamq.operators import MergePartials, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import KernelSite

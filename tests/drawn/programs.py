@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from streamq.choices import Consumption, Selection
 from streamq.patterns.advice import keywords
 from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost
+from streamq.patterns.operators.at_least import Sequence as FollowedBy
 from streamq.patterns.operators.negation import CancelWhen, Not, Unless, UnlessBefore
 from streamq.patterns.operators.repeat import Repeat
-from streamq.patterns.operators.sequence import Sequence as FollowedBy
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import PatternTree, Type
 from streamq.patterns.syntax import (

@@ -18,7 +18,7 @@ from streamq.stream import Stream
 from streamq.testing.drawn_expressions import exact
 from streamq.testing.intent import Draw
 from streamq.testing.scenario import Filler, Scenario, drawing
-from streamq.user_code.udso import StatefulOperator
+from streamq.user_code.udo import StatefulOperator
 
 ANY = t.ANY
 

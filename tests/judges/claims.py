@@ -17,11 +17,10 @@ from pyspark.sql.types import DataType
 
 from streamq.compiler.rules.rule import can_fail
 from streamq.errors import StreamqError
-from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit, show
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import columns, expression_nodes, is_opaque, types
 from streamq.plan.schema import Field, Schema
-from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import attempt
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.testing.intent import ANYTHING

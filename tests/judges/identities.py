@@ -11,9 +11,9 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
+from streamq.plan.expr import Tree
 from streamq.plan.function import NamedObject
 from streamq.plan.node import Node
-from streamq.plan.tree import Tree
 
 Part = Node | Tree
 """An operator or an expression."""

@@ -11,10 +11,9 @@ from streamq.expressions import col
 from streamq.operators.lifetime_change import instant_as_ticks
 from streamq.operators.source import axis_of
 from streamq.operators.source_arguments import source_policy
+from streamq.plan.expr import show
 from streamq.plan.schema import Field
-from streamq.plan.tree import show
-from streamq.progress.generate import GeneratedCtis
-from streamq.progress.promises import ExplicitCtis
+from streamq.progress_policies import ExplicitCtis, GeneratedCtis
 
 
 def test_one_axis() -> None:

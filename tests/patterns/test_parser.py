@@ -7,10 +7,9 @@ import pytest
 from streamq.choices import Consumption, Selection
 from streamq.errors import CedrError
 from streamq.patterns.advice import RESERVED, keywords
-from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost, Sequence
 from streamq.patterns.operators.negation import CancelWhen, Not, Unless, UnlessBefore
 from streamq.patterns.operators.repeat import Repeat
-from streamq.patterns.operators.sequence import Sequence
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import Type

@@ -11,8 +11,7 @@ from hypothesis import Phase, find, settings
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import PlanError, TimeError
-from streamq.progress.generate import ClockCtis
-from streamq.progress.promises import ProgressArgument
+from streamq.progress_policies import ClockCtis, ProgressArgument
 from streamq.run.rehearsal import Rehearsal
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution

@@ -22,13 +22,12 @@ import streamq as sq
 from streamq import functions as f
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import col
-from streamq.plan.expr import Lit
+from streamq.plan.expr import Lit, show
 from streamq.plan.lowering import to_spark
 from streamq.plan.passes import columns as columns_of
 from streamq.plan.passes import infer, substitute
 from streamq.plan.schema import Field, Schema
 from streamq.plan.spark_types import AGGREGATES, GENERATORS, WINDOWED
-from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import arrow_type, attempt
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ import streamq as sq
 from streamq import testing as t
 from streamq.operators import Source
 from streamq.operators.source_arguments import SourcePolicy
+from streamq.plan.expr import fold
 from streamq.plan.node import Node
-from streamq.plan.tree import fold
-from streamq.progress.generate import GeneratedCtis
-from streamq.progress.promises import ExplicitCtis
+from streamq.progress_policies import ExplicitCtis, GeneratedCtis
 from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, end_ticks, is_event
 from streamq.testing.case import Case

@@ -20,7 +20,7 @@ from streamq.testing.oracle import oracle
 from streamq.testing.profiles import FAILS
 from streamq.time import INFINITY
 from streamq.user_code.udf import UserFunction
-from streamq.user_code.udso import StatefulOperator
+from streamq.user_code.udo import StatefulOperator
 
 ROWS = [
     (1, 4, {"k": "a", "v": 2}),

@@ -14,7 +14,7 @@ from streamq.expressions import duration, start
 from streamq.operators import Select
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
-from streamq.progress.promises import ExplicitCtis
+from streamq.progress_policies import ExplicitCtis
 from streamq.sources.edges import Edges
 from streamq.sources.insert_only import Intervals, Points
 from streamq.sources.physical import Physical

@@ -28,11 +28,10 @@ from streamq.operators import (
 )
 from streamq.operators.operator import Operator
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Col, Expr, show
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, infer, reads_lifetime, substitute
 from streamq.plan.schema import shown_name
-from streamq.plan.tree import show
 from streamq.runtime.time.endpoints import Bound
 from streamq.user_code.udo import UserOperator
 from streamq.windows import Window

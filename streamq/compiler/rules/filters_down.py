@@ -19,11 +19,10 @@ from streamq.compiler.rules.rule import (
 )
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import AlterLifetime, Explode, Select, Source, Union, Where
-from streamq.plan.expr import Expr
+from streamq.plan.expr import Expr, show
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.schema import shown_name
-from streamq.plan.tree import show
 
 
 def merge_wheres(node: Node) -> Node | None:

@@ -15,10 +15,9 @@ from streamq.compiler.rules.rule import (
     stays_small,
 )
 from streamq.operators import MergePartials, Select, Source, Union, Where, WindowAggregate
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Col, Expr, show
 from streamq.plan.node import Node
 from streamq.plan.schema import shown_name
-from streamq.plan.tree import show
 
 
 def drop_identity_select(node: Node) -> Node | None:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque, show
 from streamq.plan.node import Node
 from streamq.plan.passes import expression_nodes, operands_of, substitute, types
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
-from streamq.plan.tree import show
 
 
 @dataclass(frozen=True)

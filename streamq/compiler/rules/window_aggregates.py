@@ -24,12 +24,11 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.member_operator import BOUNDS
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.aggregation import expand, is_mergeable, is_restated, not_merged, restate
-from streamq.plan.expr import Col, Expr, Lifetime, Lit
+from streamq.plan.expr import Col, Expr, Lifetime, Lit, fold, show
 from streamq.plan.node import Node, nodes
 from streamq.plan.partial import Partial
 from streamq.plan.passes import columns, reads_lifetime, rewrite_expression
 from streamq.plan.schema import POINT
-from streamq.plan.tree import fold, show
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.windows import Hopping, Snapshot, Window
 

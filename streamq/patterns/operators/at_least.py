@@ -1,13 +1,15 @@
 """ATLEAST(n, A, B, C, w): events of n of the parts, at different instants, in any order, within w; ATMOST the other way round.
 
 ALL(A, B, w) matches an event of each part, ANY(A, B) an event of one part alone. ATMOST(n, A, B, w) is an event of any part, with
-at most n events of all parts in the scope that ends with it.
+at most n events of all parts in the scope that ends with it. SEQUENCE(A, B, C, w): one event of each part, strictly one after
+the other, the last at most w after the first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
+from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import perm
@@ -76,7 +78,7 @@ class UnorderedOperator(PatternOperator):
                     f"they fit; write SEQUENCE({name} AS a, {name} AS b, ...), which has them once, in the order of time"
                 )
 
-    def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
+    def keeps_keys(self, equations: Several[frozenset[str]]) -> bool:
         """Return True if equations connect every two parts, because a scan may choose any two first; always True for joins."""
         if not self.is_scanned:
             return True
@@ -191,7 +193,7 @@ class AtLeastScan(PatternScan):
         return WholeMatchStep(**fields, in_order=False)
 
 
-def _with_another(lowering: DefinitionLowering, matches: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
+def _with_another(lowering: DefinitionLowering, matches: Stream, one: Matches, parts: Several[Matches]) -> Stream:
     """Extend each match by one event of a part that it does not contain yet.
 
     ``matches`` has the matches so far, with the lifetimes in which another event may follow; ``one`` has the events of all
@@ -291,7 +293,7 @@ class AtMost(PatternOperator):
         below = super().extent(types)
         return replace(below, span=below.span - self.scope, lives=self.scope)
 
-    def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
+    def keeps_keys(self, equations: Several[frozenset[str]]) -> bool:
         """Return False: it counts all events of its parts, also those that an equation would leave out."""
         return False
 
@@ -337,3 +339,86 @@ def at_most(count: int, *parts: Stream | Contributor, within: Length) -> Pattern
     """
     number, scope = count_of(count, "at_most"), parse_scope(within, "at_most")
     return pattern_of_parts("at_most", parts, lambda several: AtMost(number, several, scope))
+
+
+@dataclass(frozen=True)
+class Sequence(PatternOperator):
+    """One event of each part, strictly one after the other, within a scope."""
+
+    parts: tuple[Part, ...]
+    within: Scope
+
+    keyword = "SEQUENCE"
+    signature = (PARTS, SCOPE)
+    is_ordered = True
+    bounds_negation = True
+
+    def check(self, types: Extents) -> None:
+        if len(self.parts) == 1:
+            raise Refusal(self.place, "SEQUENCE of one", "", "It takes two patterns or more.")
+
+    @property
+    def needed(self) -> int:
+        return len(self.parts)
+
+    def keeps_keys(self, equations: Several[frozenset[str]]) -> bool:
+        """Return True if equations connect each part with those after it, by which a scan chooses it; always True for joins."""
+        if not has_choice(self.parts):
+            return True
+        bound = [frozenset(variables_below(part)) for part in self.parts]
+        return all(are_connected(frozenset().union(*bound[at:]), equations) for at in range(len(bound) - 1))
+
+    def matches(self, lowering: DefinitionLowering) -> Matches:
+        """Join the parts in a chain; or scan them once, if a part selects or consumes."""
+        if has_choice(self.parts):
+            parts, matches = lowering.scanned(self.parts, SequenceScan, count=len(self.parts), within=self.scope)
+        else:
+            parts = [lowering.lowered(part) for part in self.parts]
+            matches = parts[0]
+            for part in parts[1:]:
+                matches = self._followed(lowering, matches, part, parts[0].starts)
+        matches = replace(
+            matches,
+            root=least_instant([p.root for p in parts]),
+            contributors=tuple(p.starts for p in parts),
+            lasts=rest_of_scope(matches, parts[0].starts, self.scope),
+        )
+        return lowering.identified(matches, f"SEQUENCE {self.scope}", (p.id for p in parts))
+
+    def _followed(self, lowering: DefinitionLowering, before: Matches, later: Matches, first: Expr) -> Matches:
+        """Join the matches so far with later ones of the next part, within the scope that begins at the instant ``first``."""
+        pair = lowering.pair(before, later)
+        is_within = [] if first is before.starts else [elapsed_ticks(later, first) <= tick_count(self.scope)]
+        return pair.joined(open_matches(before.stream, self.scope), later.stream, *is_within)
+
+    def keeps(self, words: PictureWords) -> str:
+        begun = ", and what they have begun," if len(self.parts) > 2 and not has_choice(self.parts) else ""
+        return f"{words.names(self.parts[:-1])}{begun} for {words.scope(self.within)}"
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceScan(PatternScan):
+    """The scan for matches of one event of each part, in their order."""
+
+    keyword = Sequence.keyword
+    in_order = True
+
+    def step_of(self, **fields: Any) -> WholeMatchStep:
+        return WholeMatchStep(**fields, in_order=True)
+
+
+@check_keywords
+@accepts_placeholders
+def sequence(*parts: Stream | Contributor, within: Length) -> Pattern:
+    """Match one event of each part, each strictly after the one before, within a scope: SEQUENCE.
+
+    A match lives from the start of its last event to the end of the scope, which begins with the first.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1})]), sq.events([(4, 5, {"v": 2})])
+    >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).show()
+    x_v  y_v  root  start  end
+      1    2     1      4   11
+    """
+    scope = parse_scope(within, "sequence")
+    return pattern_of_parts("sequence", parts, lambda several: Sequence(several, scope))

@@ -37,10 +37,9 @@ from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, count_of, parse_scope
 from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, ArgumentKind, Contributor, Extents, parts_of
 from streamq.patterns.syntax import MAX_EVENTS, Part, Refusal, Scope, refusal_for
-from streamq.plan.expr import Col, Expr, Lifetime, Lit
+from streamq.plan.expr import Col, Expr, Lifetime, Lit, show
 from streamq.plan.node import accepts_placeholders
-from streamq.plan.schema import Field
-from streamq.plan.tree import lazy, show
+from streamq.plan.schema import Field, lazy
 from streamq.runtime.arrow.columnar import expand_ranges
 from streamq.runtime.arrow.values import Ints
 from streamq.runtime.candidates import EventRows, GroupRows, MatchStep, MatchWalk, ReadOrder

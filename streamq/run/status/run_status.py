@@ -14,7 +14,7 @@ from streamq.choices import CountReason, RunState
 from streamq.compiler.staged_plan import Relation, StagedPlan
 from streamq.html import Readout
 from streamq.policies import show_level
-from streamq.progress.generate import GeneratedCtis
+from streamq.progress_policies import GeneratedCtis
 from streamq.runtime.envelope import READINGS, TAPPED, TOTALS
 from streamq.runtime.hosts.hosted_kernel import HostedKernel
 from streamq.runtime.hosts.readings import NO_READINGS, Readings, SourceReadings, combine_readings

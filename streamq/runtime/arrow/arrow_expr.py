@@ -19,12 +19,11 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark, StreamqError, sentence
-from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, fold
 from streamq.plan.function import ArrowForm, Fault, Value, called
 from streamq.plan.passes import leading_arguments, show_to_user, types
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
-from streamq.plan.tree import fold
 from streamq.runtime.arrow.arrow_casts import can_cast, cast
 from streamq.runtime.arrow.arrow_types import arrow_type, constant_array, is_true
 from streamq.time import INFINITY

@@ -41,7 +41,7 @@ from streamq.testing.oracle.values import (
 from streamq.testing.window_kinds import Members, room_of
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.user_code.uda import WindowModule
-from streamq.user_code.udso import StatefulOperator
+from streamq.user_code.udo import StatefulOperator
 
 
 def members(node: WindowAggregate | TopK, events: str, groups: Sequence[str], run: Run) -> str:

@@ -22,9 +22,9 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError
+from streamq.plan.expr import fold
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT
-from streamq.plan.tree import fold
 from streamq.testing import operators, sources  # noqa: F401 (their rooms define the operators)
 from streamq.testing.oracle.aggregates import SumOverflow
 from streamq.testing.oracle.python_functions import PythonFunctions

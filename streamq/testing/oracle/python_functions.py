@@ -32,11 +32,10 @@ from pyspark.sql import types as t
 from streamq.choices import ClipInput, ErrorPolicy, Stamp
 from streamq.errors import ModuleFailed, NeedsSpark, QueryFailed
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Alias, Col, Expr, Lifetime, Lit
+from streamq.plan.expr import Alias, Col, Expr, Lifetime, Lit, show
 from streamq.plan.lowering import in_utc, to_spark
 from streamq.plan.passes import columns, expression_nodes, infer, is_opaque
 from streamq.plan.schema import Schema, quote
-from streamq.plan.tree import show
 from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.user_code.code_values import FAILURES, LASTS, START

@@ -7,7 +7,8 @@ match and for events of a test for non-existence, and an operator selects among 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as Several
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -16,8 +17,7 @@ import pyarrow as pa
 
 from streamq.choices import Consumption
 from streamq.patterns import syntax as s
-from streamq.patterns.operators import sequence
-from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast, AtMost, Sequence
 from streamq.patterns.operators.negation import CancelWhen, Not, Unless, UnlessBefore
 from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.pattern_tree import Type
@@ -57,9 +57,9 @@ class Evaluation:
     def __init__(
         self,
         types: Mapping[str, EventType],
-        where: Sequence[Condition],
+        where: Several[Condition],
         functions: Mapping[str, Any],
-        keys: Sequence[str],
+        keys: Several[str],
         axis: str,
     ):
         self.types, self.where, self.functions, self.keys, self.axis = types, where, functions, keys, axis
@@ -138,14 +138,14 @@ class Evaluation:
             if not any(between(e, z.vs) and self.holds({**e.bound, **z.bound}) for z in others)
         ]
 
-    def has_told_parts(self, parts: Sequence[s.Part]) -> bool:
+    def has_told_parts(self, parts: Several[s.Part]) -> bool:
         """True if an event's own id says which of the parts it is of: each is another type, and none has matches for events."""
         kinds = [part.pattern for part in parts if isinstance(part.pattern, Type)]
         names = {kind.name for kind in kinds}
         return len(names) == len(parts) and not any(self.types[name].has_matches for name in names)
 
     def identify(
-        self, operator: str, chain: Sequence[tuple[int, Match]], parts: Sequence[s.Part], *, is_whole: bool
+        self, operator: str, chain: Several[tuple[int, Match]], parts: Several[s.Part], *, is_whole: bool
     ) -> tuple[str | None, Texts]:
         """Return the id of a match of some of the parts, and those of its contributors, in the order of the parts.
 
@@ -158,7 +158,7 @@ class Evaluation:
         return match_id(operator, ids, places), ids
 
     def ordered_matches(
-        self, operator: str, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int
+        self, operator: str, parts: Several[s.Part], orders: Several[tuple[int, ...]], within: int
     ) -> list[Match]:
         """Return the matches of one event of each part in an order, after selection and consumption.
 
@@ -185,7 +185,7 @@ class Evaluation:
 
     def chains(
         self,
-        inputs: Sequence[list[Match]],
+        inputs: Several[list[Match]],
         left: tuple[int, ...],
         chain: Chain,
         bound: Bound,
@@ -302,7 +302,7 @@ def rows_of(matches: EventType) -> list[dict[str, Any]]:
     ]
 
 
-def some_of(parts: Sequence[Part], count: int, within: int, evaluation: Evaluation) -> list[Match]:
+def some_of(parts: Several[Part], count: int, within: int, evaluation: Evaluation) -> list[Match]:
     """Return the matches of ``count`` of the parts in any order."""
     return evaluation.ordered_matches(
         f"ATLEAST {count} {within}", parts, list(permutations(range(len(parts)), count)), within
@@ -413,8 +413,8 @@ def matches_of_repeat(tree: Repeat, evaluation: Evaluation) -> list[Match]:
     return matches
 
 
-@by_rule(sequence.Sequence, "sequence", "parts", within=SCOPES)
-def matches_of_sequence(tree: sequence.Sequence, evaluation: Evaluation) -> list[Match]:
+@by_rule(Sequence, "sequence", "parts", within=SCOPES)
+def matches_of_sequence(tree: Sequence, evaluation: Evaluation) -> list[Match]:
     within = evaluation.ticks(tree.within)
     return evaluation.ordered_matches(f"SEQUENCE {within}", tree.parts, [tuple(range(len(tree.parts)))], within)
 

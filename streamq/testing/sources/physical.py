@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from streamq.choices import CountReason, Invalid
 from streamq.errors import InvalidEvent
 from streamq.plan.schema import Field
-from streamq.progress.promises import ExplicitCtis
+from streamq.progress_policies import ExplicitCtis
 from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.sources.physical import Physical
 from streamq.testing.arrival import (

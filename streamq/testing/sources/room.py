@@ -20,7 +20,7 @@ from streamq.choices import CountReason
 from streamq.errors import PlanError
 from streamq.operators import Source
 from streamq.plan.schema import Field
-from streamq.progress.generate import GeneratedCtis
+from streamq.progress_policies import GeneratedCtis
 from streamq.runtime.deltas import CTI, INSERT
 from streamq.runtime.kernel import ADJUST, DROP, FAIL
 from streamq.runtime.time.progress_policy import ProgressPolicy

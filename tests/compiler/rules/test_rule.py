@@ -7,9 +7,8 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.compiler.rules.rule import can_fail, count_uses, inline, is_cheap, is_plain
-from streamq.plan.expr import Expr
+from streamq.plan.expr import Expr, show
 from streamq.plan.schema import Field, Schema
-from streamq.plan.tree import show
 
 SCHEMA = Schema((Field("i", t.LongType()), Field("d", t.DoubleType()), Field("s", t.StringType())), "integer")
 i, d, s = sq.col("i"), sq.col("d"), sq.col("s")

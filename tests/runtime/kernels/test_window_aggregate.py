@@ -15,7 +15,7 @@ from streamq.errors import LateEvent
 from streamq.operators.input_table import table_fields
 from streamq.operators.source_arguments import SourcePolicy
 from streamq.plan.expr import Lit
-from streamq.progress.generate import GeneratedCtis
+from streamq.progress_policies import GeneratedCtis
 from streamq.sources.edges import Edges
 from streamq.sources.insert_only import Intervals
 from streamq.stream import Stream
