@@ -194,11 +194,7 @@ class Stream(
         return to_text(plan_to_json(number_sources(self.plan)[0]))
 
     def to_df(
-        self,
-        until: int | dt.datetime | None = None,
-        *,
-        expected: Expected | None = None,
-        form: str | None = None,
+        self, until: int | dt.datetime | None = None, *, expected: Expected | None = None, form: str | None = None
     ) -> DataFrame:
         """Return the answer over the whole batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
 

@@ -66,11 +66,7 @@ class StateName:
 
 
 def state_name(
-    program: StagedPlan,
-    own: Any,
-    shown: str,
-    inputs: Sequence[PortInput],
-    nodes: Iterable[Node] = (),
+    program: StagedPlan, own: Any, shown: str, inputs: Sequence[PortInput], nodes: Iterable[Node] = ()
 ) -> StateName:
     """Return the name of the state of an operator.
 

@@ -88,11 +88,7 @@ def _rotated(word: int, by: int) -> int:
 
 
 def build_frame(
-    lowering: StreamLowering,
-    identity: Identity,
-    *,
-    control: DataFrame | None = None,
-    clock: DataFrame | None = None,
+    lowering: StreamLowering, identity: Identity, *, control: DataFrame | None = None, clock: DataFrame | None = None
 ) -> DataFrame:
     """Return the streaming DataFrame of a program: results, late rows and reports, distinguished by ``__channel``.
 

@@ -32,10 +32,7 @@ class Union(PassThrough):
 
     @property
     def footprint(self) -> Footprint:
-        return Footprint(
-            cti="c, the least over the inputs",
-            cost="none: rows are passed on",
-        )
+        return Footprint(cti="c, the least over the inputs", cost="none: rows are passed on")
 
     def _schema(self) -> Schema:
         """Return the columns that all inputs have; raise PlanError if columns or time axes differ.

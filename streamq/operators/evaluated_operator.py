@@ -142,11 +142,7 @@ def batch_events(
 
 
 def add_bound(
-    df: DataFrame,
-    inputs: Sequence[Node],
-    run: BatchRun,
-    over: DataFrame | None = None,
-    bound: Bound = Bound.ENDLESS,
+    df: DataFrame, inputs: Sequence[Node], run: BatchRun, over: DataFrame | None = None, bound: Bound = Bound.ENDLESS
 ) -> DataFrame:
     """Add the column UNTIL, before which windows and pieces must start, in ticks (docs/concepts.md, "Windows").
 

@@ -45,9 +45,7 @@ class Explode(Step):
 
     @property
     def footprint(self) -> Footprint:
-        return Footprint(
-            cost="a row an element",
-        )
+        return Footprint(cost="a row an element")
 
     def _schema(self) -> Schema:
         """Return the columns with elements in place of the array or, with ``flatten``, with their fields at the end instead.
@@ -124,10 +122,7 @@ class JoinTable(Step):
 
     @property
     def footprint(self) -> Footprint:
-        return Footprint(
-            keeps="none; the table is read once",
-            cost="a hash join with the table",
-        )
+        return Footprint(keeps="none; the table is read once", cost="a hash join with the table")
 
     def _schema(self) -> Schema:
         """Return the stream's columns, then the table's by their new ``names``, which the verb has checked for clashes.

@@ -81,11 +81,7 @@ def costs_an_event(n: int, per_event: float, exact: bool) -> dict[BatchForm, flo
 
 
 def merge_partials(
-    df: DataFrame,
-    keys: Sequence[str],
-    partials: Sequence[SparkPartial],
-    n: int,
-    form: BatchForm,
+    df: DataFrame, keys: Sequence[str], partials: Sequence[SparkPartial], n: int, form: BatchForm
 ) -> DataFrame:
     """Return one row per window with members: the keys, ``__i`` (bigint, its index), ``__n`` and the partials' columns.
 

@@ -128,10 +128,7 @@ class WindowSpan(Step):
 
     @property
     def footprint(self) -> Footprint:
-        return Footprint(
-            cti="start of the first window that ends after c",
-            cost="a projection",
-        )
+        return Footprint(cti="start of the first window that ends after c", cost="a projection")
 
     def _schema(self) -> Schema:
         return self.input.schema.with_shape(INTERVAL)

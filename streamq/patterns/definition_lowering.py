@@ -109,10 +109,7 @@ def extract_keys(
 
 
 def _implied(
-    conjuncts: Iterable[Conjunct],
-    keys: Mapping[str, Mapping[str, str]],
-    variables: Variables,
-    optional: frozenset[str],
+    conjuncts: Iterable[Conjunct], keys: Mapping[str, Mapping[str, str]], variables: Variables, optional: frozenset[str]
 ) -> Iterator[Conjunct]:
     """Yield the conditions on other events that follow from comparisons of a key's field with constants.
 

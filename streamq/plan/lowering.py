@@ -153,9 +153,7 @@ def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
 
 
 def map_in_arrow(
-    frame: DataFrame,
-    rows: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    schema: StructType | str,
+    frame: DataFrame, rows: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType | str
 ) -> DataFrame:
     """Return ``frame.mapInArrow(rows, schema)`` for columns of any names; ``rows`` reads them by these.
 

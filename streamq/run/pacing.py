@@ -108,11 +108,7 @@ class ChunkSearch:
         responses = {**self.responses, self.chunks: response}
         is_best = self.best not in self.responses or response < self.responses[self.best] * (1 - BAND)
         best = self.chunks if is_best else self.best
-        measured = ChunkSearch(
-            best=best,
-            responses=responses,
-            rows=rows if self.rows is None else self.rows,
-        )
+        measured = ChunkSearch(best=best, responses=responses, rows=rows if self.rows is None else self.rows)
         candidate = measured._doubled() or measured._bisected()
         if candidate is not None:
             return replace(measured, chunks=candidate)

@@ -283,9 +283,6 @@ MOST_BINS = 32
 PART = 8
 """The part of the rows above which a bin is split by group: a bin of time may have as many, and as many are read first."""
 
-FACTOR = 4
-"""The factor by which more bins are read each time that those read were too few."""
-
 SOURCE = "__source"
 """The column of the number of an input."""
 

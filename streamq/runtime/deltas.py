@@ -90,11 +90,6 @@ def live_rows(rows: pa.Table) -> int:
     return int(ints(rows, WEIGHT).sum()) if WEIGHT in rows.column_names else rows.num_rows
 
 
-def as_points(rows: pa.Table) -> pa.Table:
-    """Return the rows as points at their starts; their ends are replaced."""
-    return with_ends(rows.select([name for name in rows.column_names if name != RE]))
-
-
 def weighted(rows: pa.Table, weight: int) -> pa.Table:
     """Return the rows as deltas of one weight; weights that they have are replaced."""
     return with_column(rows, WEIGHT, np.full(rows.num_rows, weight, np.int64))

@@ -215,11 +215,7 @@ def rows(fields: Iterable[Field], intent: Intent, compared: Sequence[Any] = ()) 
 
 @st.composite
 def palettes(
-    draw: Draw,
-    fields: Iterable[Field],
-    intent: Intent,
-    compared: Sequence[Any] = (),
-    used: Uses = NO_USES,
+    draw: Draw, fields: Iterable[Field], intent: Intent, compared: Sequence[Any] = (), used: Uses = NO_USES
 ) -> st.SearchStrategy[dict[str, Any]]:
     """Draw the strategy for the payloads of one source: for each column all plain values of its type, or only a few.
 

@@ -43,20 +43,8 @@ def case_to_json(case: Case, how: Execution, says: str = "") -> str:
     items = [
         [name, item.kind, item.start, item.end, item.new_end, _encoded(item.columns)] for name, item in case.arrival
     ]
-    static = {
-        name: {
-            "columns": _ddl(rows),
-            "rows": _rows(rows),
-        }
-        for name, rows in case.static.items()
-    }
-    document = {
-        "format": FORMAT,
-        "says": says.splitlines(),
-        "how": asdict(how),
-        "cut": case.cut,
-        "until": case.until,
-    }
+    static = {name: {"columns": _ddl(rows), "rows": _rows(rows)} for name, rows in case.static.items()}
+    document = {"format": FORMAT, "says": says.splitlines(), "how": asdict(how), "cut": case.cut, "until": case.until}
     parts = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in document.items()]
     lines = ",\n  ".join(json.dumps(item, ensure_ascii=False) for item in items)
     parts.append(f'"arrival": [\n  {lines}\n]' if items else '"arrival": []')

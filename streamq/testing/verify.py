@@ -92,13 +92,7 @@ class Search:
     replaced. ``give_up``: the monotonic time after which no smaller trial is run, which the first failure sets.
     """
 
-    def __init__(
-        self,
-        profile: Profile,
-        report: Verification,
-        begun: float,
-        each: Callable[[], None] = lambda: None,
-    ):
+    def __init__(self, profile: Profile, report: Verification, begun: float, each: Callable[[], None] = lambda: None):
         """Begin with no failure; ``begun`` is the monotonic time at which it all began."""
         self.profile, self.report = profile, report
         self.begun, self.each = begun, each

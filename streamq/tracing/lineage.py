@@ -31,7 +31,7 @@ from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, expanded
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow.columnar import concat
-from streamq.runtime.deltas import LE, RE, WEIGHT
+from streamq.runtime.deltas import LE, RE, weighted
 from streamq.time import MINUS_INFINITY
 from streamq.tracing.recorded_run import Recording, net_rows, row_codes
 
@@ -245,10 +245,6 @@ class Lineage:
 def _difference(before: pa.Table, deltas: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the rows of a history that deltas lack, and those that they have beyond it."""
     after = net_rows(deltas).select(before.column_names)
-    less = net_rows(concat([_weighted(before, 1), _weighted(after, -1)]))
-    more = net_rows(concat([_weighted(before, -1), _weighted(after, 1)]))
+    less = net_rows(concat([weighted(before, 1), weighted(after, -1)]))
+    more = net_rows(concat([weighted(before, -1), weighted(after, 1)]))
     return less, more
-
-
-def _weighted(rows: pa.Table, weight: int) -> pa.Table:
-    return rows.append_column(WEIGHT, pa.array([weight] * rows.num_rows, pa.int64()))

@@ -187,10 +187,7 @@ def page_fragment(trace: Trace) -> str:
         class_="bar",
     )
     flow = element(
-        "div",
-        element("div", graph.svg, class_="plan-column"),
-        element("div", panels, class_="panels"),
-        class_="flow",
+        "div", element("div", graph.svg, class_="plan-column"), element("div", panels, class_="panels"), class_="flow"
     )
     table = trace.table().to_pylist()
     summary = html.tabulated(tuple(table[0]), [tuple(row.values()) for row in table], most=MOST_PANEL_ROWS)

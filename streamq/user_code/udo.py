@@ -191,10 +191,7 @@ class UserOperator(WindowModule):
         """Return the operator's call for a result column; ``names`` are the stamp, then those of the arguments."""
         stamp, *arguments = names
         shape = RowShape.from_fields(
-            self.fields,
-            timed=self.time_sensitive,
-            keeps_lifetimes=stamp in OWN_LIFETIMES,
-            single=self.gives_one_row,
+            self.fields, timed=self.time_sensitive, keeps_lifetimes=stamp in OWN_LIFETIMES, single=self.gives_one_row
         )
         return replace(super().calling(column, tuple(arguments)), rows=shape, stamp=Stamp(stamp))
 

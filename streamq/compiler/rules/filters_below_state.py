@@ -345,10 +345,7 @@ def _obstacle_in_udo(window: WindowAggregate, applied: Aggregate, part: Expr) ->
 
 BELOW_STATE = (
     Rule(
-        push_where_below_state,
-        partial(why_not_push_filter, passages=below_state),
-        recomputes=True,
-        crosses_state=True,
+        push_where_below_state, partial(why_not_push_filter, passages=below_state), recomputes=True, crosses_state=True
     ),
     Rule(push_condition_below_join, why_not_push_condition, crosses_state=True),
     Rule(push_where_below_udo, partial(why_not_push_filter, passages=below_udo), recomputes=True, crosses_state=True),

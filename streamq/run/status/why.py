@@ -158,11 +158,7 @@ def _mostly_late(source: SourceStatus, axis: str) -> Iterator[Oddity]:
     )
     remedy = source.progress.remedy(source.leader or "")
     text = f"{source.late_rows:,} of {source.rows:,} rows came behind its CTI ({counts})"
-    yield Oddity(
-        "late",
-        source.name,
-        f"{source.name}: {text}{_lead_text(source, axis)}: {remedy}.",
-    )
+    yield Oddity("late", source.name, f"{source.name}: {text}{_lead_text(source, axis)}: {remedy}.")
 
 
 def _lead_text(source: SourceStatus, axis: str) -> str:

@@ -56,10 +56,7 @@ def overlapping_pairs(
     (a, b, c, d), _, m = rank_instants(one_le[mine], one_re[mine], other_le[theirs], other_re[theirs])
     at, of = one[mine] * m, other[theirs] * m
     first, second = _starts_within(at + a, at + b, of + c, "left"), _starts_within(of + c, of + d, at + a, "right")
-    return (
-        np.concatenate([mine[first[0]], mine[second[1]]]),
-        np.concatenate([theirs[first[1]], theirs[second[0]]]),
-    )
+    return (np.concatenate([mine[first[0]], mine[second[1]]]), np.concatenate([theirs[first[1]], theirs[second[0]]]))
 
 
 def _starts_within(low: Ints, high: Ints, starts: Ints, side: Any) -> tuple[Ints, Ints]:

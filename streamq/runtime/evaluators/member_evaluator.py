@@ -104,12 +104,7 @@ class MemberEvaluator(ABC):
 
         wanted = self.assigner.wanted(grouped=bool(self.group_columns[0]))
         if self.stamp == Stamp.TIME_BOUND:
-            return ProgressRule(
-                self._cti_rule,
-                Release.PAST_END,
-                Release.PAST_START,
-                wanted=wanted,
-            )
+            return ProgressRule(self._cti_rule, Release.PAST_END, Release.PAST_START, wanted=wanted)
         point, piece = self.stamp == Stamp.POINT_AT_END, self.assigner.is_piecewise
         at_end = Release.AT_WINDOW_END if point else Release.AT_END
         past_end = Release.PAST_WINDOW_END if point else Release.PAST_END

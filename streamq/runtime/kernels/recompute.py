@@ -19,17 +19,7 @@ import pyarrow as pa
 
 from streamq.runtime.arrow.columnar import concat, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask
-from streamq.runtime.deltas import (
-    DIGEST,
-    LE,
-    RE,
-    WEIGHT,
-    as_points,
-    cancelling_deltas,
-    history_of,
-    net_deltas,
-    weighted,
-)
+from streamq.runtime.deltas import DIGEST, LE, RE, WEIGHT, cancelling_deltas, history_of, net_deltas, weighted
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.grid_ranges import LAST_END, waits_for_members
 from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, number_groups, with_hashes
@@ -410,7 +400,7 @@ def new_deltas(
     for arrival in arrivals:
         table = weighted_events(arrival, totals)
         if arrival.port in pointwise:
-            table = as_points(table)
+            table = with_column(table, RE, ints(table, LE) + 1)
         fresh[arrival.port].append(table.select([*inputs[arrival.port].names, LE, RE, WEIGHT]))
     empty = [pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64()), (WEIGHT, pa.int64())]) for schema in inputs]
     return [

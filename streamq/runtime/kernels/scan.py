@@ -27,15 +27,7 @@ from streamq.errors import ModuleFailed
 from streamq.plan.schema import shown_group
 from streamq.runtime.arrow.columnar import codes, concat, ints, with_column
 from streamq.runtime.arrow.values import Ints, Mask, distinct, python_rows, python_values
-from streamq.runtime.candidates import (
-    FACTOR,
-    CandidateCounts,
-    EventRows,
-    GroupRows,
-    HeldCandidates,
-    MatchStep,
-    MatchWalk,
-)
+from streamq.runtime.candidates import CandidateCounts, EventRows, GroupRows, HeldCandidates, MatchStep, MatchWalk
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluator import SettledProgress
 from streamq.runtime.evaluators.assigner import event_order
@@ -306,6 +298,10 @@ class ScanKernel(StepwiseKernel[ModuleScanEvaluator]):
             new_states = with_column(new_states, HASH, hash_of[ints(new_states, GROUP_NUMBER)])
             bins.append(STATES, new_states.drop_columns([GROUP_NUMBER]), latest)
         return rows
+
+
+FACTOR = 4
+"""The factor by which more bins are read each time that those read were too few."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,12 +86,7 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
         return Output(concat(out) if out else None, self._cti(least, clock.c), due=due)
 
     def _due_rows(
-        self,
-        state: KernelBaskets,
-        new: pa.Table | None,
-        kernel: WindowAggregateKernel,
-        place: _GridPlace,
-        clock: Clock,
+        self, state: KernelBaskets, new: pa.Table | None, kernel: WindowAggregateKernel, place: _GridPlace, clock: Clock
     ) -> list[pa.Table]:
         """Return the rows of the windows of one grid that the CTI has reached in this micro-batch, as one table or none."""
         first = kernel.window.first_ending_after(clock.c_before)
