@@ -22,8 +22,8 @@ from streamq.plan.schema import Field, Schema, shown_name
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.hosts.shipping import ship_module_of
+from streamq.runtime.user_code.calls import States, pickled
 from streamq.runtime.user_code.code_values import instant_of, instants_of, series, short_text
-from streamq.runtime.user_code.states import States, pickled
 from streamq.time import INTEGER
 from streamq.user_code.forms import is_window_code, window_form
 from streamq.user_code.module import name_of, time_bound

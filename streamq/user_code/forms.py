@@ -12,8 +12,8 @@ from typing import Any
 
 from streamq.errors import PlanError, counted, nearest
 from streamq.plan.schema import unnamed_argument
+from streamq.runtime.user_code.calls import ModuleStates
 from streamq.runtime.user_code.code_values import read_frame, read_series, read_values
-from streamq.runtime.user_code.states import ModuleStates
 
 WITH_TIME = "With time_sensitive=True"
 """The beginning of a hint about lifetimes."""

@@ -15,9 +15,9 @@ from streamq.plan.expr import Alias, Col, Expr, as_expr, show
 from streamq.plan.partial import Partial, RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.schema import lazy
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.user_code.calls import WindowCall, forbid_module_changes
+from streamq.runtime.user_code.calls import ModuleStates, WindowCall, forbid_module_changes
 from streamq.runtime.user_code.module_walk import ModuleWalk
-from streamq.runtime.user_code.states import ModuleStates, PickledState, shared_note
+from streamq.runtime.user_code.states import PickledState, shared_note
 from streamq.user_code.forms import WindowForm, is_window_code, window_form
 from streamq.user_code.module import UserModule, check_decorator, mergeable, order_insensitive
 from streamq.user_code.repository import decorator

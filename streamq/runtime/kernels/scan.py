@@ -37,9 +37,8 @@ from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, Wai
 from streamq.runtime.state.baskets import COUNTS, KernelBaskets
 from streamq.runtime.time.lateness import QuarantineRows
 from streamq.runtime.time.progress_rule import NoRowReason, ProgressRule, Release
-from streamq.runtime.user_code.calls import ModuleCall, StepCall, shown_instant, shown_values
+from streamq.runtime.user_code.calls import ModuleCall, StepCall, pickled, shown_instant, shown_values
 from streamq.runtime.user_code.code_values import FAILURES, instant_of
-from streamq.runtime.user_code.states import pickled
 from streamq.time import INFINITY, MINUS_INFINITY
 
 STATE = "__state"

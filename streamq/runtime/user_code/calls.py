@@ -1,5 +1,7 @@
 """Calls of modules, for events, windows and states alike: within a time limit, twice in checking mode, with errors in one form.
 
+The states of an aggregation are here as far as a call needs them: the operations on them, and their bytes.
+
 Liarou's and Ali's engines call such code blindly; StreamInsight's contract (Ali et al., The Extensibility Framework in Microsoft
 StreamInsight, V.D) is that it is deterministic, which the checking mode can refute.
 """
@@ -20,6 +22,7 @@ from streamq.errors import ModuleFailed
 from streamq.plan.function import VersionedCode
 from streamq.plan.schema import show_argument, shown_group
 from streamq.runtime.user_code.code_values import (
+    EventReader,
     Lifetime,
     ReturnError,
     RowShape,
@@ -30,7 +33,6 @@ from streamq.runtime.user_code.code_values import (
     reason_of,
     short_text,
 )
-from streamq.runtime.user_code.states import ModuleStates, pickled
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 T = TypeVar("T")
@@ -86,6 +88,59 @@ def shown_values(values: Mapping[str, Any]) -> str:
 def shown_instant(ticks: int, axis: pa.DataType) -> str:
     """Return an instant of an axis as errors show it."""
     return show_ticks(ticks, TIMESTAMP if pa.types.is_timestamp(axis) else INTEGER)
+
+
+@dataclass(frozen=True)
+class States:
+    """The states of an aggregation and the operations on them; an operation returns a new state and does not change its
+    arguments.
+
+    remove, merge: None if missing; in_parts: events may be added in parts; any_order: and in any order. The result of a
+    time-sensitive module takes the window: ``result(state, window)``.
+    """
+
+    name: str
+    initial: Callable[[], Any]
+    add: Callable[[Any, Any], Any]
+    result: Callable[..., Any]
+    remove: Callable[[Any, Any], Any] | None = None
+    merge: Callable[[Any, Any], Any] | None = None
+    in_parts: bool = True
+    any_order: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModuleStates(States):
+    """The states of a user's code; ``read`` converts arguments by name to the events that ``add`` takes.
+
+    sensitive: the code reads lifetimes and the window. Its events are then a pandas DataFrame: the arguments by name, ``start``
+    and ``end``.
+    """
+
+    sensitive: bool = False
+    read: EventReader
+
+    def events(self, arguments: Mapping[str, pa.Array]) -> Any:
+        """Return all events, from their arguments by name, as ``add`` takes them."""
+        return self.read(arguments)(0, len(next(iter(arguments.values()))))
+
+    @property
+    def merges(self) -> bool:
+        """True if states of parts of a window may be merged, so that basic windows are computed once."""
+        return self.merge is not None and self.in_parts and self.any_order and not self.sensitive
+
+
+def pickled(value: Any) -> bytes:
+    """Return a state or a result as bytes, with its class if only this process has it; raises ReturnError if impossible."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        from pyspark import cloudpickle
+
+        try:
+            return cloudpickle.dumps(value)
+        except Exception as error:
+            raise ReturnError(f"{short_text(value)} cannot be pickled ({reason_of(error)})") from error
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

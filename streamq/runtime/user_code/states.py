@@ -26,55 +26,15 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import codes, ints, with_column, with_columns
 from streamq.runtime.arrow.values import python_values
 from streamq.runtime.deltas import LE, RE
-from streamq.runtime.user_code.code_values import FAILURES, EventReader, ReturnError, instants_of, reason_of, short_text
+from streamq.runtime.user_code.calls import States, WindowCall, pickled
+from streamq.runtime.user_code.code_values import FAILURES, ReturnError, instants_of, reason_of
 
 if TYPE_CHECKING:
     from streamq.plan.function import VersionedCode
-    from streamq.runtime.user_code.calls import WindowCall
 
 
 FIRST = 3
 """The number of events of a window that an error shows."""
-
-
-@dataclass(frozen=True)
-class States:
-    """The states of an aggregation and the operations on them; an operation returns a new state and does not change its
-    arguments.
-
-    remove, merge: None if missing; in_parts: events may be added in parts; any_order: and in any order. The result of a
-    time-sensitive module takes the window: ``result(state, window)``.
-    """
-
-    name: str
-    initial: Callable[[], Any]
-    add: Callable[[Any, Any], Any]
-    result: Callable[..., Any]
-    remove: Callable[[Any, Any], Any] | None = None
-    merge: Callable[[Any, Any], Any] | None = None
-    in_parts: bool = True
-    any_order: bool = True
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ModuleStates(States):
-    """The states of a user's code; ``read`` converts arguments by name to the events that ``add`` takes.
-
-    sensitive: the code reads lifetimes and the window. Its events are then a pandas DataFrame: the arguments by name, ``start``
-    and ``end``.
-    """
-
-    sensitive: bool = False
-    read: EventReader
-
-    def events(self, arguments: Mapping[str, pa.Array]) -> Any:
-        """Return all events, from their arguments by name, as ``add`` takes them."""
-        return self.read(arguments)(0, len(next(iter(arguments.values()))))
-
-    @property
-    def merges(self) -> bool:
-        """True if states of parts of a window may be merged, so that basic windows are computed once."""
-        return self.merge is not None and self.in_parts and self.any_order and not self.sensitive
 
 
 NOTHING = b""
@@ -184,19 +144,6 @@ def _is_immutable(value: Any, depth: int = 3) -> bool:
     if isinstance(value, tuple) and not hasattr(value, "__dict__"):
         return depth > 0 and all(_is_immutable(item, depth - 1) for item in value)
     return isinstance(value, np.number | np.bool_) and kind.__module__ == "numpy"
-
-
-def pickled(value: Any) -> bytes:
-    """Return a state or a result as bytes, with its class if only this process has it; raises ReturnError if impossible."""
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        from pyspark import cloudpickle
-
-        try:
-            return cloudpickle.dumps(value)
-        except Exception as error:
-            raise ReturnError(f"{short_text(value)} cannot be pickled ({reason_of(error)})") from error
 
 
 @dataclass(frozen=True)

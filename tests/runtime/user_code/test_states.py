@@ -10,7 +10,8 @@ import pytest
 
 import streamq as sq
 from streamq.errors import ModuleFailed
-from streamq.runtime.user_code.states import PartState, States, merged_parts
+from streamq.runtime.user_code.calls import States
+from streamq.runtime.user_code.states import PartState, merged_parts
 
 EVENTS = [{"at": at, "v": at % 7} for at in range(0, 60, 2)]
 WINDOWS = {start: [e["v"] for e in EVENTS if start <= e["at"] < start + 12] for start in range(-11, 60)}
