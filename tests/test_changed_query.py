@@ -430,7 +430,7 @@ def test_a_checkpoint_has_its_buckets_for_life() -> None:
     with pytest.raises(CheckpointError, match=f"run: .*{wrong}.* sq.migrate"):
         run.changed(counted(S), buckets=4)
     _, program, identity = run._fit([counted(S)], "final", False, {"buckets": 4})
-    others = replace(run.run.restart(), program=program, identity=identity)
+    others = replace(run.run.restart(), program=program, identity=replace(identity, number=0))
     with pytest.raises(CheckpointError, match=f"query: .*{wrong}"):
         others.batch({"s": rows(3, 6)})
 
@@ -475,6 +475,25 @@ def test_a_changed_module_goes_on_if_its_author_vouches_for_it(number: int) -> N
     sent = [net([part, one.finish()[0]]) for part, one in zip(parts, (run, steady, anew), strict=True)]
     assert same_history(sent[0], sent[1]) is None and sent[0].num_rows
     assert same_history(sent[2], sent[1]) is not None, "a run without that state has other rows"
+
+
+def test_queries_that_have_seen_no_row_are_passed_over() -> None:
+    """A query goes on from one that has had an empty micro-batch only, whose state is that of the query before."""
+    codes = [modules(lambda value: value)[0]]
+    codes += [modules(lambda value, of=n: value, version=n, compatible_with=n - 1)[0] for n in (2, 3)]
+    run, steady = ChangingRun(codes[0]), ChangingRun(codes[2])
+    run.batch({"s": rows(0, 4)})
+    steady.batch({"s": rows(0, 4)})
+    for query in codes[1:]:
+        run.changed(query).batch({})
+    assert same_history(rest(run, 4), rest(steady, 4)) is None
+    both, one = [counted(S), sessions(S)], [counted(S)]
+    run = ChangingRun(*both)
+    run.batch({"s": rows(0, 6)})
+    run.changed(*one).batch({})
+    assert run.fit(*both).new_results == (1,)
+    run.changed(*both)
+    assert same_history(rest(run, 6, 1), rest(ChangingRun(both[1]), 6)) is None
 
 
 def test_a_module_above_all_state_may_change() -> None:

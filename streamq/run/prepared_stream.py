@@ -64,7 +64,7 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
     programs = []
     for rules in (RULES, [rule for rule in RULES if not rule.crosses_state]):
         program = compile_stages(plan, replace(options, placement=placement), rules)
-        programs.append((program, identity_of(program)))
+        programs.append((program, identity_of(program).with_number(stored)))
         if not fit_to_state(stored, programs[-1][1]).misfits:
             return programs[-1]
     return programs[0]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 from streamq.errors import CheckpointError
 from streamq.runtime.hosts.hosted_kernel import scope_owner
@@ -17,7 +17,7 @@ from streamq.runtime.hosts.readings import TALLIES
 from streamq.runtime.state.baskets import Baskets
 from streamq.runtime.time.progress import CLOCKS
 
-STATE_VERSION = 38
+STATE_VERSION = 39
 """The version of the layout of state, identity and sink folders; it changes whenever one of these does."""
 
 IDENTITY = "identity"
@@ -54,7 +54,8 @@ class OperatorState:
     stage: the number of its stage; title: its name in explain; form: the form in which it sends rows; parts: texts on what it
     reads, for messages; modules: those that it calls, itself or on the way of its rows to it; held: a text that differs if the
     rows that a level of consistency holds back before it have other columns; partials: the partial results that are columns of
-    the state, by names that begin with those of the columns, each with its text for people.
+    the state, by names that begin with those of the columns, each with its text for people; since: the first query of the
+    checkpoint, by its number, from which on all have had this state.
     """
 
     name: str
@@ -65,6 +66,7 @@ class OperatorState:
     modules: tuple[ModuleCode, ...] = ()
     held: str = ""
     partials: tuple[tuple[str, str], ...] = ()
+    since: int = 0
 
     @property
     def kind(self) -> str:
@@ -103,7 +105,8 @@ class Identity:
     ``stages`` and ``sources``, in their order, are what Spark
     keeps of them. ``blocks``: a level of consistency holds rows back. ``folders``, those that rows are written into, each with
     the form of its rows, and ``clock``, whether there is one among the sources that Spark reads, are in the identity of a
-    checkpoint, not in the mark of a state.
+    checkpoint, not in the mark of a state. ``number`` is that of the query among those that have gone on from one another on a
+    checkpoint, from 0 on.
     """
 
     version: int = STATE_VERSION
@@ -118,14 +121,23 @@ class Identity:
     blocks: bool = False
     folders: tuple[tuple[str, str], ...] = ()
     clock: bool = False
+    number: int = 0
+
+    def with_number(self, stored: Identity) -> Self:
+        """Return the identity with its number on a checkpoint where ``stored`` is that of the last query, maybe the same."""
+        is_same = replace(self, number=stored.number).mark == stored.mark
+        number = stored.number if is_same else stored.number + 1
+        since = {operator.name: operator.since for operator in stored.operators}
+        operators = tuple(replace(one, since=since.get(one.name, number)) for one in self.operators)
+        return replace(self, operators=operators, number=number)
 
     @property
     def mark(self) -> str:
-        """A short text that is equal for two identities of the same query, results, stages, buckets and flags."""
+        """A short text that is equal for two identities of the same query, number, results, stages, buckets and flags."""
         results = ",".join(f"{r.output}{'+ctis' if r.ctis else ''}" for r in self.results)
         places = ",".join(str(operator.stage) for operator in self.operators)
         flags = f"{int(self.late_sink)}{int(self.early)}{int(self.blocks)}"
-        return f"{self.version}/{self.query}/{results}/{places}/{self.stages}/{self.buckets}/{flags}"
+        return f"{self.version}/{self.number}/{self.query}/{results}/{places}/{self.stages}/{self.buckets}/{flags}"
 
     @property
     def names(self) -> frozenset[str]:
@@ -199,8 +211,9 @@ class Fit:
 def check_state(baskets: Baskets, own: Identity) -> None:
     """Mark a new bucket's state as this query's; let another query's state go on with it, or raise CheckpointError.
 
-    The state of operators that the query does not have is dropped. The checkpoint of a user's own ``writeStream`` has no other
-    mark.
+    The state of operators that the query does not have, or that one in between did not have, is dropped. A state that an earlier
+    query of the checkpoint has left goes on, as each of those since then went on from the one before; they have had no rows in
+    this bucket. The checkpoint of a user's own ``writeStream`` has no other mark.
     """
     mark = baskets.values.get(IDENTITY)
     if mark == own.mark:
@@ -208,7 +221,8 @@ def check_state(baskets: Baskets, own: Identity) -> None:
     if baskets.values:
         body = baskets.store.get(IDENTITY) if mark is not None else None
         stored = OtherLayout() if body is None else read_identity(body)
-        fit_to_state(stored, own).check("query")
+        if isinstance(stored, OtherLayout) or stored.number >= own.number:
+            fit_to_state(stored, own).check("query")
         assert isinstance(stored, Identity)
         _adopt(baskets, stored, own)
     baskets.values[IDENTITY] = own.mark
@@ -216,9 +230,9 @@ def check_state(baskets: Baskets, own: Identity) -> None:
 
 
 def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
-    """Drop the state of operators that only one of two queries has, and mark that of kernels that send rows in another form."""
+    """Drop the state of operators that not all queries from one to another have; mark that of kernels with another form."""
     before = {operator.name: operator.form for operator in stored.operators}
-    common = before.keys() & own.names
+    common = {o.name for o in own.operators if o.name in before and o.since <= stored.number}
     for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in common]:
         baskets.drop_scope(scope)
     for part in (CLOCKS, TALLIES):
