@@ -54,6 +54,18 @@ def arriving(text: str) -> list[tuple[str, Item]]:
     return items
 
 
+@sq.uda("bigint", name="lived", time_sensitive=True, columns=["v"])
+def lived(events: Any, window: Any) -> int:
+    """The ticks that the members of a window live in it."""
+    return int((events.end - events.start).sum())
+
+
+def changes() -> Any:
+    """Intervals with a value, whose ends may move."""
+    columns = "kind string, start bigint, end bigint, new_end bigint, v bigint"
+    return sq.physical(t.table(columns, []), name="s")
+
+
 def pattern(text: str, *names: str) -> Any:
     return sq.cedr(f"EVENT E WHEN {text}", **dict(zip([n.upper() for n in names], points(*names), strict=True)))
 
@@ -83,6 +95,18 @@ CASES: dict[str, tuple[Query, list[tuple[str, Item]]]] = {
     "endless lifetimes beside an end at a window's bound and beyond": (
         lambda: spans().tumbling_window(4).select(n=sq.count()),
         arriving("s:1-inf s:2-8 s:3-9"),
+    ),
+    "members of one instant that come in another order": (
+        lambda: points("s")[0].select(v=-sq.col("v")).tumbling_window(4).select(all=sq.collect("v")),
+        arriving("s:1 s:1 s:2 s:5"),
+    ),
+    "a window of a module with a CTI a tick before its end": (
+        lambda: spans().tumbling_window(4).select(x=lived("v")),
+        arriving("s:1-2 s:3-4 s:5-6"),
+    ),
+    "an end that moves within a window of a module that has been sent": (
+        lambda: changes().tumbling_window(4).select(x=lived("v")),
+        [*arriving("s:1-3 s:5-6"), ("s", Item("retract", 1, 3, new_end=2, payload={"v": 0}))],
     ),
     "a run that has been consumed before the next of its events": (
         lambda: pattern("REPEAT(A AS f CONSUME, 2, 10)", "a"),

@@ -212,7 +212,6 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "physical": lambda: readings(shape="physical"),
     "change in a window": lambda: S.group_by("k").tumbling_window(5).select(change=change("v")),
     "percentile": lambda: S.group_by("k").tumbling_window(6).select(p=sq.percentile("v", 0.9)),
-    "median": lambda: S.group_by("k").hopping_window(6, 2).select(m=sq.median("v")),
     "rises in sessions": lambda: S.session_window(4).select(rises("k", "v")).where(col("k") == "a"),
     "rises of one key": lambda: (
         S.tumbling_window(5).select(rises("k", "v")).where((col("k") == "a") & (col("rise") > 1))
@@ -241,7 +240,6 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
         .with_columns(rate=sq.lit(2))
         .select("k", tax=col("v") * col("rate"))
     ),
-    "first and last": lambda: S.group_by("k").tumbling_window(4).select(first=sq.first("v"), last=sq.last("v")),
     "sessions by key": lambda: totals(S.group_by("k").session_window(4)),
     "mean price": lambda: PRICES.group_by("k").tumbling_window(5).select(mean=sq.avg("v")),
     "weights": lambda: S.select("k", weight=sq.when(col("v") > 3, 1).otherwise(0.5)),
@@ -293,14 +291,6 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "loads above two limits": lambda: S.tumbling_window(5).select(
         one=load_above("v", limit=1.0), three=load_above("v", limit=3.0)
     ),
-    "counts of two streams": lambda: (
-        S.group_by("k")
-        .tumbling_window(4)
-        .select(n=sq.count())
-        .union(readings().group_by("k").tumbling_window(4).select(n=sq.count()))
-        .tumbling_window(8)
-        .select(most=sq.max("n"))
-    ),
     "rises of whole events, cut": lambda: S.tumbling_window(5, clip_input="none", stamp="clip").select(rises("k", "v")),
     "windows of shorter events": lambda: totals(S.extend(-2).tumbling_window(5)),
     "two of each key": lambda: S.group_by("k").tumbling_window(4).top_k(2, by="v"),
@@ -311,7 +301,6 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "long events of a changelog": lambda: totals(
         readings(shape="physical").where(sq.duration() > 3).group_by("k").tumbling_window(5)
     ),
-    "totals of all": lambda: totals(S.tumbling_window(5)),
     "join of changelogs": lambda: readings(shape="physical").join(
         readings(shape="physical"), on="k", suffixes=("", "_other")
     ),

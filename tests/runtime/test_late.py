@@ -54,6 +54,16 @@ def test_a_late_row_counts_once(name: str) -> None:
     assert len(rows) == 1
 
 
+def test_late_points_count_beside_better_ones() -> None:
+    """Of those that come together only the best go on, but all are counted."""
+    table = t.table("at bigint, v bigint", [(100, 1), (1, 1), (3, 2)])
+    s = sq.points(table.slice(0, 0), time="at", name="s", progress=sq.generate(0))
+    run = LocalRun(compiled(rewrite(s.hopping_window(20, 10).top_k(1, by="v").plan).plan, buckets=1))
+    for rows in (table.slice(0, 1), table.slice(1, 2)):
+        run.batch({"s": rows})
+    assert [*run.totals.values()] == [{"s|dropped": 2}]
+
+
 @pytest.mark.parametrize("by", [5, -5, 10])
 def test_a_late_row_before_a_moved_window_is_late_for_the_source(by: int) -> None:
     """c = 106 lies in a window of the grid, but the window is one of moved events: c is not rounded down to it."""

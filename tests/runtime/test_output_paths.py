@@ -15,7 +15,11 @@ from streamq.compiler.stages import compile_stages
 from streamq.compiler.streaming import _in_arrow
 from streamq.plan.expr import Expr
 from streamq.plan.node import number_sources
+from streamq.runtime.envelope import PROGRESS, SPOKEN
 from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
+from streamq.runtime.hosts.packer import Packer
+from streamq.runtime.hosts.processor import envelope_batches, stage_packer
+from streamq.runtime.time.progress import Message, decode_messages, encode_messages
 
 K, N, X = sq.col("k"), sq.col("n"), sq.col("x")
 FILTERS: dict[str, tuple[Expr, tuple[str, str | int] | None]] = {
@@ -83,3 +87,13 @@ def test_each_channel_gets_the_rows_of_its_path(rows: list[tuple[str | None, int
     assert dict(OutputPaths(PATHS).tables(parts)) == {
         number: table for number, table in alone.items() if table.num_rows
     }
+
+
+def test_the_progress_of_all_kernels_goes_to_every_bucket() -> None:
+    """A task may have that of several kernels, and of several buckets."""
+    told = [Message("a", c=3, sender=0), Message("b", c=5, sender=0), Message("a", c=4, sender=1)]
+    pack = stage_packer(Packer((), {}, buckets=2), {}, {})
+    batches = pack(envelope_batches([(message.sender or 0, SPOKEN, encode_messages([message])) for message in told]))
+    envelopes = [row for batch in batches for row in batch.to_pylist()]
+    assert [(row["__to"], row["__channel"]) for row in envelopes] == [(0, PROGRESS), (1, PROGRESS)]
+    assert all(decode_messages(row["__body"]) == told for row in envelopes)
