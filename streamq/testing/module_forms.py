@@ -6,16 +6,19 @@ import io
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.cloudpickle import CloudPickler
+from pyspark.cloudpickle import CloudPickler, cloudpickle
 
 from streamq.choices import Stamp
 from streamq.errors import PlanError, counted
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, show
+from streamq.plan.fingerprint import STREAMQ, package_of
 from streamq.plan.partial import ReducedColumn
 from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Field, Schema, shown_name
@@ -107,15 +110,30 @@ def with_copies(code: Any, name: str, form_of: Callable[[Any], CheckedModule]) -
 
 
 class _CopyPickler(CloudPickler):
-    """A pickler whose classes are new where they are loaded; cloudpickle's own are recognized by the process that has them."""
+    """A pickler whose classes are new where they are loaded; cloudpickle's own are recognized by the process that has them.
+
+    What code holds of streamq itself is shared, also where Spark sends that to workers.
+    """
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, ModuleType) and _is_of_runtime(obj.__name__):
+            return import_module, (obj.__name__,)
+        if isinstance(obj, FunctionType | type) and _is_of_runtime(obj.__module__) and "<" not in obj.__qualname__:
+            # as if it were installed
+            return NotImplemented
         reduced = super().reducer_override(obj)
         if not isinstance(obj, type) or not isinstance(reduced, tuple) or len(reduced) < _OF_A_CLASS:
             # not a class, or one that is imported
             return reduced
         make, (*arguments, _, extra), *rest = reduced
         return make, (*arguments, None, extra), *rest
+
+
+def _is_of_runtime(module: str) -> bool:
+    """Return True for a module of streamq that has no user code."""
+    return package_of(module) == STREAMQ and (
+        module == STREAMQ or module not in cloudpickle.list_registry_pickle_by_value()
+    )
 
 
 _OF_A_CLASS = 6

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq.errors import PlanError, TypeMismatch
+from streamq.plan.lowering import ship_runtime
 from streamq.testing.modules import LawBroken, check_module
 from tests.window_modules import BOUND, FORMS, MODULES, at_last, lived
 
@@ -354,6 +355,12 @@ def test_a_first_call_that_differs_is_seen_of_functions_and_scans() -> None:
     first, second = ready_after_a_call(), ready_after_a_call()
     assert law_broken_by(sq.udf("bigint", name="own")(lambda v: first([v])), "int").law == "deterministic"
     assert law_broken_by(scan(lambda state, v: (state, [second([v])])), "int").law == "deterministic"
+
+
+def test_what_code_holds_of_streamq_is_not_copied() -> None:
+    """Spark sends streamq to workers with the queries; a copy of code shares it, as where it is installed."""
+    ship_runtime()
+    assert check_module(lambda values: float(values.sum()) if isinstance(V, type(sq.col("v"))) else np.nan) == WHOLE
 
 
 def test_copies_leave_the_code_as_it_is() -> None:
