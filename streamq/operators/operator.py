@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -206,12 +206,14 @@ class BatchRun:
 class Operator(Node, ABC):
     """A node that can be executed."""
 
+    attempts: ClassVar[bool] = False
+    """True if its expressions may set events aside."""
+
     def __post_init__(self) -> None:
-        """Raise PlanError if an expression sets events aside, unless they are the operator's own, or its expansion's."""
+        """Raise PlanError if an expression sets events aside and the operator, or its expansion, does not attempt it."""
         super().__post_init__()
         for expr in expressions(self):
-            calls, own = set_aside_by(expr), (aside.module for aside in self.set_aside if not aside.in_windows)
-            if calls and self.expansion is self and calls[0].function.name not in own:
+            if (calls := set_aside_by(expr)) and self.expansion is self and not self.attempts:
                 name = calls[0].function.name
                 wrong = (
                     "what it fails for is set aside in select, with_columns, where and the columns of group_by alone"

@@ -43,6 +43,7 @@ class Attempt(EvaluatedOperator):
     columns: tuple[tuple[str, Expr], ...]
 
     title = "attempt"
+    attempts = True
 
     @property
     def footprint(self) -> Footprint:

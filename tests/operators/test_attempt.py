@@ -76,3 +76,9 @@ def test_over_the_results_of_a_window_it_goes_in_a_select_behind() -> None:
     with pytest.raises(PlanError, match="inverse: what it fails for is set aside as an event, and here there are"):
         w.select(x=inverse(sq.sum("v")))
     assert rows(S.where(col("v") == 0).tumbling_window(5).select(n=sq.sum("v")).select(x=inverse("n"))) == []
+
+
+def test_a_scan_of_the_same_name_does_not_attempt_its_arguments() -> None:
+    scan = sq.udso("x double", name="inverse", initial=None, on_error="quarantine")(lambda last, v: (v, [v]))
+    with pytest.raises(PlanError, match=r"inverse: what it fails for is set aside in select, .* in scan"):
+        S.to_points().scan(scan(inverse("v")))
