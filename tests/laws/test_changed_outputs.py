@@ -15,21 +15,10 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import col
-from streamq.errors import CheckpointError, PlanError
-from streamq.policies import Level
-from streamq.testing.history import net, same_history
-from tests.changed_query import ChangingRun
+from streamq.errors import PlanError
+from tests.changed_query import FORMS, ChangingRun, Turn, arguments, outputs_in_turns
 
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
-
-FORMS: dict[str, dict[str, Any]] = {
-    "final": {},
-    "changelog": {"output": "changelog"},
-    "early": {"output": "changelog", "early": True},
-    "upsert": {"output": "upsert"},
-    "ctis": {"output": "changelog", "ctis": True},
-    "in order": {"output": "changelog", "ctis": True, "level": Level(None)},
-}
 
 Query = Callable[[sq.Stream, sq.Stream], sq.Stream]
 STATELESS: dict[str, Query] = {
@@ -54,8 +43,6 @@ QUERIES = STATELESS | {
 }
 
 
-Turn = tuple[str, ...]
-"""The form of each result; those of one run are equal in all but the output."""
 TURNS: list[Turn] = [
     *((form,) for form in FORMS),
     *itertools.product(("final", "changelog", "upsert"), repeat=2),
@@ -81,49 +68,9 @@ def results(name: str, count: int, seed: int) -> tuple[list[sq.Stream], dict[str
     return [query, *others], {"s": s.tables["s"], "t": t.tables["t"]}
 
 
-def arguments(turn: Turn) -> dict[str, Any]:
-    return {"buckets": 1, **FORMS[turn[0]], "output": [FORMS[form].get("output", "final") for form in turn]}
-
-
 def changes(name: str, turns: Sequence[Turn], seed: int) -> list[str]:
-    """Run a query whose results change their forms; give, for each change, "goes on" or the error, with which it ends.
-
-    Rows of a changelog that were not final when final rows begin are left out: they come again.
-    """
-    queries, tables = results(name, len(turns[0]), seed)
-    steady = {turn: ChangingRun(*queries, **arguments(turn)) for turn in turns}
-    by_turn: dict[Turn, list[list[pa.Table]]] = {turn: [[] for _ in queries] for turn in steady}
-    changing = ChangingRun(*queries, **arguments(turns[0]))
-    sent: list[list[pa.Table]] = [[] for _ in queries]
-    verdicts = []
-    for number, turn in enumerate(turns):
-        if number:
-            try:
-                changing = changing.changed(*queries, **arguments(turn))
-            except CheckpointError as error:
-                return [*verdicts, str(error)]
-            verdicts.append("goes on")
-            for place, form in enumerate(turn):
-                if form == "final" != turns[number - 1][place]:
-                    sent[place] = list(by_turn[turn][place])
-        batch = {n: table.slice(*_part(table, number, len(turns))) for n, table in tables.items()}
-        is_last = number == len(turns) - 1
-        for run, out in ((changing, sent), *((steady[turn], by_turn[turn]) for turn in steady)):
-            for part in [run.batch(batch), *([run.finish()] if is_last else [])]:
-                for tables_so_far, table in zip(out, part, strict=True):
-                    tables_so_far.append(table)
-        # what has been sent does not go back into order
-        if is_last or len({"in order" in earlier for earlier in turns[: number + 1]}) == 1:
-            for place, so_far in enumerate(sent):
-                difference = same_history(net(so_far), net(by_turn[turn][place]))
-                assert difference is None, f"{turns[: number + 1]} of {name}, result {place + 1}\n{difference}"
-    return verdicts
-
-
-def _part(table: pa.Table, number: int, of: int) -> tuple[int, int]:
-    """The offset and the length of a part of a table."""
-    begin, end = (table.num_rows * at // of for at in (number, number + 1))
-    return begin, end - begin
+    """What becomes of each change of forms: see :func:`outputs_in_turns`."""
+    return outputs_in_turns(*results(name, len(turns[0]), seed), turns)
 
 
 def allows(name: str, turns: Sequence[Turn]) -> bool:
