@@ -83,7 +83,7 @@ def sections() -> dict[str, list[Entry]]:
     return {
         "Sources": [
             *(Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(SOURCES)),
-            Entry("sq.read_stream", sq.read_stream),
+            *(Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(CONNECTORS)),
         ],
         "Progress and consistency": [
             *(Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(PROGRESS)),
@@ -129,6 +129,7 @@ def sections() -> dict[str, list[Entry]]:
 
 OPERATORS, AGGREGATES = "streamq.operators.", "streamq.aggregates."
 PATTERNS, PROGRESS, SOURCES = "streamq.patterns.", "streamq.progress_policies.", "streamq.sources."
+CONNECTORS = "streamq.connectors."
 
 
 def public(module: Any) -> list[tuple[str, Callable[..., Any]]]:

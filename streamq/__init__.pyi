@@ -20,6 +20,7 @@ from .aggregates.variances import stddev as stddev
 from .aggregates.variances import stddev_pop as stddev_pop
 from .aggregates.variances import var as var
 from .aggregates.variances import var_pop as var_pop
+from .connectors.stored_files import files as files
 from .errors import StreamqError as StreamqError
 from .expressions import (
     col as col,
@@ -61,7 +62,6 @@ from .progress_policies import explicit as explicit
 from .progress_policies import follow as follow
 from .progress_policies import generate as generate
 from .reading import from_json as from_json
-from .reading import read_stream as read_stream
 from .run.run_verbs import explain_all as explain_all
 from .run.run_verbs import result as result
 from .run.run_verbs import run_all as run_all

@@ -1,112 +1,33 @@
-"""Read folders of files as streaming DataFrames, with a bound on the size of a micro-batch, and queries from JSON."""
+"""Read queries from JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from streamq.compiler.plan_json import from_text, plan_from_json
-from streamq.errors import PlanError, SourceError, TypeMismatch, check_keywords, nearest, unknown_column
+from streamq.connectors.connector import Connector
+from streamq.connectors.stored_files import files_from_json
+from streamq.errors import PlanError, TypeMismatch, check_keywords, nearest, unknown_column
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import input_table, source_name, static_table
 from streamq.patterns import operators
 from streamq.plan.expr import fold
 from streamq.plan.node import Node, nodes, rename_tables
 from streamq.plan.schema import INTERVAL
-from streamq.run.failure import spark_errors
-from streamq.run.session.findings import session_of
 from streamq.stream import Stream
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
-
-AT_ONCE = 64 << 20
-"""The default for the bytes of files in a micro-batch: some million rows of a few columns."""
-
-
-_BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
-"""The options of Spark's that bound a micro-batch, in lower case."""
-
-
-@check_keywords
-def read_stream(
-    path: str,
-    *,
-    schema: StructType | str | None = None,
-    format: str = "parquet",
-    at_once: int | None = AT_ONCE,
-    options: Mapping[str, Any] | None = None,
-    **more_options: Any,
-) -> DataFrame:
-    """Read a folder of files as a streaming DataFrame, at most ``at_once`` bytes of new files in each micro-batch.
-
-    So a run that starts with a long history processes it in micro-batches of bounded memory, while ``spark.readStream`` takes
-    all files in its first one. A single file is never split. ``path``, ``format`` and the options, as keywords or as
-    ``options={...}``, are Spark's; ``schema`` defaults to that of the files in the folder. With ``at_once=None`` there is no
-    bound; Spark's options ``maxFilesPerTrigger`` and ``maxBytesPerTrigger`` replace it. Files are read in the order in which
-    they were written: if that is not the order of their rows' time, choose the delay in ``sq.generate(delay)`` accordingly,
-    because rows behind the CTI are late. Raises SessionError without an active session, SourceError if there is no file to
-    read a schema from, and PlanError for an ``at_once`` that is no number of bytes and for invalid options. (Spark's
-    ``maxBytesPerTrigger``.)
-
-    ::
-
-        trips = sq.points(sq.read_stream("trips"), time="pickup", progress=sq.generate("1 hour"))
-    """
-    from pyspark.errors import AnalysisException
-
-    if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
-        raise PlanError("read_stream", "at_once is a number of bytes, at least 1", f"found {at_once!r}")
-    every = _options({} if options is None else options, more_options)
-    spark = session_of((), "read_stream")
-    with spark_errors(
-        "read_stream", f"Spark does not read {path}", "Look at the path, the format, the options.", SourceError
-    ):
-        if schema is None:
-            try:
-                schema = spark.read.format(format).options(**every).load(path).schema
-            except AnalysisException as error:
-                hint = "Give schema=..., or a folder with files in it."
-                reason = f"{path}: {error.getCondition()}"
-                raise SourceError("read_stream", "no schema", reason, hint) from error
-        reader = spark.readStream.format(format).schema(schema).options(**every)
-        if at_once is not None and _BOUNDS.isdisjoint(map(str.lower, every)):
-            reader = reader.option("maxBytesPerTrigger", at_once)
-        return reader.load(path)
-
-
-def _options(options: Any, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge Spark's options, those of ``read_stream(options=...)`` and those passed as keywords.
-
-    Raises PlanError for an invalid option, and for one that is passed in both ways, maybe in another case.
-    """
-    if not isinstance(options, Mapping):
-        raise PlanError("read_stream", "options is a dictionary", f"found {options!r}")
-    for name, value in (*options.items(), *more.items()):
-        if not isinstance(name, str):
-            raise PlanError("read_stream", "the name of an option is a string", f"found {name!r}")
-        if value is not None and not isinstance(value, str | bool | int | float):
-            hint = "Write options={...}." if isinstance(value, Mapping) else ""
-            what = f"found {name}={value!r}"
-            raise PlanError("read_stream", "the value of an option is a string, a number or a truth", what, hint)
-    keywords = {name.lower() for name in more}
-    if twice := [name for name in options if name.lower() in keywords]:
-        raise PlanError("read_stream", f"option {twice[0]!r} twice", "as a keyword and in options")
-    return {**options, **more}
 
 
 @check_keywords
 def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: Any) -> Stream:
     """Return the query that :meth:`to_json` wrote, over tables that are passed by the names of sources and static tables.
 
-    A table is a DataFrame or an Arrow table that has the columns of the source, with the same types; it may have more. Or it
-    is a stream with the source's payload and time axis, which replaces the source and its policies: this is the way to pass
-    ``sq.changes`` and ``sq.events``, and to let one query read the result of another. ``tables`` is for names that are no
-    identifiers: sources without a name are called "#1", "#2", ..., in the order in which the text lists them. Nothing in the
-    text is run or imported: code of your own is looked up in ``sq.modules`` by its name in the text, and must be the code
-    that the query was written with.
+    A table is a DataFrame, an Arrow table or ``sq.files(...)`` that has the columns of the source, with the same types; it may
+    have more. Or it is a stream with the source's payload and time axis, which replaces the source and its policies: this is
+    the way to pass ``sq.changes`` and ``sq.events``, and to let one query read the result of another. ``tables`` is for names
+    that are no identifiers: sources without a name are called "#1", "#2", ..., in the order in which the text lists them. A
+    table that was ``sq.files(...)`` may be left out: the text has it. Nothing in the text is run or imported: code of your own
+    is looked up in ``sq.modules`` by its name in the text, and must be the code that the query was written with.
 
     Raises PlanError for a text that is no plan, has another version or has been changed, for modules that do not exist or
     have other code, and for missing and surplus tables; UnknownColumn and TypeMismatch for a table or a stream that does
@@ -121,13 +42,14 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
        9      4    5
     """
     operators.rooms()  # defines the scans of pattern operators, which a text may name
-    plan = plan_from_json(from_text(text))
+    document = from_text(text)
+    plan = plan_from_json(document)
     if tables is not None and not isinstance(tables, Mapping):
         raise PlanError("from_json", "tables are given by name", f"found {tables!r}", "As {'trips': df}.")
     in_both = sorted(named.keys() & (tables or {}).keys())
     if in_both:
         raise PlanError("from_json", f"table {in_both[0]!r} twice", "once in tables, once by its name")
-    tables = {**(tables or {}), **named}
+    tables = {**_connectors(document), **(tables or {}), **named}
     readers = table_readers(plan)
     _check_names(list(tables), list(readers))
     # a number is a place in the text; in this process the same number may name another source
@@ -141,6 +63,21 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
             rows[names[name]] = _fitting_rows(name, tables[name], nodes_of_table)
     query = Stream(rename_tables(plan, names), rows)
     return query._derive(_with_streams(query.plan, streams), *streams.values())
+
+
+def _connectors(document: Mapping[str, Any]) -> dict[str, Connector]:
+    """Return the connectors that a plan names, by table; raise PlanError for one that does not exist."""
+    found: dict[str, Connector] = {}
+    for name, entry in document.get("tables", {}).items():
+        kind = entry.get("connector") if isinstance(entry, Mapping) else None
+        if kind not in CONNECTORS:
+            raise PlanError("from_json", f"no connector {kind!r}", f"there are: {', '.join(CONNECTORS)}")
+        found[name] = CONNECTORS[kind](entry)
+    return found
+
+
+CONNECTORS: Mapping[Any, Callable[[Mapping[str, Any]], Connector]] = {"files": files_from_json}
+"""How a connector is read from the entry of a plan, by its name."""
 
 
 def table_readers(plan: Node) -> dict[str, list[Source | JoinTable]]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from streamq import html
+from streamq.connectors.connector import Connector
 from streamq.errors import PlanError, UnknownVerb
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
 from streamq.operators.bags import BagVerbs
@@ -176,7 +177,7 @@ class Stream(
         return ()
 
     def to_json(self) -> str:
-        """Return the query as JSON, which :func:`from_json` reads back; its tables are not in it, only their names.
+        """Return the query as JSON, which :func:`from_json` reads back; of its tables it has the names, and ``sq.files(...)``.
 
         Equal queries have equal texts, with one entry per line, so that texts can be compared. Code of your own is written as
         its name in ``sq.modules``. Raises PlanError for a pyspark Column, which only Spark can read, and for a module without
@@ -191,7 +192,13 @@ class Stream(
         from streamq.compiler.plan_json import plan_to_json, to_text
         from streamq.plan.node import number_sources
 
-        return to_text(plan_to_json(number_sources(self.plan)[0]))
+        plan, names = number_sources(self.plan)
+        outside = {
+            names[name]: one.to_json()
+            for name, one in self.tables.items()
+            if name in names and isinstance(one, Connector)
+        }
+        return to_text({**plan_to_json(plan), **({"tables": outside} if outside else {})})
 
     def to_df(
         self, until: int | dt.datetime | None = None, *, expected: Expected | None = None, form: str | None = None

@@ -35,8 +35,8 @@ from streamq.stream import Stream
 from tests.coming_from import T, W
 
 LISTS = T.append_column("xs", pa.array([[1, 2]] * T.num_rows))
-ON_SPARK = ("s.run(", "s.to_df(", "sq.session(", "sq.read_stream(")
-"""What starts Spark, so that its arguments are judged here and the call is not made."""
+ON_SPARK = ("s.run(", "s.to_df(", "sq.session(", "sq.points(sq.files(")
+"""What starts Spark or reads files, so that its arguments are judged here and the call is not made."""
 
 OF_COLUMN = {
     name: Instead(code.format(argument='"v"', column='sq.col("v")'), remark)

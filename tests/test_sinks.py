@@ -40,7 +40,8 @@ def test_an_argument_asks_for_one_kind(
 
 def test_what_is_no_sink() -> None:
     with pytest.raises(
-        PlanError, match="run: not a sink; found 5. Give a path, {'format': ...}, 'memory', 'console', 'noop'"
+        PlanError,
+        match="run: not a sink; found 5. Give a path, sq.files\\(...\\), {'format': ...}, 'memory', 'console', 'noop'",
     ):
         sink_of(5, "run")
 

@@ -240,22 +240,3 @@ def test_the_number_of_a_micro_batch_is_no_payload() -> None:
     assert answer(sq.physical(items.append_column("streamq_batch", pa.array([0, 1])))) == [(1, 4, 7)]
     with pytest.raises(PlanError, match="select: a payload column called 'streamq_batch'"):
         sq.points(pa.table({"at": [1], "v": [2]}), time="at").select(streamq_batch=sq.col("v"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"options": "header"}, "options is a dictionary; found 'header'"),
-        ({"options": [("header", True)]}, r"options is a dictionary; found \[\('header', True\)\]"),
-        ({"options": {1: True}}, "the name of an option is a string; found 1"),
-        (
-            {"options": {"header": [True]}},
-            r"the value of an option is a string, a number or a truth; found header=\[True\]",
-        ),
-        ({"option": {"header": True}}, r"found option=\{'header': True\}. Write options=\{...\}."),
-        ({"options": {"header": True}, "Header": False}, "option 'header' twice; as a keyword and in options"),
-    ],
-)
-def test_options_of_files_are_checked_before_spark_sees_them(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(PlanError, match=f"^read_stream: .*{message}"):
-        sq.read_stream("somewhere", **options)

@@ -280,8 +280,6 @@ def test_no_session_is_one_kind_of_error(verb: str) -> None:
     found = "the query has only literal and Arrow tables"
     with pytest.raises(SessionError, match=f"^{verb}: no active SparkSession; {found}. Start one: sq.session()."):
         getattr(query, verb)()
-    with pytest.raises(SessionError, match="^read_stream: no active SparkSession. Start one"):
-        sq.read_stream("folder")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from streamq.connectors.connector import Connector
 from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, kind_of
 from streamq.plan.schema import MICRO_BATCH, Field
 from streamq.runtime.arrow.arrow_types import arrow_type
@@ -22,18 +23,21 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class InputTable:
-    """A table that a query reads, a DataFrame or an Arrow table, and its columns."""
+    """A table that a query reads, a DataFrame, an Arrow table or a connector, and its columns."""
 
     columns: tuple[Field, ...]
-    rows: DataFrame | pa.Table
+    rows: DataFrame | pa.Table | Connector
 
 
 def input_table(table: Any, verb: str) -> InputTable:
-    """Return a DataFrame or an Arrow table as an input of a query; Arrow columns are cast to the types that queries use.
+    """Return a DataFrame, an Arrow table or a connector as an input of a query; Arrow columns get the types that queries use.
 
     Drops the column with the micro-batch's number, which a run with a late sink adds to its rows. Raises SourceError for a
     value that is neither or has columns that :func:`with_spark_types` refuses, and AmbiguousColumn for two columns of one name.
     """
+    if isinstance(table, Connector):
+        _check_once([field.name for field in table.fields], verb, "files")
+        return InputTable(table.fields, table)
     if isinstance(table, pa.Table):
         names = table.column_names
         _check_once(names, verb, "table")

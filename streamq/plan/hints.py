@@ -151,13 +151,12 @@ OF_WINDOWS = {
 """Methods of pandas', PySpark's and Flink's windows and groups, where they differ from those of streams."""
 
 OF_MODULE = {
-    **_entries('sq.points(pyarrow.parquet.read_table("rows.parquet"), time="ts")', "read_parquet scan_parquet from_parquet",
-            "Any Arrow table or DataFrame of Spark's is a source, as spark.read.parquet(path)."),
-    **_entries('sq.points(pyarrow.csv.read_csv("rows.csv"), time="ts")', "read_csv scan_csv from_csv read_table",
-            "Any Arrow table or DataFrame of Spark's is a source, as spark.read.csv(path)."),
-    **_entries('sq.points(pyarrow.json.read_json("rows.json"), time="ts")', "read_json scan_ndjson read_ndjson",
-            "Any Arrow table or DataFrame of Spark's is a source, as spark.read.json(path)."),
-    **_entries('sq.read_stream("rows")', "readStream read scan from_path", "It is a source's DataFrame of a folder's files."),
+    **_entries('sq.points(sq.files("rows/"), time="ts")',
+            "read_parquet scan_parquet from_parquet readStream read_stream read scan from_path read_table"),
+    **_entries('sq.points(sq.files("rows.csv", format="csv", schema="ts timestamp, v double"), time="ts")',
+            "read_csv scan_csv from_csv"),
+    **_entries('sq.points(sq.files("rows/", format="json", schema="ts timestamp, v double"), time="ts")',
+            "read_json scan_ndjson read_ndjson"),
     **_entries('sq.points(t, time="ts")',
             "from_arrow from_dataframe from_polars createDataFrame DataFrame LazyFrame Table from_table from_data_stream source"),
     **_entries('sq.points(pyarrow.Table.from_pandas(df, preserve_index=False), time="ts")', "from_pandas"),

@@ -25,12 +25,13 @@ from streamq.compiler.rules import RULES
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.compiler.streaming import StreamLowering, build_frame, check_streaming
+from streamq.connectors.connector import Connector
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import as_dataframe
 from streamq.plan.lowering import in_utc
 from streamq.plan.node import Node, nodes, number_sources, tables_behind
-from streamq.run.batch.answers import is_dataframe, is_unlimited
+from streamq.run.batch.answers import as_frames, is_dataframe, is_unlimited
 from streamq.run.failure import spark_errors
 from streamq.run.pacing import Pacer, hops_of
 from streamq.run.run_options import ADAPTIVE, BY_MICRO_BATCH, UNTIL_NO_INPUT_IS_LEFT, RunOptions, Trigger, trigger_of
@@ -263,20 +264,25 @@ def _input_frames(
     for node in nodes(plan):
         if isinstance(node, Source):
             table = tables[node.table]
-            frames[node.table] = table if is_dataframe(table) else _stream_of(spark, options, node, table)
+            frames[node.table] = _stream_of(spark, options, node, table)
             check_streaming(node, frames[node.table], options.verb)
         elif isinstance(node, JoinTable):
             table = tables[node.table]
-            frames[node.table] = table if is_dataframe(table) else as_dataframe(spark, table)
+            frames |= as_frames({node.table: table}, options.verb)
     return frames
 
 
 def _stream_of(spark: SparkSession, options: RunOptions, source: Source, table: Any) -> DataFrame:
-    """Return a literal table as a stream of files, into which it is written once, beside the control folder.
+    """Return the rows of a source's table as a stream; a literal table is written once, into files beside the control folder.
 
     Raises CheckpointError if an earlier run has read other rows there or Spark cannot use the folder, PlanError without a
     control folder.
     """
+    if is_dataframe(table):
+        frame: DataFrame = table
+        return frame
+    if isinstance(table, Connector):
+        return table.stream(spark)
     name = source.shown_name()
     control = options.control_folder
     if control is None:

@@ -17,7 +17,7 @@ from streamq.errors import PlanError
 from streamq.plan.node import Verbs, number_sources
 from streamq.plan.schema import Schema
 from streamq.policies import Consistency
-from streamq.run.batch.answers import in_user_form, is_literal
+from streamq.run.batch.answers import in_user_form, is_literal, read_connectors
 from streamq.run.run_options import ResultRequest, RunOptions
 from streamq.run.status.diagnosis import why
 from streamq.run.status.run_status import MicroBatch, RunHistory, RunStatus
@@ -61,13 +61,14 @@ class Rehearsal:
     ):
         if not is_literal(query.tables):
             raise PlanError("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...).")
+        tables = read_connectors(query.tables, "rehearsal")
         result = ResultRequest(query=query, output=output)
         written, options = RunOptions(
             verb="rehearsal", results=(result,), consistency=consistency, early=early
         ).compiled_with()
         options = replace(options, buckets=4, late_output=late_output)
         root, names = number_sources(written)
-        self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
+        self._tables = {names[name]: table for name, table in tables.items() if name in names}
         self._local = LocalRun(compile_stages(root, options), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}

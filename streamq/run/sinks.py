@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamq.compiler.results import LATE_ROWS, ResultColumns, user_late_rows
+from streamq.connectors.stored_files import Files
 from streamq.errors import PlanError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink
@@ -30,8 +31,8 @@ Row = Mapping[str, Any]
 Write = Callable[["DataFrame", int], None]
 """A function that writes the rows of the micro-batch with a number."""
 
-SinkArgument = str | Mapping[str, Any] | Write | None
-"""The argument by which a user chooses a sink: a path, a format with options, a name, a function; None: rows are not written."""
+SinkArgument = str | Files | Mapping[str, Any] | Write | None
+"""The argument by which a user chooses a sink: a path, files, a format with options, a name, a function; None: no sink."""
 
 
 class Sink(ABC):
@@ -371,10 +372,14 @@ def sink_of(argument: Any, verb: str) -> Sink:
             return MemorySink()
         case str():
             return DataSourceSink("parquet", {"path": argument})
+        case Files() if argument.is_pattern:
+            raise PlanError(verb, "a pattern is no sink", f"found {argument.path}", "Name a folder.")
+        case Files():
+            return DataSourceSink(argument.format, {**dict(argument.options), "path": argument.path})
         case Mapping():
             options = {name: value for name, value in argument.items() if name != "format"}
             return DataSourceSink(argument.get("format", "parquet"), options)
         case _ if callable(argument):
             return FunctionSink(argument)
-    hint = "Give a path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
+    hint = "Give a path, sq.files(...), {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
     raise PlanError(verb, "not a sink", f"found {argument!r}", hint)

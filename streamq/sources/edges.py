@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid, check_word
+from streamq.connectors.connector import Connector
 from streamq.errors import PlanError, TypeMismatch, check_keywords, column_names
 from streamq.functions.text import CONCAT, LOWER
 from streamq.operators.input_table import input_table, source_name
@@ -227,7 +228,7 @@ class Edges(EdgeSource):
 
 @check_keywords
 def edges(
-    df: DataFrame | pa.Table,
+    df: DataFrame | pa.Table | Connector,
     time: str,
     *,
     edge: str,
@@ -375,7 +376,7 @@ class Changes(EdgeSource):
 
 @check_keywords
 def changes(
-    df: DataFrame | pa.Table,
+    df: DataFrame | pa.Table | Connector,
     op: str,
     time: str,
     key: str | Sequence[str],

@@ -11,6 +11,7 @@ from dataclasses import field
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from streamq.connectors.connector import Connector
 from streamq.errors import PlanError, check_keywords
 from streamq.operators.input_table import input_table, source_name
 from streamq.operators.source import AS_END, AS_START, InsertSource, axis_of, source_schema
@@ -75,7 +76,7 @@ class Points(InsertSource):
 
 @check_keywords
 def points(
-    df: DataFrame | pa.Table,
+    df: DataFrame | pa.Table | Connector,
     time: str,
     *,
     id: str | Sequence[str] | None = None,
@@ -87,13 +88,13 @@ def points(
 ) -> Stream:
     """Read each row of ``df`` as a point: an event that lasts one tick, at the instant in column ``time``.
 
-    ``df`` is a DataFrame, batch or streaming, or a ``pyarrow.Table``; a query over Arrow tables alone runs in-process,
-    without Spark, by ``show()``, ``to_arrow()`` and ``to_pandas()``. ``time`` is a timestamp (ticks are microseconds; without
-    a zone it is UTC), a date or an integer. It is consumed: expressions read it as ``sq.start()``. ``progress`` is
-    ``sq.generate(delay)`` (default, with delay 0), ``sq.explicit()`` or another progress policy. ``late`` is the policy for
-    items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` that for rows without a time: "fail" (default in
-    batch and in-process) or "drop" (counted; default in streams). Raises SourceError for a ``df`` that is no table,
-    UnknownColumn, TypeMismatch, PlanError.
+    ``df`` is a DataFrame, batch or streaming, a ``pyarrow.Table``, or ``sq.files(...)``; a query without DataFrames runs
+    in-process, without Spark, by ``show()``, ``to_arrow()`` and ``to_pandas()``. ``time`` is a timestamp (ticks are
+    microseconds; without a zone it is UTC), a date or an integer. It is consumed: expressions read it as ``sq.start()``.
+    ``progress`` is ``sq.generate(delay)`` (default, with delay 0), ``sq.explicit()`` or another progress policy. ``late`` is
+    the policy for items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` that for rows without a time:
+    "fail" (default in batch and in-process) or "drop" (counted; default in streams). Raises SourceError for a ``df`` that is
+    no table, UnknownColumn, TypeMismatch, PlanError.
 
     ``id``, for sources that may deliver a row more than once, is a column, or several, that together with the start identify
     an event. A row equal to an earlier one is a duplicate: it is dropped and counted (``run.late``), whatever ``late`` is.
@@ -127,7 +128,7 @@ def points(
 
 @check_keywords
 def signal(
-    df: DataFrame | pa.Table,
+    df: DataFrame | pa.Table | Connector,
     time: str,
     key: str | Sequence[str],
     *,
@@ -214,7 +215,7 @@ class Intervals(InsertSource):
 
 @check_keywords
 def intervals(
-    df: DataFrame | pa.Table,
+    df: DataFrame | pa.Table | Connector,
     start: str,
     end: str,
     *,

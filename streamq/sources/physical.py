@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
 from streamq.choices import Invalid
+from streamq.connectors.connector import Connector
 from streamq.errors import PlanError, TypeMismatch, check_keywords
 from streamq.functions.text import LOWER
 from streamq.operators.input_table import input_table, source_name
@@ -206,7 +207,7 @@ class Physical(Source):
 
 @check_keywords
 def physical(
-    df: DataFrame | pa.Table,
+    df: DataFrame | pa.Table | Connector,
     *,
     kind: str = "kind",
     start: str = "start",

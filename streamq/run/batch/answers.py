@@ -28,6 +28,7 @@ from streamq.compiler.results import Results
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES
 from streamq.compiler.stages import compile_stages
+from streamq.connectors.connector import Connector
 from streamq.errors import PlanError, nearest, sentence, unknown_column, warn
 from streamq.html import shortened_value, with_escapes
 from streamq.operators import Source
@@ -160,8 +161,13 @@ LIMITS = {"maxfilespertrigger", "maxbytespertrigger"}
 
 
 def is_literal(tables: Mapping[str, Any]) -> bool:
-    """Return True if all tables are literal or Arrow, so that the query runs in-process."""
-    return all(isinstance(table, pa.Table) for table in tables.values())
+    """Return True if no table is a DataFrame, so that the query runs in-process."""
+    return all(isinstance(table, pa.Table | Connector) for table in tables.values())
+
+
+def read_connectors(tables: Mapping[str, Any], verb: str) -> dict[str, Any]:
+    """Return the tables with the rows that connectors read without Spark; errors name ``verb``."""
+    return {name: one.in_memory(verb) if isinstance(one, Connector) else one for name, one in tables.items()}
 
 
 def is_dataframe(table: Any) -> bool:
@@ -193,11 +199,15 @@ def _is_unlimited(leaf: Any) -> bool:
 
 
 def as_frames(tables: Mapping[str, Any], verb: str) -> dict[str, DataFrame]:
-    """Return the tables as DataFrames; literal ones become local relations of the others' session, or of the active one."""
-    return {
-        name: table if is_dataframe(table) else as_dataframe(session_of(tables.values(), verb), table)
-        for name, table in tables.items()
-    }
+    """Return the tables as DataFrames; others than these become some in the session of these, or in the active one."""
+    frames: dict[str, DataFrame] = {}
+    for name, table in tables.items():
+        if is_dataframe(table):
+            frames[name] = table
+            continue
+        spark = session_of(tables.values(), verb)
+        frames[name] = table.frame(spark) if isinstance(table, Connector) else as_dataframe(spark, table)
+    return frames
 
 
 @dataclass(frozen=True)
@@ -268,6 +278,7 @@ def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.dateti
     Warns, worded for ``verb``, of events that modules have set aside, and of instants that look like the wrong unit of time.
     """
     if is_literal(tables):
+        tables = read_connectors(tables, verb)
         _warn_of_units(plan, tables)
         history, aside = local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))
         _warn_of_set_aside(aside, verb)
@@ -305,6 +316,7 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
 def events_set_aside(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None) -> pa.Table:
     """Compute the answer and return the events that modules set aside, as rows of the late output."""
     if is_literal(tables):
+        tables = read_connectors(tables, "quarantine")
         return local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))[1]
     aside = batch_frames(plan, tables, until, verb="quarantine").aside
     with spark_errors("query"):

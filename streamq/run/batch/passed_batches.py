@@ -14,7 +14,7 @@ from streamq.errors import PlanError, SourceError, kind_of, unknown_column
 from streamq.operators import Source
 from streamq.operators.input_table import input_table
 from streamq.plan.node import Node, nodes
-from streamq.run.batch.answers import is_dataframe
+from streamq.run.batch.answers import is_dataframe, read_connectors
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.deltas import LE
@@ -29,9 +29,10 @@ def tables_in_memory(plan: Node, tables: Mapping[str, Any], rows: Any, *, verb: 
     """
     readers = {table: node for node in nodes(plan) if (table := getattr(node, "table", None)) is not None}
     names = {node.shown_name() if isinstance(node, Source) else table: table for table, node in readers.items()}
-    read = {table: tables[table] for table in readers}
+    read: dict[str, Any] = {table: tables[table] for table in readers}
     for name, passed in _rows_by_name(list(names), rows, verb).items():
         read[names[name]] = _rows_of_reader(readers[names[name]], name, passed, verb)
+    read = read_connectors(read, verb)
     for name, table in names.items():
         if not isinstance(read[table], pa.Table):
             example = "df.limit(1000)" if len(names) == 1 else f"{{{name!r}: df.limit(1000)}}"

@@ -1,0 +1,307 @@
+"""Files of one format in a folder, of this computer or of a store, as the rows of a source and as a sink."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+from pyspark.sql import types as t
+
+from streamq.connectors.connector import Connector
+from streamq.connectors.file_formats import FORMATS, Unclear, typed_texts
+from streamq.errors import NeedsSpark, PlanError, SourceError, check_keywords
+from streamq.plan.schema import MICRO_BATCH, Field, lazy
+from streamq.plan.spark_types import parse_fields
+from streamq.runtime.arrow.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+AT_ONCE = 64 << 20
+"""The default for the bytes of files in a micro-batch: some million rows of a few columns."""
+
+
+UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+"""Bytes a unit."""
+
+BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
+"""The options of Spark's that bound a micro-batch, in lower case."""
+
+LOG = "_spark_metadata"
+"""The folder in which a stream of Spark's notes the files that it has finished; one that was killed leaves others, too."""
+
+Divided = Mapping[str, str]
+"""What the folders of a file, named ``column=value``, say of all its rows."""
+
+
+@dataclass(frozen=True)
+class Files(Connector):
+    """The files of a format at ``path``, a folder, a file, or a pattern of these, as :func:`files` describes them.
+
+    ``schema``: the columns that the user gave, None if the files say so. ``at_once``: the bytes of files in a micro-batch, None
+    without a bound. ``options``: Spark's, by name.
+    """
+
+    path: str
+    format: str
+    schema: tuple[Field, ...] | None
+    at_once: int | None
+    options: tuple[tuple[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        named = None if self.schema is None else ", ".join(map(_column_text, self.schema))
+        secret = next((name for name, _ in self.options if SECRET.search(name)), None)
+        if secret is not None:
+            hint = "Set it in the session, as spark.hadoop.fs..., and leave it out of the query."
+            raise PlanError("to_json", f"option {secret!r} may be a secret", "a plan holds none", hint)
+        others = {"format": self.format, "schema": named, "at_once": self.at_once, "options": dict(self.options)}
+        return {"connector": "files", "path": self.path, **others}
+
+    @property
+    def is_pattern(self) -> bool:
+        """True if the path names several folders or files."""
+        return WILD.search(self.path) is not None
+
+    @lazy
+    def fields(self) -> tuple[Field, ...]:
+        """The columns, those of the user or of the first file; SourceError if neither says so."""
+        if self.schema is not None:
+            return self.schema
+        hint = f'Give the columns: sq.files({self.path!r}, schema="at timestamp, v double").'
+        kind = FORMATS.get(self.format)
+        if kind is None:
+            raise SourceError("files", f"the columns of {self.format} files", "only Spark reads these", hint)
+        for file, divided in self._files("files"):
+            if divided:
+                raise SourceError("files", "columns in the names of folders have no type", file.path, hint)
+            try:
+                with self._opened(file) as data:
+                    return kind.fields(data)
+            except (Unclear, pa.ArrowException, OSError) as error:
+                raise SourceError("files", f"no columns in {file.path}", _first_line(error), hint) from error
+        raise SourceError("files", f"no file in {self.path}", "which columns there are is not known", hint)
+
+    def in_memory(self, verb: str) -> pa.Table:
+        kind = FORMATS.get(self.format)
+        options = {name.lower(): value for name, value in self.options}
+        more = options.keys() - BOUNDS - (frozenset() if kind is None else kind.options)
+        if kind is None or more:
+            what = f"{self.format} files" if kind is None else f"option {min(more)!r} of {self.format} files"
+            raise NeedsSpark(verb, what, "", SPARK_READS)
+        tables = [pa.table({f.name: pa.array([], arrow_type(f.type)) for f in self.fields})]
+        for file, divided in self._files(verb):
+            inside = [field for field in self.fields if field.name not in divided]
+            try:
+                with self._opened(file) as data:
+                    rows = kind.rows(data, inside, options)
+                columns = {
+                    f.name: folder_value(divided[f.name], f, rows.num_rows)
+                    if f.name in divided
+                    else rows.column(f.name)
+                    for f in self.fields
+                }
+            except Unclear as error:
+                raise NeedsSpark(verb, f"{file.path} is not read without Spark", str(error), SPARK_READS) from error
+            except (pa.ArrowException, OSError) as error:
+                raise NeedsSpark(verb, f"{file.path} is not read", _first_line(error), SPARK_READS) from error
+            tables.append(pa.table(columns))
+        return pa.concat_tables(tables)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        return spark.read.format(self.format).schema(self._struct).options(**self._options).load(self.path)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        reader = spark.readStream.format(self.format).schema(self._struct).options(**self._options)
+        if self.at_once is not None and BOUNDS.isdisjoint(name.lower() for name, _ in self.options):
+            reader = reader.option("maxBytesPerTrigger", self.at_once)
+        return reader.load(self.path)
+
+    @property
+    def _struct(self) -> t.StructType:
+        """The columns as Spark's readers take them."""
+        return t.StructType([t.StructField(field.name, field.type) for field in self.fields])
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The user's options; times without a zone are in UTC whatever the session says, unless the user says so."""
+        return {"timeZone": "UTC", **dict(self.options)}
+
+    @property
+    def _place(self) -> tuple[fs.FileSystem, str]:
+        """The file system and the path in it."""
+        scheme, separator, rest = self.path.partition("://")
+        if not separator:
+            return fs.LocalFileSystem(), str(Path(self.path.removeprefix("file:")).absolute())
+        if scheme == "file":
+            return fs.LocalFileSystem(), rest
+        # names of Hadoop's clients for S3
+        system, path = fs.FileSystem.from_uri(f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{rest}")
+        return system, path
+
+    def _opened(self, file: fs.FileInfo) -> pa.NativeFile:
+        """Return a file to read, decompressed if its name says that it is compressed."""
+        system, _ = self._place
+        if self.format == "parquet":
+            return system.open_input_file(file.path)
+        data = system.open_input_stream(file.path)
+        return pa.BufferReader(data.read())
+
+    def _files(self, verb: str) -> Iterator[tuple[fs.FileInfo, Divided]]:
+        """Yield the files that Spark reads, by their paths, each with what its folders say; SourceError if there is no folder.
+
+        These are the files in the folder and in folders named ``column=value``, without those whose names begin with ``_`` or
+        ``.``; if a stream has written the folder, those that it has finished.
+        """
+        system, path = self._place
+        parts = path.rstrip("/").split("/")
+        fixed = next((i for i, part in enumerate(parts) if WILD.search(part)), len(parts))
+        begin = "/".join(parts[:fixed]) or "/"
+        if fixed < len(parts) and any("{" in part for part in parts):
+            raise NeedsSpark(verb, f"a pattern with braces: {self.path}", "", SPARK_READS)
+        try:
+            (top,) = system.get_file_info([begin])
+            if top.type == fs.FileType.NotFound:
+                raise SourceError(verb, f"nothing at {self.path}", f"{begin} does not exist", "Look at the path.")
+            found = (
+                [top] if top.type == fs.FileType.File else system.get_file_info(fs.FileSelector(begin, recursive=True))
+            )
+            finished = None if fixed < len(parts) else self._finished(system, begin, found)
+        except OSError as error:
+            raise SourceError(verb, f"{self.path} cannot be listed", _first_line(error)) from error
+        for info in sorted(found, key=lambda info: info.path):
+            names = info.path.rstrip("/").split("/")
+            folders = names[len(parts) : -1]
+            if info.type != fs.FileType.File or len(names) < len(parts):
+                continue
+            if not all(fnmatchcase(name, part) for name, part in zip(names, parts, strict=False)):
+                continue
+            if names[-1].startswith(("_", ".")) or not all("=" in name and name[0] not in "_." for name in folders):
+                continue
+            if finished is not None and info.path.strip("/") not in finished:
+                continue
+            divided = (name.partition("=") for name in folders)
+            yield info, {unquote(name): value for name, _, value in divided if name != MICRO_BATCH}
+
+    def _finished(self, system: fs.FileSystem, folder: str, found: list[fs.FileInfo]) -> set[str] | None:
+        """Return the paths of the files that a stream of Spark's has finished, from its log; None without a log."""
+        entries: dict[int, fs.FileInfo] = {}
+        for info in found:
+            parent, _, name = info.path.rpartition("/")
+            number, _, compact = name.partition(".")
+            if parent.endswith(f"/{LOG}") and parent.rpartition("/")[0] == folder and number.isdigit():
+                if compact in ("", "compact") and (int(number) not in entries or compact):
+                    entries[int(number)] = info
+        if not entries:
+            return None
+        first = max((number for number, info in entries.items() if info.path.endswith(".compact")), default=0)
+        paths: set[str] = set()
+        for number in sorted(number for number in entries if number >= first):
+            text = system.open_input_stream(entries[number].path).read().decode()
+            # the first line is the version of the log
+            for line in text.splitlines()[1:]:
+                entry = json.loads(line)
+                url = urlsplit(entry["path"])
+                path = unquote(url.path) if url.scheme == "file" else f"{url.netloc}{unquote(url.path)}"
+                (paths.discard if entry.get("action") == "delete" else paths.add)(path.strip("/"))
+        return paths
+
+
+def _column_text(field: Field) -> str:
+    """Return a column as in a schema's text."""
+    name = field.name.replace("`", "``")
+    return f"`{name}` {field.type.simpleString()}"
+
+
+SECRET = re.compile("secret|password|token|credential|access.?key", re.IGNORECASE)
+"""What the name of an option has whose value is nobody else's business."""
+
+SPARK_READS = "Spark reads it: q.to_df() or q.run(), in a session."
+"""The hint of an error about a file that is not read without Spark."""
+
+WILD = re.compile(r"[*?\[{]")
+"""What makes a part of a path a pattern."""
+
+
+def folder_value(text: str, field: Field, rows: int) -> pa.ChunkedArray:
+    """Return a column of what a folder's name says; raise Unclear for a text that Spark may read in another way."""
+    value = None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)
+    return typed_texts(pa.chunked_array([pa.array([value] * rows, pa.string())]), field)
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@check_keywords
+def files(
+    path: str,
+    *,
+    format: str = "parquet",
+    schema: t.StructType | str | None = None,
+    at_once: int | str | None = AT_ONCE,
+    **options: Any,
+) -> Files:
+    """Say that rows are in files: a value for ``sq.points`` and other sources, for ``join_table`` and, as a sink, for ``run``.
+
+    The same query then runs in-process, without Spark (``show()``, ``to_pandas()``, ``to_arrow()``), as a batch (``to_df()``)
+    and as a stream (``run()``), which goes on with the files that come. ``path`` is a folder, a file or a pattern such as
+    ``"trips/*.csv"``, on this computer or by a URL (``s3://``, ``gs://``, ``abfss://``, ``hdfs://``). ``format`` and ``options``
+    are Spark's. ``schema`` gives the columns and types, ``"at timestamp, fare double"``; Parquet files say them themselves.
+
+    A micro-batch has at most ``at_once`` bytes of new files, ``64 << 20`` or ``"64 MB"``, but a file at least, so that a long
+    history passes in bounded memory; None: all there is. Spark's options ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``
+    replace it. Files are read in the order in which they were written: choose the delay in ``sq.generate(delay)`` accordingly.
+
+    Without Spark, Parquet, CSV and JSON lines are read, and each value is the one that Spark reads. What Spark reads in another
+    way, or might (quotes within quotes, ``+5``, a line of another form), raises NeedsSpark with file and value, and nothing is
+    guessed. Raises PlanError for wrong arguments; SourceError where there is no file to read the columns from.
+
+    ::
+
+        trips = sq.points(sq.files("trips/*.csv", format="csv", schema="at timestamp, fare double", header=True), time="at")
+    """
+    if not isinstance(path, str) or not path:
+        raise PlanError("files", "path is a text", f"found {path!r}", 'As sq.files("trips/").')
+    if not isinstance(format, str) or not format:
+        raise PlanError("files", "format is a text", f"found {format!r}", 'As format="csv".')
+    for name, value in options.items():
+        if value is not None and not isinstance(value, str | bool | int | float):
+            hint = f"Write {', '.join(f'{n}={v!r}' for n, v in value.items())}." if isinstance(value, Mapping) else ""
+            what = f"found {name}={value!r}"
+            raise PlanError("files", "the value of an option is a string, a number or a truth", what, hint)
+    return Files(path, format.lower(), _columns(schema), _bytes(at_once), tuple(options.items()))
+
+
+def files_from_json(entry: Mapping[str, Any]) -> Files:
+    """Return the files that an entry of a plan names, checked like the user's arguments."""
+    try:
+        path, options = entry["path"], entry["options"]
+        return files(path, format=entry["format"], schema=entry["schema"], at_once=entry["at_once"], **options)
+    except (KeyError, TypeError) as error:
+        raise PlanError("from_json", "not the files of a plan", f"found {entry!r}") from error
+
+
+def _columns(schema: t.StructType | str | None) -> tuple[Field, ...] | None:
+    """Return the user's columns; raise TypeMismatch for what names none."""
+    return None if schema is None else tuple(Field(f.name, f.dataType) for f in parse_fields(schema, "files"))
+
+
+def _bytes(at_once: int | str | None) -> int | None:
+    """Return a number of bytes, at least 1, from a number or a text such as "64 MB"; raise PlanError for anything else."""
+    text = str(at_once).upper() if isinstance(at_once, str | int) and not isinstance(at_once, bool) else ""
+    match = re.fullmatch(r"(\d+)\s*([KMG]?B|)", text)
+    count = 0 if match is None else int(match.group(1)) * UNITS[match.group(2)]
+    if at_once is not None and not count:
+        raise PlanError(
+            "files", "at_once is a number of bytes, at least 1", f"found {at_once!r}", 'As at_once="64 MB".'
+        )
+    return count or None

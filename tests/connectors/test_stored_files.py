@@ -1,0 +1,198 @@
+"""Files are read without Spark where each value is the one that Spark reads; all else is an error that names file and value."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as s
+
+import streamq as sq
+from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, TypeMismatch, UnknownColumn
+
+CARS = [{"at": 1, "k": "a"}, {"at": 4, "k": "b"}, {"at": 12, "k": "a"}]
+
+
+def written(path: Path, rows: list[dict[str, Any]]) -> str:
+    """The path of a Parquet file with some rows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return str(path)
+
+
+def rows_of(path: Path | str, **how: Any) -> list[dict[str, Any]]:
+    return sq.files(str(path), **how).in_memory("show").to_pylist()
+
+
+def test_a_query_over_files_runs_without_spark(tmp_path: Path) -> None:
+    """A later call reads the files that have come by then; what is drawn, traced and verified is their rows."""
+    written(tmp_path / "1.parquet", CARS[:2])
+    cars = sq.points(sq.files(str(tmp_path)), time="at", name="cars")
+    query = cars.group_by("k").tumbling_window(10).select(n=sq.count())
+    assert query.to_arrow().num_rows == 2
+    written(tmp_path / "2.parquet", CARS[2:])
+    assert query.to_arrow().num_rows == 3
+    names = pa.table({"k": ["a", "b"], "name": ["Anna", "Bo"]})
+    (tmp_path / "names").mkdir()
+    pq.write_table(names, tmp_path / "names" / "1.parquet")
+    joined = cars.join_table(sq.files(str(tmp_path / "names")), on="k")
+    assert joined.to_pandas()["name"].tolist() == ["Anna", "Bo", "Anna"]
+    assert "join_table of cars: 3 inserted" in str(joined.trace())
+    assert sq.compare_levels(query).batches == 3
+
+
+def test_a_plan_in_json_holds_its_files(tmp_path: Path) -> None:
+    where = written(tmp_path / "1.parquet", CARS)
+    for files in (sq.files(where, at_once="1 MB"), sq.files(where, schema="k string, at bigint", maxFilesPerTrigger=3)):
+        query = sq.points(files, time="at", name="cars").where(sq.col("k") == "a")
+        read = sq.from_json(query.to_json())
+        assert read.tables["cars"] == files
+        assert read.to_json() == query.to_json()
+        assert read.to_arrow() == query.to_arrow()
+        others = sq.from_json(query.to_json(), cars=pa.table({"at": [7], "k": ["a"]}))
+        assert others.to_arrow().num_rows == 1
+    text = query.to_json()
+    with pytest.raises(PlanError, match="from_json: no connector 'ftp'; there are: files"):
+        sq.from_json(text.replace('"connector": "files"', '"connector": "ftp"'))
+    with pytest.raises(PlanError, match="from_json: not the files of a plan"):
+        sq.from_json(text.replace('"at_once"', '"at_twice"'))
+    secret = sq.points(sq.files(where, **{"fs.s3a.secret.key": "x"}), time="at")
+    with pytest.raises(
+        PlanError, match=r"to_json: option 'fs.s3a.secret.key' may be a secret; .* Set it in the session"
+    ):
+        secret.to_json()
+
+
+def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
+    """Those that Spark reads: not what begins with _ or ., not what lies in other folders, of patterns what fits."""
+    for name in ("1.parquet", "_2.parquet", ".3.parquet", "more/4.parquet", "_x/5.parquet"):
+        written(tmp_path / name, [{"at": int(name.split(".")[-2][-1])}])
+    assert rows_of(tmp_path) == [{"at": 1}]
+    assert rows_of(f"file:{tmp_path}") == rows_of(f"file://{tmp_path}") == [{"at": 1}]
+    assert rows_of(tmp_path / "*" / "[3-4].parquet") == [{"at": 4}]
+    assert rows_of(tmp_path / "mo*") == [{"at": 4}]
+    with pytest.raises(NeedsSpark, match="show: a pattern with braces"):
+        rows_of(tmp_path / "{1,2}.parquet", schema="at bigint")
+    with pytest.raises(SourceError, match=r"show: nothing at .*none; .* does not exist. Look at the path."):
+        rows_of(tmp_path / "none", schema="at bigint")
+    (tmp_path / "empty").mkdir()
+    assert rows_of(tmp_path / "empty", schema="at bigint") == []
+
+
+def test_columns_in_the_names_of_folders(tmp_path: Path) -> None:
+    for name in ("day=2024-01-01/zone=a%2Fb", "day=2024-01-02/zone=__HIVE_DEFAULT_PARTITION__"):
+        written(tmp_path / name / "1.parquet", [{"at": 1}])
+    first, second = rows_of(tmp_path, schema="zone string, at bigint, day date")
+    assert first == {"zone": "a/b", "at": 1, "day": dt.date(2024, 1, 1)}
+    assert second["zone"] is None
+    with pytest.raises(SourceError, match="files: columns in the names of folders have no type"):
+        sq.points(sq.files(str(tmp_path)), time="at")
+    with pytest.raises(NeedsSpark, match=r"'a%2Fb' in column zone, which is int|'a/b' in column zone, which is int"):
+        rows_of(tmp_path, schema="zone int, at bigint, day date")
+
+
+def test_a_folder_that_a_stream_wrote_has_the_files_that_it_finished(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+
+    def entry(name: str, action: str = "add") -> str:
+        return json.dumps({"path": f"file://{tmp_path}/{name}.parquet", "action": action})
+
+    for name in "abcde":
+        written(tmp_path / f"{name}.parquet", [{"at": ord(name)}])
+    (log / "0").write_text("\n".join(["v1", entry("a")]))
+    assert [row["at"] for row in rows_of(tmp_path)] == [ord("a")]
+    (log / "1.compact").write_text("\n".join(["v1", entry("a"), entry("b"), entry("c")]))
+    (log / "2").write_text("\n".join(["v1", entry("d"), entry("b", "delete")]))
+    (log / ".3.tmp").write_text("v1")
+    assert [row["at"] for row in rows_of(tmp_path)] == [ord("a"), ord("c"), ord("d")]
+
+
+def test_columns_of_parquet_files(tmp_path: Path) -> None:
+    """Unsigned integers, dictionaries and large texts have Spark's types; a file may lack a column, not have another type."""
+    odd = pa.table(
+        {
+            "u": pa.array([1], pa.uint8()),
+            "v": pa.array([2**64 - 1], pa.uint64()),
+            "w": pa.array(["x"], pa.large_string()).dictionary_encode(),
+            "t": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("ms", tz="UTC")),
+            "n": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us")),
+        }
+    )
+    pq.write_table(odd, tmp_path / "1.parquet")
+    files = sq.files(str(tmp_path))
+    kinds = [s.ShortType(), s.DecimalType(20, 0), s.StringType(), s.TimestampType(), s.TimestampNTZType()]
+    assert [field.type for field in files.fields] == kinds
+    assert files.in_memory("show").to_pylist()[0]["v"] == 2**64 - 1
+    assert rows_of(tmp_path, schema="u smallint, more string") == [{"u": 1, "more": None}]
+    with pytest.raises(NeedsSpark, match=r"1.parquet is not read without Spark; column u is smallint, not bigint"):
+        rows_of(tmp_path, schema="u bigint")
+    for array, why in (
+        (pa.array([1], pa.timestamp("ns")), "times in nanoseconds"),
+        (pa.nulls(1), "a column without a type"),
+    ):
+        pq.write_table(pa.table({"x": array}), tmp_path / "odd.parquet")
+        with pytest.raises(SourceError, match=f"files: no columns in .*odd.parquet; {why}. Give the columns"):
+            sq.points(sq.files(str(tmp_path / "odd.parquet")), time="x")
+    (tmp_path / "odd.parquet").write_bytes(b"PAR1")
+    with pytest.raises(NeedsSpark, match="odd.parquet is not read; .* Spark reads it"):
+        rows_of(tmp_path / "odd.parquet", schema="x int")
+    with pytest.raises(UnknownColumn, match="points: no column 'when'"):
+        sq.points(files, time="when")
+    with pytest.raises(AmbiguousColumn, match="column 'a' twice in the files"):
+        sq.points(sq.files(str(tmp_path), schema="a int, A int"), time="a")
+
+
+def test_lines_of_text(tmp_path: Path) -> None:
+    """A header is passed over, other separators are known, compressed files are read, and a wrong value is named."""
+    text = "at;v\n2024-01-01 00:00:00;1.5\n2024-01-01T00:00:00+02:00;\n"
+    with gzip.open(tmp_path / "1.csv.gz", "wt") as file:
+        file.write(text)
+    how: dict[str, Any] = {"format": "CSV", "schema": "at timestamp, v double", "header": True, "sep": ";"}
+    first, second = rows_of(tmp_path, **how)
+    assert (first["at"] - second["at"], first["v"], second["v"]) == (dt.timedelta(hours=2), 1.5, None)
+    with pytest.raises(
+        NeedsSpark, match=r"1.csv.gz is not read without Spark; 'at' in column at, which is timestamp. Spark"
+    ):
+        rows_of(tmp_path, **how | {"header": False})
+    with pytest.raises(NeedsSpark, match="show: option 'nullvalue' of csv files. Spark reads it"):
+        rows_of(tmp_path, **how, nullValue="-")
+    with pytest.raises(NeedsSpark, match="show: orc files"):
+        rows_of(tmp_path, format="orc", schema="at timestamp")
+    for form in ("csv", "json", "orc"):
+        with pytest.raises(SourceError, match=r"files: .*Give the columns: sq.files\("):
+            sq.points(sq.files(str(tmp_path), format=form), time="at")
+    nested = '{"at": 1, "more": {"x": [1, 2]}}\n{"at": 2}\n'
+    (tmp_path / "2.json").write_text(nested)
+    found = rows_of(tmp_path / "2.json", format="json", schema="at bigint, more struct<x: array<int>>")
+    assert found == [{"at": 1, "more": {"x": [1, 2]}}, {"at": 2, "more": None}]
+    with pytest.raises(NeedsSpark, match="column more, with times in"):
+        rows_of(tmp_path / "2.json", format="json", schema="more struct<x: date>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"path": 3}, "path is a text; found 3"),
+        ({"format": None}, "format is a text; found None"),
+        ({"at_once": "64 pears"}, "at_once is a number of bytes, at least 1; found '64 pears'"),
+        ({"at_once": 0}, "at_once is a number of bytes, at least 1; found 0"),
+        ({"at_once": True}, "at_once is a number of bytes, at least 1; found True"),
+        ({"header": [True]}, r"the value of an option is a string, a number or a truth; found header=\[True\]"),
+        ({"options": {"header": True}}, r"found options=\{'header': True\}. Write header=True."),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=f"^files: .*{message}"):
+        sq.files(**{"path": "somewhere", **arguments})
+
+
+def test_a_schema_is_names_and_types() -> None:
+    with pytest.raises(TypeMismatch, match="files: "):
+        sq.files("somewhere", schema="at timestamp v")

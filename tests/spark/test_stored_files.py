@@ -1,0 +1,225 @@
+"""Files are the same rows in-process, where they can be read, as Spark reads; a query over them runs everywhere by one line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import streamq as sq
+from streamq import testing as t
+from streamq.errors import NeedsSpark, PlanError, QueryFailed
+from streamq.runtime.arrow.values import python_rows
+from streamq.testing.backends import land
+
+NUMBERS = "i int, l bigint, y tinyint, x double, f float, e decimal(10,2)"
+COLUMNS = f"{NUMBERS}, b boolean, s string, d date, t timestamp, n timestamp_ntz"
+NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
+
+ALIKE = {
+    "i": ["1", "-1", "0", "2147483647", "007"],
+    "l": ["9223372036854775807", "-9223372036854775808"],
+    "y": ["127", "-128"],
+    "x": ["1", "1.5", "-0.0", "1e3", "1.25E-7", "0.1", "1.7976931348623157e308", "4.9e-324"],
+    "f": ["0.1", "16777217", "3.4e38"],
+    "e": ["1.25", "-3", "0.5", "12345678.90"],
+    "b": ["true", "false"],
+    "s": ["a", "a b", "  a ", "ä😀", "NaN", "2024-01-01"],
+    "d": ["2024-02-29", "0001-01-01", "9999-12-31", "1582-10-10"],
+    "t": [
+        "2024-01-01T00:00:00Z",
+        "2024-01-01 00:00:00.123456",
+        "2024-01-01T00:00:00+02:00",
+        "1900-01-01T00:00:00.1",
+        "0001-01-01T00:00:00Z",
+    ],
+    "n": ["2024-01-01T00:00:00", "2024-01-01 12:34:56.5"],
+}
+"""The texts of a column that are read without Spark."""
+
+ODD = {
+    "i": ["+1", "1.0", " 1", "2147483648", "x", "1e3", "0x10", "1_000", "½"],
+    "l": ["9223372036854775808", "1L"],
+    "y": ["128"],
+    "x": ["NaN", "Infinity", "-Inf", "1.", ".5", "1d", "0x1p3", "1,5"],
+    "f": ["1e39"],
+    "e": ["1.255", "123456789.00", "1e2", "+1"],
+    "b": ["TRUE", "1", "yes", "t"],
+    "s": ["\\", "a\\nb"],
+    "d": ["2024-1-1", "2024-02-30", "20240101", "2024-01-01T00:00:00", "today"],
+    "t": [
+        "2024-01-01",
+        "2024-01-01T24:00:00",
+        "2024-01-01T00:00:00.1234567",
+        "1704067200",
+        "2024-01-01T00:00",
+        "now",
+        "2024-01-01T00:00:00 Europe/Berlin",
+        "12024-01-01T00:00:00Z",
+        "2024-01-01T00:00:00+0200",
+        "2024-01-01T00:00:00z",
+    ],
+    "n": ["2024-01-01T00:00:00Z", "2024-01-01"],
+}
+"""Texts that Spark reads, or takes for NULL, by rules of its own."""
+
+LINES = {
+    "csv": [
+        "",
+        "\n\n",
+        "1,2\n",
+        "1,2,3,1,1,1,true,s,,,,more\n",
+        '"1",2,,,,,,"a,b",,,\n',
+        ',,,,,,,"",,,\n',
+        ',,,,,,,"a""b",,,\n',
+        ',,,,,,,a"b,,,\n',
+        ',,,,,,,"a\nb",,,\n',
+        "1,,,,,,,,,,\r\n2,,,,,,,,,,\r\n",
+        "1,,,,,,,,,,\n\n2,,,,,,,,,,",
+        "#1,,,,,,,,,,\n",
+        ",,,,,,,'a,b',,,\n",
+        "\ufeff1,,,,,,,,,,\n",
+    ],
+    "json": [
+        "",
+        "\n\n",
+        '{"i": 1}{"i": 2}\n',
+        '{"i": 1',
+        '[{"i": 1}]\n',
+        '{"i": 1, "i": 2}\n',
+        '{"I": 1}\n',
+        '{"i": null, "zz": {"a": [1]}}\n',
+        "{}\n",
+        '{"i": "1"}\n',
+        '{"s": 1}\n',
+        '{"s": {"a": 1}}\n',
+        '{"s": "\\u00e9\\n\\"q"}\n',
+        '{"i":\n1}\n',
+        '{"x": 1}\r\n{"x": 2}\r\n',
+        "{'i': 1}\n",
+        '{"i": 1} // no\n',
+        '{"b": "true"}\n',
+        "null\n",
+        '{"x": NaN}\n',
+        '{"d": 3}\n',
+        '{"t": 3}\n',
+        '{"s": ""}\n',
+        '{"i": 1}\n\n{"i": 2}',
+        '\ufeff{"i": 1}\n',
+    ],
+}
+"""Whole files of unusual forms."""
+
+
+def text_of(kind: str, column: str, text: str) -> str:
+    """The line of a file in which one column has a text."""
+    if kind == "csv":
+        return ",".join(text if name == column else "" for name in NAMES) + "\n"
+    bare = column in "ilyxfeb" and text not in ("½",)
+    return f'{{"{column}": {text}}}\n' if bare else f'{{"{column}": "{text}"}}\n'
+
+
+def values(rows: list[dict[str, Any]]) -> list[Any]:
+    """Rows in an order, with NaN and the sign of zeros as texts, as neither compares as such."""
+    return sorted(
+        repr([str(v) if isinstance(v, float) and (math.isnan(v) or v == 0) else v for v in row.values()])
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_each_text_is_what_spark_reads_or_an_error(spark: SparkSession, plain: None, tmp_path: Path, kind: str) -> None:
+    cases = [
+        (text_of(kind, c, text), True) for c, texts in ALIKE.items() for text in texts if kind == "csv" or text != "007"
+    ]
+    cases += [(text_of(kind, c, text), False) for c, texts in ODD.items() for text in texts]
+    cases += [(text, False) for text in LINES[kind]]
+    for number, (text, _) in enumerate(cases):
+        (tmp_path / f"{number:03}.{kind}").write_bytes(text.encode())
+    read = sq.files(str(tmp_path), format=kind, schema=COLUMNS).frame(spark)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in python_rows(read.select("*", F.col("_metadata.file_name").alias("file")).toArrow()):
+        found.setdefault(row.pop("file"), []).append(row)
+    wrong = []
+    for number, (text, must) in enumerate(cases):
+        name = f"{number:03}.{kind}"
+        try:
+            ours = python_rows(sq.files(str(tmp_path / name), format=kind, schema=COLUMNS).in_memory("show"))
+        except NeedsSpark:
+            if must:
+                wrong.append((text, "not read", found.get(name)))
+            continue
+        if values(ours) != values(found.get(name, [])):
+            wrong.append((text, ours, found.get(name)))
+    assert not wrong, "\n".join(map(repr, wrong))
+
+
+WRITTEN = [
+    "id",
+    "id + 0.5D AS x",
+    "cast(id AS decimal(12,3)) AS e",
+    "id % 2 = 0 AS b",
+    "concat('z ', id) AS s",
+    "date_add(date '1582-10-10', cast(id AS int)) AS d",
+    "timestamp_micros(id * 86400000001) AS t",
+    "cast(timestamp_micros(id) AS timestamp_ntz) AS n",
+    "array(id, NULL) AS l",
+    "named_struct('p', id, 'q', map('k', id)) AS r",
+    "if(id = 1, NULL, id % 3) AS part",
+]
+
+
+@pytest.mark.parametrize("form", ["TIMESTAMP_MICROS", "INT96"])
+def test_parquet_files_are_what_spark_reads(spark: SparkSession, plain: None, tmp_path: Path, form: str) -> None:
+    """Instants in both of Spark's forms, folders named by values, nested columns."""
+    rows = spark.range(5).selectExpr(*WRITTEN)
+    spark.conf.set("spark.sql.parquet.outputTimestampType", form)
+    rows.write.partitionBy("part").parquet(str(tmp_path / "in"))
+    spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    schema = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in rows.schema.fields)
+    found = sq.files(str(tmp_path / "in"), schema=schema)
+    assert found.in_memory("show").num_rows == 5
+    assert values(python_rows(found.in_memory("show"))) == values(python_rows(found.frame(spark).toArrow()))
+    one = sq.files(str(next((tmp_path / "in").glob("part=2/*.parquet"))))
+    assert [(f.name, f.type) for f in one.fields] == [(f.name, f.dataType) for f in rows.schema.fields[:-1]]
+
+
+def test_a_query_over_files_is_one_line_for_every_host(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """A stream has as many bytes of files in a micro-batch as is said, a file at least; its sink is files, read without Spark."""
+    parts = [t.table("at bigint, k string", [(10 * i + n, "ab"[n % 2]) for n in range(8)]) for i in range(4)]
+    land(tmp_path / "in", parts)
+    (tmp_path / "names.csv").write_text('k,name\na,Anna\nb,"Bo, B."\n')
+    names = sq.files(str(tmp_path / "names.csv"), format="csv", schema="k string, name string", header=True)
+    most = max(f.stat().st_size for f in (tmp_path / "in").glob("*.parquet"))
+    batches = {}
+    hows: dict[str, dict[str, Any]] = {"default": {}, "two": {"at_once": 2 * most}, "own": {"maxFilesPerTrigger": 2}}
+    for name, how in hows.items():
+        trips = sq.points(sq.files(str(tmp_path / "in"), **how), time="at", name="trips").join_table(names, on="k")
+        query = trips.group_by("name").tumbling_window(10).select(n=sq.count())
+        answer = query.to_arrow().to_pylist()
+        assert len(answer) == 8
+        assert {row["name"] for row in answer} == {"Anna", "Bo, B."}
+        out = sq.files(str(tmp_path / name))
+        run = query.run(
+            sink=out, checkpoint=str(tmp_path / f"{name}-cp"), trigger="available_now", finish=True, buckets=2
+        )
+        batches[name] = run.metrics["query"]["batches"]
+        rows = sq.files(str(tmp_path / name)).in_memory("show").to_pylist()
+        assert sorted(map(repr, rows)) == sorted(map(repr, answer))
+    # the end is one more
+    assert batches == {"default": 2, "two": 3, "own": 3}
+    assert values(python_rows(query.to_df().toArrow())) == values(python_rows(query.to_arrow()))
+
+
+def test_what_spark_does_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    nowhere = sq.points(sq.files(str(tmp_path / "none"), schema="at bigint"), time="at")
+    with pytest.raises(QueryFailed, match=r"to_df: Spark does not plan the query; .*PATH_NOT_FOUND"):
+        nowhere.to_df()
+    with pytest.raises(QueryFailed, match=r"run: .*PATH_NOT_FOUND"):
+        nowhere.run(sink="noop")
+    with pytest.raises(PlanError, match="run: a pattern is no sink"):
+        nowhere.run(sink=sq.files("out/*"))
