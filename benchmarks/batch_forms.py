@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 import streamq as sq
 from benchmarks.batch_hopping import KEYS, events, seconds
 from benchmarks.hopping import windows
-from streamq.operators.merging import costs_an_event
 from streamq.operators.operator import BatchForm
+from streamq.operators.window_forms import costs_an_event
 
 DENSITIES = (60, 10, 1, 0.1)
 HOPS = (2, 4, 8, 16, 60)

@@ -222,9 +222,7 @@ def count_distinct(column: Any, *others: Any, where: Any = None) -> Aggregate:
 class ListReduction(MemberReduction):
     """The values that are not NULL, in order."""
 
-    @property
-    def reads_lifetimes(self) -> bool:
-        return True
+    reads_lifetimes = True
 
     def over_members(self, members: CopiedMembers) -> pa.Array:
         """Return the list of each window's values that pass the filter, in the order of the members; an empty list for none."""
@@ -285,13 +283,9 @@ def collect(column: Any, *, where: Any = None) -> Aggregate:
 class TimeWeightedReduction(MemberReduction):
     """The sum of values times lifetimes, over the window's length."""
 
-    @property
-    def reads_lifetimes(self) -> bool:
-        return True
+    reads_lifetimes = True
 
-    @property
-    def weighs_lifetimes(self) -> bool:
-        return True
+    weighs_lifetimes = True
 
     def over_members(self, members: CopiedMembers) -> pa.Array:
         """Return for each window the sum of value times lifetime, over its length; NULL if no member has a value."""
@@ -372,9 +366,7 @@ class WindowEdge(AggregateFunction):
     of_values = True
     drawing = Drawing(weight=0, arguments=0)
 
-    @property
-    def reads_window(self) -> bool:
-        return True
+    reads_window = True
 
     def result(self, of: Application) -> DataType:
         return of.time_type

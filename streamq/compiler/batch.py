@@ -6,10 +6,9 @@ from pyspark.sql import DataFrame
 
 from streamq.choices import choose_word
 from streamq.compiler.rewriter import clip_text
-from streamq.compiler.rules.projections import columns_read
+from streamq.compiler.rules.steps import columns_read
 from streamq.errors import PlanError
 from streamq.operators import Select
-from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import NOBODY, BatchForm, BatchRun, Observer, Operator
 from streamq.operators.source import Source
 from streamq.plan.expr import fold
@@ -50,7 +49,7 @@ def check_form(plan: Node, form: BatchForm | None, verb: str) -> None:
 
     The message has the forms of each operator that has several, and why it cannot take that one.
     """
-    operators = [node for node in nodes(plan) if isinstance(node, EvaluatedOperator)]
+    operators = [node for node in nodes(plan) if isinstance(node, Operator)]
     having_forms = [(node, forms) for node in operators if (forms := node.batch_forms(NO_RATES)) is not None]
     if form is None or any(form in forms.possible for _, forms in having_forms):
         return

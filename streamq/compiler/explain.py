@@ -27,14 +27,10 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import HOLDING
 from streamq.errors import PlanError, counted
 from streamq.operators import Select, Source
-from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.operator import BatchForm
-from streamq.operators.step import Step
+from streamq.operators.operator import BatchForm, Operator
 from streamq.plan.footprint import Expected, ExpectedRates
 from streamq.plan.node import Node, nodes
 from streamq.policies import Level
-from streamq.runtime.grid_ranges import WindowSpans
-from streamq.runtime.time.progress import ProgressShift
 from streamq.time import show_duration
 
 STAGES_GUIDE = (
@@ -351,35 +347,14 @@ def _notes(rates: ExpectedRates, expected: Expected | None, form: BatchForm | No
     rows = None if expected is None else rows_line(node, rates, expected)
     if rows is not None:
         notes["expected"] = rows
-    if (rule := _cti_rule(node)) != "c":
-        notes["CTI"] = rule
-    if isinstance(node, EvaluatedOperator):
+    if isinstance(node, Operator):
+        if node.progress != "c":
+            notes["CTI"] = node.progress
         if (forms := node.batch_forms(rates)) is not None:
             notes["batch"] = str(forms.choose(form))
         if node.module_notes:
             notes["modules"] = list(node.module_notes)
     return notes
-
-
-def _cti_rule(node: Node) -> str:
-    """Return the rule for the CTI of a node's result, where ``c`` is the least CTI of its inputs."""
-    if isinstance(node, EvaluatedOperator):
-        return node.progress
-    if not isinstance(node, Step):
-        return "c"
-    match node.effect.progress_map:
-        case None | ProgressShift(by=0):
-            rule = "c"
-        case ProgressShift(by=by):
-            rule = f"c {'+' if by > 0 else '-'} {show_duration(abs(by), node.schema.axis)}"
-        case WindowSpans():
-            rule = "start of the first window that ends after c"
-        case _:
-            rule = "start(c)"
-    if not node.input.traits.moves_ends or not node.reads_open_end:
-        return rule
-    waits = "least start of an event whose end is open"
-    return waits if rule == "c" else f"{rule}; the {waits}, if that is before"
 
 
 # rules

@@ -30,9 +30,7 @@ class Union(PassThrough):
 
     title = "union"
 
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(cti="c, the least over the inputs", cost="none: rows are passed on")
+    footprint = Footprint(cti="c, the least over the inputs", cost="none: rows are passed on")
 
     def _schema(self) -> Schema:
         """Return the columns that all inputs have; raise PlanError if columns or time axes differ.
@@ -77,15 +75,13 @@ class Except(EvaluatedOperator):
 
     title = "except"
 
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(
-            cti="c, the least over the inputs",
-            final="settled rows",
-            keeps="a payload's events from the earliest start of a row not settled",
-            opens="whole groups, the events of one payload, that rows touch or with a row due",
-            cost="a sweep over the endpoints of the events kept",
-        )
+    footprint = Footprint(
+        cti="c, the least over the inputs",
+        final="settled rows",
+        keeps="a payload's events from the earliest start of a row not settled",
+        opens="whole groups, the events of one payload, that rows touch or with a row due",
+        cost="a sweep over the endpoints of the events kept",
+    )
 
     def _traits(self) -> Traits:
         return replace(super()._traits(), mixes_windows=self.left.traits.mixes_windows)

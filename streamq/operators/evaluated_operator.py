@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from streamq.operators.evaluation import Evaluation, PortColumns
-from streamq.operators.operator import BatchForms, BatchRun, Operator, not_of_the_group
+from streamq.operators.operator import BatchRun, Operator, not_of_the_group
 from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.expr import fold
-from streamq.plan.footprint import Expected, ExpectedRates
+from streamq.plan.footprint import Expected
 from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import infer
@@ -245,15 +245,6 @@ class EvaluatedOperator(Operator):
     @property
     def progress(self) -> str:
         return self.evaluation.evaluator.progress_rule.cti.shown(len(self.children))
-
-    def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
-        """Return the forms that ``in_batch`` can take, and the cheapest at such rates of the plan's nodes; None if it has one."""
-        return None
-
-    @property
-    def module_notes(self) -> tuple[str, ...]:
-        """The lines that explain prints below the operator about modules of the user's own, one line a note."""
-        return ()
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         return self.evaluation.factory.expected_rows(inputs[0], expected)

@@ -43,9 +43,7 @@ class Explode(Step):
     title = "explode"
     effect = StepEffect(drops=True, multiplies=True)
 
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(cost="a row an element")
+    footprint = Footprint(cost="a row an element")
 
     def _schema(self) -> Schema:
         """Return the columns with elements in place of the array or, with ``flatten``, with their fields at the end instead.
@@ -120,9 +118,7 @@ class JoinTable(Step):
     title = "join_table"
     effect = StepEffect(drops=True, multiplies=True)
 
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(keeps="none; the table is read once", cost="a hash join with the table")
+    footprint = Footprint(keeps="none; the table is read once", cost="a hash join with the table")
 
     def _schema(self) -> Schema:
         """Return the stream's columns, then the table's by their new ``names``, which the verb has checked for clashes.

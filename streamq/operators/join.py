@@ -312,19 +312,16 @@ class WindowedJoin(Pairing):
 
     title = "windowed_join"
 
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(
-            cti="start of the earliest window not final, the least over the inputs",
-            final="windows that end at or before c",
-            keeps="members of windows not final, in bins by their first window until that is due; pairs with "
-            "windows to come",
-            opens="parts, members whose first window is due, those of the other side that they may meet, and the "
-            "pairs in a window that is due; of late rows, and with early=True of all, those of the other side in "
-            "their groups",
-            cost="the pairs that members make whose first window is due, and a row for each pair in a window that "
-            "is due",
-        )
+    footprint = Footprint(
+        cti="start of the earliest window not final, the least over the inputs",
+        final="windows that end at or before c",
+        keeps="members of windows not final, in bins by their first window until that is due; pairs with "
+        "windows to come",
+        opens="parts, members whose first window is due, those of the other side that they may meet, and the "
+        "pairs in a window that is due; of late rows, and with early=True of all, those of the other side in "
+        "their groups",
+        cost="the pairs that members make whose first window is due, and a row for each pair in a window that is due",
+    )
 
     def _schema(self) -> Schema:
         """Return the columns of both sides, with lifetimes that are intervals.

@@ -16,8 +16,8 @@ from streamq.operators.evaluated_operator import EvaluatedOperator, batch_events
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns
 from streamq.operators.grid_factory import GridFactory, ResultWindows, partial_columns, partial_fields, show_partials
 from streamq.operators.member_operator import due_parts
-from streamq.operators.merging import choose_form, merge_partials, not_subtracted
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, only_evaluated
+from streamq.operators.window_forms import choose_form, merge_partials, not_subtracted
 from streamq.plan.expr import Col, Expr
 from streamq.plan.footprint import ExpectedRates, Footprint
 from streamq.plan.node import Node, Traits, node

@@ -240,6 +240,20 @@ class Operator(Node, ABC):
         return ()
 
     @property
+    def progress(self) -> str:
+        """The rule for the CTI of its result, where ``c`` is the least CTI of its inputs."""
+        return "c"
+
+    def batch_forms(self, rates: ExpectedRates) -> BatchForms | None:
+        """Return the forms that ``in_batch`` can take, and the cheapest at such rates of the plan's nodes; None if it has one."""
+        return None
+
+    @property
+    def module_notes(self) -> tuple[str, ...]:
+        """The lines that explain prints below the operator about modules of the user's own, one line a note."""
+        return ()
+
+    @property
     def event_windows(self) -> Window | None:
         """The windows whose members it evaluates in a stream; None if it evaluates none."""
         return None

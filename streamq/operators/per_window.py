@@ -126,9 +126,7 @@ class WindowSpan(Step):
 
     title = "window span"
 
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(cti="start of the first window that ends after c", cost="a projection")
+    footprint = Footprint(cti="start of the first window that ends after c", cost="a projection")
 
     def _schema(self) -> Schema:
         return self.input.schema.with_shape(INTERVAL)

@@ -45,13 +45,11 @@ class Attempt(EvaluatedOperator):
     title = "attempt"
     attempts = True
 
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(
-            keeps="none; over events that may be taken back those that have failed, until they are settled",
-            opens="parts, the events that have failed and settle",
-            cost="a call for each event",
-        )
+    footprint = Footprint(
+        keeps="none; over events that may be taken back those that have failed, until they are settled",
+        opens="parts, the events that have failed and settle",
+        cost="a call for each event",
+    )
 
     def _schema(self) -> Schema:
         """Return the input's columns, then one for each expression."""
@@ -129,14 +127,11 @@ class Select(ExpressionStep):
 
     title = "select"
 
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(
-            cti="c; where an expression reads an end that may still move, the least start of an event whose end is "
-            "open",
-            keeps="none; where one reads such an end, events not settled",
-            cost="a projection",
-        )
+    footprint = Footprint(
+        cti="c; where an expression reads an end that may still move, the least start of an event whose end is open",
+        keeps="none; where one reads such an end, events not settled",
+        cost="a projection",
+    )
 
     def _schema(self) -> Schema:
         """Return the types of the columns; raise PlanError for one without a type."""
@@ -205,14 +200,11 @@ class Where(ExpressionStep):
     title = "where"
     effect = StepEffect(drops=True)
 
-    @property
-    def footprint(self) -> Footprint:
-        return Footprint(
-            cti="c; where the predicate reads an end that may still move, the least start of an event whose end is "
-            "open",
-            keeps="none; where it reads such an end, events not settled",
-            cost="a filter",
-        )
+    footprint = Footprint(
+        cti="c; where the predicate reads an end that may still move, the least start of an event whose end is open",
+        keeps="none; where it reads such an end, events not settled",
+        cost="a filter",
+    )
 
     def _schema(self) -> Schema:
         """Return the input's schema; raise TypeMismatch for a predicate that is not boolean."""

@@ -21,7 +21,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import Invalid, check_word, choose_word
 from streamq.errors import NeedsSpark, PlanError, column_names
-from streamq.operators.lifetime_change import instant_as_ticks
+from streamq.operators.alter_lifetime import instant_as_ticks
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lowering import to_spark
 from streamq.plan.node import INLINE

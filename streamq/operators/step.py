@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark
-from streamq.operators.lifetime_change import ChangedLifetimes
 from streamq.operators.operator import BatchRun, Operator
 from streamq.plan.expr import Expr, fold
 from streamq.plan.footprint import Expected
@@ -28,8 +27,10 @@ from streamq.plan.schema import Schema, quote
 from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate, lifetime_part
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import LE, RE, with_ends, with_weights
+from streamq.runtime.grid_ranges import WindowSpans
 from streamq.runtime.hosts.hosted_kernel import TECHNICAL, RenamedColumns, TableStep
-from streamq.runtime.time.progress import ProgressMap
+from streamq.runtime.time.progress import ProgressMap, ProgressShift
+from streamq.time import show_duration
 
 V = TypeVar("V")
 
@@ -138,6 +139,22 @@ class Step(Operator):
         Then the CTI, and a final row, waits until that end no longer moves. A step that only hands the end on does not read it.
         """
         return any(map(reads_end, expressions(self)))
+
+    @property
+    def progress(self) -> str:
+        match self.effect.progress_map:
+            case None | ProgressShift(by=0):
+                rule = "c"
+            case ProgressShift(by=by):
+                rule = f"c {'+' if by > 0 else '-'} {show_duration(abs(by), self.schema.axis)}"
+            case WindowSpans():
+                rule = "start of the first window that ends after c"
+            case _:
+                rule = "start(c)"
+        if not self.input.traits.moves_ends or not self.reads_open_end:
+            return rule
+        waits = "least start of an event whose end is open"
+        return waits if rule == "c" else f"{rule}; the {waits}, if that is before"
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         return None if self.effect.multiplies else inputs[0]
@@ -291,23 +308,10 @@ class FilteredRows:
     def applied_to(self, rows: pa.Table) -> pa.Table:
         """Return the deltas that pass; raise the error of the first row on which Spark raises."""
         events = ArrowRows.from_table(rows, self.schema, {})
-        return _table(events.filter(events.evaluate(self.predicate)))
+        return delta_table(events.filter(events.evaluate(self.predicate)))
 
 
-@dataclass(frozen=True)
-class MovedRows:
-    """A change of the lifetimes of rows of ``schema``; rows that are left without a duration are dropped."""
-
-    change: ChangedLifetimes
-    schema: Schema
-
-    def applied_to(self, rows: pa.Table) -> pa.Table:
-        """Return the deltas on their new lifetimes."""
-        events = ArrowRows.from_table(rows, self.schema, {})
-        return _table(events.with_lifetimes(*self.change.lifetimes(events), self.schema))
-
-
-def _table(events: ArrowRows) -> pa.Table:
+def delta_table(events: ArrowRows) -> pa.Table:
     """Return events as a table of deltas."""
     technical = {name: events.technical[name] for name in TECHNICAL}
     return pa.table({**technical, **{name: events.payload[name] for name in events.schema.names}})

@@ -16,9 +16,8 @@ from pyspark.sql.types import BooleanType, NullType
 from streamq.aggregates.holistic import WINDOW_EDGES
 from streamq.choices import Anchor, ClipInput, LengthKind, Stamp, check_word, choose_word
 from streamq.errors import CallResult, PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number
-from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.alter_lifetime import AlterLifetime, Length, Start
 from streamq.operators.expansion import Explode
-from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.window_aggregate import WindowAggregate

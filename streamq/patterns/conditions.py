@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.errors import PlanError, StreamqError, nearest
 from streamq.functions.catalogue import builder
+from streamq.patterns import syntax
 from streamq.patterns.matches import (
     Matches,
     RunAggregate,
@@ -26,20 +27,7 @@ from streamq.patterns.matches import (
     written_name,
 )
 from streamq.patterns.pattern_tree import CompositeFields, check_composite
-from streamq.patterns.syntax import (
-    NOWHERE,
-    Apply,
-    AttributeEquals,
-    Condition,
-    CorrelationKey,
-    EventField,
-    Expression,
-    Literal,
-    Place,
-    Refusal,
-    advice_for_name,
-    refusal_for,
-)
+from streamq.patterns.syntax import NOWHERE, Place, Refusal, refusal_for
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Case, Col, Expr, Lit, show
 from streamq.plan.passes import columns as columns_of
@@ -120,7 +108,7 @@ class Variables:
 
     # conditions of WHERE
 
-    def conjuncts(self, where: Iterable[Condition]) -> Iterator[Conjunct]:
+    def conjuncts(self, where: Iterable[syntax.Condition]) -> Iterator[Conjunct]:
         """Yield the conditions of WHERE, each condition over all variables as those that it abbreviates.
 
         CorrelationKey(..., EQUAL) is left out: it makes keys (``correlation``). Raises Refusal if an event lacks an attribute,
@@ -128,22 +116,22 @@ class Variables:
         """
         for condition in where:
             match condition:
-                case AttributeEquals(attribute, value):
+                case syntax.AttributeEquals(attribute, value):
                     for name in self.events_with(attribute, condition.place):
                         yield self.conjunct(Col(field_column(name, attribute)) == Lit(value.value), condition.place)
-                case CorrelationKey(_, False) if self.repeated:
+                case syntax.CorrelationKey(_, False) if self.repeated:
                     names = ", ".join(sorted(self.repeated & self.fields.keys()))
                     raise Refusal(
                         condition.place, "CorrelationKey UNIQUE where events repeat", f"found REPEAT of {names}"
                     )
-                case CorrelationKey(attributes, False):
+                case syntax.CorrelationKey(attributes, False):
                     for attribute in attributes:
                         columns = [
                             Col(field_column(name, attribute)) for name in self.events_with(attribute, condition.place)
                         ]
                         for i, column in enumerate(columns):
                             yield from (self.conjunct(other != column, condition.place) for other in columns[:i])
-                case CorrelationKey():
+                case syntax.CorrelationKey():
                     pass
                 case _:
                     yield self.conjunct(self.read(condition), condition.place)
@@ -153,14 +141,14 @@ class Variables:
         owners = frozenset(name.partition(".")[0] for name in columns_of(condition))
         return Conjunct(condition, owners, frozenset(name for owner in owners for name in self.below[owner]), place)
 
-    def correlated(self, where: Iterable[Condition]) -> Mapping[str, Place]:
+    def correlated(self, where: Iterable[syntax.Condition]) -> Mapping[str, Place]:
         """Return the attributes of CorrelationKey(..., EQUAL), each with the place of the condition.
 
         Raises Refusal if an event lacks one.
         """
         keys: dict[str, Place] = {}
         for condition in where:
-            if isinstance(condition, CorrelationKey) and condition.equal:
+            if isinstance(condition, syntax.CorrelationKey) and condition.equal:
                 for attribute in condition.attributes:
                     self.events_with(attribute, condition.place)
                     keys.setdefault(attribute, condition.place)
@@ -185,7 +173,7 @@ class Variables:
             match part.args, part.where:
                 case (Col(name=name),), None:
                     variable, _, field_name = written_name(name).partition(".")
-                    run = self._run_aggregate(part.name, EventField(variable, field_name))
+                    run = self._run_aggregate(part.name, syntax.EventField(variable, field_name))
                     if run is not None:
                         return run
             hint = f"Of a field of a variable that repeats there are: {', '.join(OF_RUNS)}."
@@ -196,38 +184,40 @@ class Variables:
 
     # expressions
 
-    def read(self, expression: Expression) -> Expr:
+    def read(self, expression: syntax.Expression) -> Expr:
         """Translate an expression to one over the columns of matches, without checking types.
 
         Raises Refusal for an unknown variable, field, function or type, and for arguments that an operator or function does not
         take. Aggregates of repeated variables are added to ``runs``.
         """
         match expression:
-            case Literal(value):
+            case syntax.Literal(value):
                 return Lit(value)
-            case EventField(variable, name):
+            case syntax.EventField(variable, name):
                 return self.column(self._owner(variable, name, expression.place), name, expression.place)
-            case Apply("like", (value, Literal(str() as pattern))):
+            case syntax.Apply("like", (value, syntax.Literal(str() as pattern))):
                 return self.read(value).like(pattern)
-            case Apply("like"):
+            case syntax.Apply("like"):
                 raise Refusal(expression.place, "LIKE takes a text as its pattern")
-            case Apply("case when", arguments):
+            case syntax.Apply("case when", arguments):
                 parts = tuple(map(self.read, arguments))
                 return Case(parts if len(parts) % 2 else (*parts, Lit(None)))
-            case Apply("cast as", (value, Literal(str() as kind) as written)):
+            case syntax.Apply("cast as", (value, syntax.Literal(str() as kind) as written)):
                 try:
                     return self.read(value).cast(kind)
                 except PlanError as error:
                     raise refusal_for(written.place, error, "cast", TYPES) from error
-            case Apply(function, arguments) if function in OPERATORS:
+            case syntax.Apply(function, arguments) if function in OPERATORS:
                 return OPERATORS[function](*map(self.read, arguments))
-            case Apply(function, (EventField() as of,)) if (aggregate := self._run_aggregate(function, of)) is not None:
+            case syntax.Apply(function, (syntax.EventField() as of,)) if (
+                aggregate := self._run_aggregate(function, of)
+            ) is not None:
                 return aggregate
-            case Apply(function, arguments):
+            case syntax.Apply(function, arguments):
                 call = _function(function, expression.place)
                 return call([self.read(a) for a in arguments])
 
-    def _run_aggregate(self, function: str, of: EventField) -> Expr | None:
+    def _run_aggregate(self, function: str, of: syntax.EventField) -> Expr | None:
         """Return the column of an aggregate of a repeated variable or of its field; None for any other call.
 
         Raises Refusal for an aggregate that runs do not have.
@@ -248,7 +238,7 @@ class Variables:
             return None
         return self.run_column(function.lower(), owner, of.name, of.place)
 
-    def _check_not_one(self, function: str, of: EventField) -> None:
+    def _check_not_one(self, function: str, of: syntax.EventField) -> None:
         """Raise Refusal for an aggregate of a variable of which a match has one, though it has several events of another."""
         variable = of.variable or of.name
         if variable not in self.below or variable in self.repeated or not self.repeated:
@@ -407,7 +397,9 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
                 place, f"{name!r} aggregates a window", "", "Put a window over the matches: .tumbling_window(...)."
             )
         wrong = f"no function {name!r}"
-        raise Refusal(place, wrong, "", advice_for_name(name) or hint or "A function of your own is made by @sq.udf.")
+        raise Refusal(
+            place, wrong, "", syntax.advice_for_name(name) or hint or "A function of your own is made by @sq.udf."
+        )
 
     def called(arguments: Sequence[Expr]) -> Expr:
         try:

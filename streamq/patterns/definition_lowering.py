@@ -22,8 +22,8 @@ from streamq.functions.catalogue import builder, function_of
 from streamq.functions.logic import EQUAL, GREATER, GREATER_OR_EQUAL, ISIN, LESS, LESS_OR_EQUAL
 from streamq.functions.structures import SEQUENCE
 from streamq.functions.text import IdText
+from streamq.operators.alter_lifetime import Length, Start, instant_as_ticks
 from streamq.operators.join import Join
-from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
 from streamq.operators.scan import PatternScan
 from streamq.operators.select import Select
 from streamq.patterns.conditions import Conjunct, PendingConditions, Variables, condition_on

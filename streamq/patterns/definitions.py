@@ -15,7 +15,7 @@ from typing import Any
 from streamq.choices import LengthKind
 from streamq.errors import StreamqError, nearest
 from streamq.functions.logic import conjuncts
-from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
+from streamq.operators.alter_lifetime import Length, Start, instant_as_ticks
 from streamq.operators.select import Select
 from streamq.patterns import syntax
 from streamq.patterns.conditions import Conjunct, PendingConditions, Variables, asks_for_ids, condition_on, typed_expr

@@ -15,9 +15,8 @@ from pyspark.sql import types as t
 from streamq.choices import LengthKind
 from streamq.functions.catalogue import function_of
 from streamq.functions.logic import COALESCE
-from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.alter_lifetime import AlterLifetime, Length, Start, instant_as_ticks
 from streamq.operators.bags import Union
-from streamq.operators.lifetime_change import Length, Start, instant_as_ticks
 from streamq.operators.select import Select, Where
 from streamq.patterns.syntax import Place
 from streamq.plan.expr import Call, Cast, Col, Expr, Lifetime, Lit

@@ -14,26 +14,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 from streamq.choices import Consumption, Selection
 from streamq.errors import CedrError, PlanError, kind_of, sentence
+from streamq.patterns import syntax
 from streamq.patterns.advice import keyword_like, keywords, keywords_of, legal_sentence, sign_at, unexpected_at
 from streamq.patterns.operators import operators
 from streamq.patterns.pattern_text import shown_expression
 from streamq.patterns.pattern_tree import Extent, extent_of, leaves, parts_of
-from streamq.patterns.syntax import (
-    MAX_DEPTH,
-    MAX_EVENTS,
-    MAX_VALUES,
-    Apply,
-    AttributeEquals,
-    Condition,
-    CorrelationKey,
-    Definition,
-    Literal,
-    Part,
-    Place,
-    Program,
-    Refusal,
-    expressions_in,
-)
+from streamq.patterns.syntax import MAX_DEPTH, MAX_EVENTS, Definition, Part, Place, Program, Refusal
 
 if TYPE_CHECKING:
     from lark import Lark, UnexpectedInput
@@ -183,9 +169,9 @@ def advise(program: Program, primitive: Collection[str]) -> Iterator[str]:
 def _compared_with_null(program: Program) -> Iterator[str]:
     """Yield each comparison with NULL in the conditions of a program, as written: none is ever true."""
     for definition in program.definitions:
-        for expression in expressions_in(definition.where):
-            if isinstance(expression, Apply) and expression.function in COMPARISONS:
-                if Literal(None) in expression.arguments:
+        for expression in syntax.expressions_in(definition.where):
+            if isinstance(expression, syntax.Apply) and expression.function in COMPARISONS:
+                if syntax.Literal(None) in expression.arguments:
                     yield shown_expression(expression)
 
 
@@ -254,20 +240,20 @@ def _check_negated(part: Part) -> None:
         raise Refusal(part.place, "a negated pattern is taken as EACH REUSE", observed, hint)
 
 
-def _check_condition(condition: Condition, top: bool) -> None:
+def _check_condition(condition: syntax.Condition, top: bool) -> None:
     """Raise Refusal for a condition over all variables inside another one, and for an IN of too many values.
 
     ``top``: the condition is one that AND connects in WHERE, so it may itself be over all variables.
     """
-    for expression in expressions_in([condition]):
+    for expression in syntax.expressions_in([condition]):
         match expression:
-            case Apply("in", arguments) as values if len(arguments) > MAX_VALUES + 1:
+            case syntax.Apply("in", arguments) as values if len(arguments) > syntax.MAX_VALUES + 1:
                 hint = "Join the stream with a table of them first: stream.join_table(values, on=...)."
                 raise Refusal(
-                    values.place, f"IN of more than {MAX_VALUES:,} values", f"found {len(arguments) - 1:,}", hint
+                    values.place, f"IN of more than {syntax.MAX_VALUES:,} values", f"found {len(arguments) - 1:,}", hint
                 )
-            case (CorrelationKey() | AttributeEquals()) as node if not top or node is not condition:
-                name = "CorrelationKey" if isinstance(node, CorrelationKey) else "[... EQUAL ...]"
+            case (syntax.CorrelationKey() | syntax.AttributeEquals()) as node if not top or node is not condition:
+                name = "CorrelationKey" if isinstance(node, syntax.CorrelationKey) else "[... EQUAL ...]"
                 hint = "Connect it with the others by AND."
                 raise Refusal(
                     node.place, f"{name} is a whole condition of WHERE", "found it inside an expression", hint

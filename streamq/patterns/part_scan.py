@@ -29,7 +29,7 @@ from operator import or_
 from streamq.choices import Consumption
 from streamq.errors import NeedsSpark
 from streamq.functions.logic import COALESCE
-from streamq.operators.lifetime_change import instant_as_ticks
+from streamq.operators.alter_lifetime import instant_as_ticks
 from streamq.operators.scan import PartCondition, PatternScan, Scan
 from streamq.operators.select import Select
 from streamq.patterns.conditions import Conjunct, PendingConditions, on_matches

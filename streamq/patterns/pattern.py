@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan_graph import Section, sections_html
 from streamq.errors import PlanError, check_keywords, kind_of, nearest, warn
+from streamq.patterns import syntax
 from streamq.patterns.conditions import Variables
 from streamq.patterns.definitions import Definitions, Detect, event_type, no_type, used_types, variables_of
 from streamq.patterns.operators.negation import NegationVerbs
@@ -19,17 +20,7 @@ from streamq.patterns.parser import SourceText, advise, check_program, parse, so
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import picture_section, render
 from streamq.patterns.pattern_tree import AliasVerbs, Contributor, Function, Type, parts_of, variables_below, with_types
-from streamq.patterns.syntax import (
-    Apply,
-    AttributeEquals,
-    Condition,
-    CorrelationKey,
-    Definition,
-    EventField,
-    Part,
-    Program,
-    Refusal,
-)
+from streamq.patterns.syntax import Definition, Part, Program, Refusal
 from streamq.plan.expr import Expr, as_expr
 from streamq.plan.node import Node, Verbs, accepts_placeholders, not_a_stream, tables_behind
 from streamq.stream import Stream
@@ -280,7 +271,7 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
             hint = "Give each part a name of its own: stream.alias('x')."
             raise PlanError("pattern", f"{name!r} stands for two parts", "", hint)
     types: dict[str, Any] = {}
-    where: tuple[Condition, ...] = ()
+    where: tuple[syntax.Condition, ...] = ()
     functions: tuple[Function, ...] = ()
     for part in contributors:
         for name, stream in part.types.items():
@@ -295,7 +286,7 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
     return pattern
 
 
-def _own_conditions(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:
+def _own_conditions(part: Part, where: Iterable[syntax.Condition]) -> Iterator[syntax.Condition]:
     """Yield the conditions of a pattern that becomes a part; those over all variables are written out for its own variables.
 
     Negated variables are among these.
@@ -303,14 +294,14 @@ def _own_conditions(part: Part, where: Iterable[Condition]) -> Iterator[Conditio
     names = variables_below(part)
     for condition in where:
         match condition:
-            case AttributeEquals(attribute, value):
-                yield from (Apply("=", (EventField(n, attribute), value)) for n in names)
-            case CorrelationKey(attributes, equal):
+            case syntax.AttributeEquals(attribute, value):
+                yield from (syntax.Apply("=", (syntax.EventField(n, attribute), value)) for n in names)
+            case syntax.CorrelationKey(attributes, equal):
                 pairs = [(a, b) for i, b in enumerate(names) for a in names[max(0, i - 1) if equal else 0 : i]]
                 sign = "=" if equal else "<>"
                 for attribute in attributes:
-                    fields = ((EventField(a, attribute), EventField(b, attribute)) for a, b in pairs)
-                    yield from (Apply(sign, two) for two in fields)
+                    fields = ((syntax.EventField(a, attribute), syntax.EventField(b, attribute)) for a, b in pairs)
+                    yield from (syntax.Apply(sign, two) for two in fields)
             case _:
                 yield condition
 

@@ -15,25 +15,11 @@ from typing import Final
 from streamq.choices import Consumption, Selection
 from streamq.compiler.plan_graph import Section
 from streamq.html import markup_text
+from streamq.patterns import syntax
 from streamq.patterns.advice import is_keyword
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords
 from streamq.patterns.pattern_tree import ArgumentKind, PatternTree, Type
-from streamq.patterns.syntax import (
-    Apply,
-    AttributeEquals,
-    Condition,
-    CorrelationKey,
-    Definition,
-    EventField,
-    Expression,
-    Literal,
-    OutputField,
-    Part,
-    Program,
-    Slice,
-    shown_duration,
-    shown_text,
-)
+from streamq.patterns.syntax import Definition, Part, Program
 
 OR, AND, NOT, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(8)
 """The precedence of expressions; an operand of lower precedence than its place requires stands in parentheses."""
@@ -98,7 +84,7 @@ def shown_pattern(pattern: PatternTree) -> str:
             case ArgumentKind.PART:
                 shown.append(shown_part(value))
             case ArgumentKind.SCOPE:
-                shown.append(shown_duration(value))
+                shown.append(syntax.shown_duration(value))
             case ArgumentKind.COUNT:
                 shown += [] if value is None else [str(value)]
     return _call(pattern.keyword, *shown)
@@ -108,44 +94,44 @@ def _call(name: str, *arguments: str) -> str:
     return f"{name}({', '.join(arguments)})"
 
 
-def _output_field(field: OutputField) -> str:
+def _output_field(field: syntax.OutputField) -> str:
     """Return the text of an output field; the name is left out if it is that of the field that the expression reads."""
     text = shown_expression(field.expression)
     match field.expression:
-        case EventField(_, name) if name == field.name:
+        case syntax.EventField(_, name) if name == field.name:
             return text
     return f"{text} AS {_word(field.name)}"
 
 
-def _slice(bounds: Slice) -> str:
+def _slice(bounds: syntax.Slice) -> str:
     start, end = ("" if bound is None else _literal(bound) for bound in (bounds.start, bounds.end))
     return f"[{start}, {end})"
 
 
-def shown_expression(node: Condition, least: int = OR) -> str:
+def shown_expression(node: syntax.Condition, least: int = OR) -> str:
     """Return the text of a condition or an expression, in parentheses if its precedence is below ``least``."""
     match node:
-        case EventField(variable, name):
+        case syntax.EventField(variable, name):
             return _name(name) if variable is None else f"{_name(variable)}.{_word(name)}"
-        case Literal():
+        case syntax.Literal():
             return _literal(node)
-        case CorrelationKey(attributes, equal):
+        case syntax.CorrelationKey(attributes, equal):
             return _call("CorrelationKey", *map(_name, attributes), "EQUAL" if equal else "UNIQUE")
-        case AttributeEquals(attribute, value):
+        case syntax.AttributeEquals(attribute, value):
             return f"[{_name(attribute)} EQUAL {_literal(value)}]"
-        case Apply():
+        case syntax.Apply():
             text, binding = _operation(node)
             return f"({text})" if binding < least else text
 
 
-def _operation(node: Apply) -> tuple[str, int]:
+def _operation(node: syntax.Apply) -> tuple[str, int]:
     """Return the text of a function call or operator, and its precedence."""
     match node.function, node.arguments:
         case "or", arguments:
             return " OR ".join(shown_expression(a, AND) for a in arguments), OR
         case "and", arguments:
             return " AND ".join(shown_expression(a, NOT) for a in arguments), AND
-        case "not", (Apply("in" | "between" | "like") as inner,):
+        case "not", (syntax.Apply("in" | "between" | "like") as inner,):
             return _comparison(inner, "NOT "), COMPARISON
         case "not", (operand,):
             return f"NOT {shown_expression(operand, NOT)}", NOT
@@ -160,8 +146,8 @@ def _operation(node: Apply) -> tuple[str, int]:
             branches = "".join(f" WHEN {shown_expression(c)} THEN {shown_expression(v)}" for c, v in pairs)
             default = f" ELSE {shown_expression(parts[-1])}" if len(parts) % 2 else ""
             return f"CASE{branches}{default} END", PRIMARY
-        case "cast as", (value, Literal(str() as kind)):
-            shown = kind if _PLAIN_TYPE.fullmatch(kind) else shown_text(kind)
+        case "cast as", (value, syntax.Literal(str() as kind)):
+            shown = kind if _PLAIN_TYPE.fullmatch(kind) else syntax.shown_text(kind)
             return f"CAST({shown_expression(value)} AS {shown})", PRIMARY
         case function, (left, right) if function in _BINARY:
             binding = _BINARY[function]
@@ -171,7 +157,7 @@ def _operation(node: Apply) -> tuple[str, int]:
             return _call(function, *(shown_expression(a) for a in arguments)), PRIMARY
 
 
-def _comparison(node: Apply, inverse: str) -> str:
+def _comparison(node: syntax.Apply, inverse: str) -> str:
     """Return the text of IN, BETWEEN or LIKE; ``inverse``, "NOT " or "", stands before the keyword."""
     operand, *others = node.arguments
     left = f"{shown_expression(operand, SUM)} {inverse}{node.function.upper()}"
@@ -180,22 +166,22 @@ def _comparison(node: Apply, inverse: str) -> str:
     return f"{left} {' AND '.join(shown_expression(o, SUM) for o in others)}"
 
 
-def _is_positive_number(node: Expression) -> bool:
+def _is_positive_number(node: syntax.Expression) -> bool:
     """Return True if the parser would read a sign before the expression as part of a constant."""
     match node:
-        case Literal(int() | float() as value) if not isinstance(value, bool):
+        case syntax.Literal(int() | float() as value) if not isinstance(value, bool):
             return math.copysign(1, value) > 0
     return False
 
 
-def _literal(node: Literal) -> str:
+def _literal(node: syntax.Literal) -> str:
     match node.value:
         case None:
             return "NULL"
         case bool() as value:
             return str(value).upper()
         case str() as value:
-            return shown_text(value)
+            return syntax.shown_text(value)
         case value:
             return repr(value)
 

@@ -11,28 +11,11 @@ from lark import Token, Transformer, Tree, v_args
 
 from streamq.choices import Consumption, Selection
 from streamq.errors import TimeError
+from streamq.patterns import syntax
 from streamq.patterns.operators import operators
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import SCOPE, Argument, ArgumentKind, Type
-from streamq.patterns.syntax import (
-    MAX_DEPTH,
-    Apply,
-    AttributeEquals,
-    Condition,
-    CorrelationKey,
-    Definition,
-    EventField,
-    Expression,
-    Literal,
-    OutputField,
-    Part,
-    Place,
-    Program,
-    Refusal,
-    Scope,
-    Slice,
-    refusal_for,
-)
+from streamq.patterns.syntax import MAX_DEPTH, Definition, Part, Place, Program, Refusal, refusal_for
 from streamq.time import length
 
 MAX_DIGITS = 100
@@ -111,7 +94,7 @@ class Amount:
             raise Refusal(self.place, f"{what} is a whole number", f"found {token_text(self.tokens)}")
         return value
 
-    def scope(self) -> Scope:
+    def scope(self) -> syntax.Scope:
         """Return it as a scope in normal form: a number of ticks, or a string in lower case with single blanks.
 
         Raises Refusal for what is no duration, or is too long or not positive.
@@ -119,7 +102,7 @@ class Amount:
         first = self.tokens[0]
         if max(map(len, self.tokens)) > MAX_DIGITS or len(self.tokens) > MAX_DIGITS:
             raise Refusal(self.place, f"a duration of more than {MAX_DIGITS} characters")
-        within: Scope = token_text(self.tokens).lower()
+        within: syntax.Scope = token_text(self.tokens).lower()
         if first.type == "STRING":
             within = " ".join(unquoted(first).lower().split())
         elif self.is_number:
@@ -269,10 +252,10 @@ class TreeBuilder(Transformer[Token, Program]):
         self,
         name: Token,
         whole: Part,
-        where: tuple[Condition, ...] | None,
-        output: tuple[OutputField, ...] | None,
-        occurrence: Slice | None,
-        validity: Slice | None,
+        where: tuple[syntax.Condition, ...] | None,
+        output: tuple[syntax.OutputField, ...] | None,
+        occurrence: syntax.Slice | None,
+        validity: syntax.Slice | None,
     ) -> Definition:
         return Definition(str(name), whole, where or (), output or (), occurrence, validity, place=token_place(name))
 
@@ -329,64 +312,66 @@ class TreeBuilder(Transformer[Token, Program]):
     # --- conditions and expressions
 
     @v_args(inline=True)
-    def where(self, condition: Condition) -> tuple[Condition, ...]:
+    def where(self, condition: syntax.Condition) -> tuple[syntax.Condition, ...]:
         """Return the conditions that AND connects at the top of WHERE."""
         match condition:
-            case Apply("and", conjuncts):
+            case syntax.Apply("and", conjuncts):
                 return conjuncts
         return (condition,)
 
-    def disjunction(self, operands: list[Expression]) -> Apply:
+    def disjunction(self, operands: list[syntax.Expression]) -> syntax.Apply:
         return flat_call("or", operands)
 
-    def conjunction(self, operands: list[Expression]) -> Apply:
+    def conjunction(self, operands: list[syntax.Expression]) -> syntax.Apply:
         return flat_call("and", operands)
 
     @v_args(inline=True)
-    def inverted(self, keyword: Token, operand: Expression) -> Apply:
+    def inverted(self, keyword: Token, operand: syntax.Expression) -> syntax.Apply:
         return function_call("not", (operand,), token_place(keyword))
 
     @v_args(inline=True)
-    def operation(self, left: Expression, operator: Token, right: Expression) -> Apply:
+    def operation(self, left: syntax.Expression, operator: Token, right: syntax.Expression) -> syntax.Apply:
         return function_call("<>" if operator == "!=" else str(operator), (left, right), left.place)
 
     @v_args(inline=True)
-    def is_null(self, operand: Expression, null: Token) -> Apply:
+    def is_null(self, operand: syntax.Expression, null: Token) -> syntax.Apply:
         return function_call("is null", (operand,), operand.place)
 
     @v_args(inline=True)
-    def is_not_null(self, operand: Expression, inverse: Token, null: Token) -> Apply:
+    def is_not_null(self, operand: syntax.Expression, inverse: Token, null: Token) -> syntax.Apply:
         return function_call("is not null", (operand,), operand.place)
 
-    def contained(self, children: list[Any]) -> Apply:
+    def contained(self, children: list[Any]) -> syntax.Apply:
         return perhaps_inverted("in", children)
 
-    def between(self, children: list[Any]) -> Apply:
+    def between(self, children: list[Any]) -> syntax.Apply:
         return perhaps_inverted("between", children)
 
-    def like(self, children: list[Any]) -> Apply:
+    def like(self, children: list[Any]) -> syntax.Apply:
         return perhaps_inverted("like", children)
 
     @v_args(inline=True)
-    def negative(self, sign: Token, operand: Expression) -> Expression:
+    def negative(self, sign: Token, operand: syntax.Expression) -> syntax.Expression:
         """Return the operand with a minus: of a positive constant the negative one."""
         match operand:
-            case Literal(int() | float() as value) if not isinstance(value, bool) and math.copysign(1, value) > 0:
-                return Literal(-value, place=token_place(sign))
+            case syntax.Literal(int() | float() as value) if (
+                not isinstance(value, bool) and math.copysign(1, value) > 0
+            ):
+                return syntax.Literal(-value, place=token_place(sign))
         return function_call("negative", (operand,), token_place(sign))
 
     @v_args(inline=True)
-    def field(self, first: Token, second: Token | None) -> EventField:
+    def field(self, first: Token, second: Token | None) -> syntax.EventField:
         """Return the field ``second`` of the variable ``first`` or, of a single name, the field without a variable."""
         if second is None:
-            return EventField(None, str(first), place=token_place(first))
-        return EventField(str(first), str(second), place=token_place(first))
+            return syntax.EventField(None, str(first), place=token_place(first))
+        return syntax.EventField(str(first), str(second), place=token_place(first))
 
     @v_args(inline=True)
-    def call(self, name: Token, *arguments: Expression | None) -> Apply:
+    def call(self, name: Token, *arguments: syntax.Expression | None) -> syntax.Apply:
         return function_call(str(name), tuple(a for a in arguments if a is not None), token_place(name))
 
-    def case(self, children: list[Any]) -> Apply:
+    def case(self, children: list[Any]) -> syntax.Apply:
         """Return a CASE; its children are the keyword, pairs of a condition and a value, and a default or None."""
         keyword, *branches, default = children
         parts = [part for branch in branches for part in branch]
@@ -396,79 +381,81 @@ class TreeBuilder(Transformer[Token, Program]):
         return tuple(children)
 
     @v_args(inline=True)
-    def cast(self, keyword: Token, operand: Expression, kind: Literal) -> Apply:
+    def cast(self, keyword: Token, operand: syntax.Expression, kind: syntax.Literal) -> syntax.Apply:
         return function_call("cast as", (operand, kind), token_place(keyword))
 
-    def kind(self, tokens: list[Token | None]) -> Literal:
+    def kind(self, tokens: list[Token | None]) -> syntax.Literal:
         """Return the name of a type in lower case as a constant, ``decimal(10, 2)``."""
         first, *sizes = (token for token in tokens if token is not None)
         name = unquoted(first) if first.type == "STRING" else first
         shown = f"({', '.join(sizes)})" if sizes else ""
-        return Literal(f"{name.lower()}{shown}", place=token_place(first))
+        return syntax.Literal(f"{name.lower()}{shown}", place=token_place(first))
 
     @v_args(inline=True)
-    def correlation_key(self, keyword: Token, *arguments: Token | None) -> CorrelationKey:
+    def correlation_key(self, keyword: Token, *arguments: Token | None) -> syntax.CorrelationKey:
         """Return a CorrelationKey; raise Refusal if EQUAL or UNIQUE is missing at its end."""
         *attributes, equality = arguments
         if equality is None:
             raise Refusal(token_place(keyword), "CorrelationKey without EQUAL or UNIQUE", "", "Write it last.")
-        return CorrelationKey(tuple(map(str, attributes)), equality.upper() == "EQUAL", place=token_place(keyword))
+        return syntax.CorrelationKey(
+            tuple(map(str, attributes)), equality.upper() == "EQUAL", place=token_place(keyword)
+        )
 
     @v_args(inline=True)
-    def attribute_equals(self, attribute: Token, keyword: Token, value: Literal) -> AttributeEquals:
-        return AttributeEquals(str(attribute), value, place=token_place(attribute))
+    def attribute_equals(self, attribute: Token, keyword: Token, value: syntax.Literal) -> syntax.AttributeEquals:
+        return syntax.AttributeEquals(str(attribute), value, place=token_place(attribute))
 
-    def number(self, tokens: list[Token]) -> Literal:
-        return Literal(parse_number(tokens), place=token_place(tokens[0]))
-
-    @v_args(inline=True)
-    def string(self, token: Token) -> Literal:
-        return Literal(unquoted(token), place=token_place(token))
+    def number(self, tokens: list[Token]) -> syntax.Literal:
+        return syntax.Literal(parse_number(tokens), place=token_place(tokens[0]))
 
     @v_args(inline=True)
-    def constant(self, token: Token) -> Literal:
-        return Literal({"TRUE": True, "FALSE": False, "NULL": None}[token.type], place=token_place(token))
+    def string(self, token: Token) -> syntax.Literal:
+        return syntax.Literal(unquoted(token), place=token_place(token))
+
+    @v_args(inline=True)
+    def constant(self, token: Token) -> syntax.Literal:
+        return syntax.Literal({"TRUE": True, "FALSE": False, "NULL": None}[token.type], place=token_place(token))
 
     # --- output and slices
 
-    def output(self, fields: list[OutputField]) -> tuple[OutputField, ...]:
+    def output(self, fields: list[syntax.OutputField]) -> tuple[syntax.OutputField, ...]:
         return tuple(fields)
 
     @v_args(inline=True)
-    def output_field(self, expression: Expression, name: Token | None) -> OutputField:
+    def output_field(self, expression: syntax.Expression, name: Token | None) -> syntax.OutputField:
         """Return an output field; without AS it has the name of the field it reads. Raise Refusal for an expression."""
         if name is not None:
-            return OutputField(expression, str(name), place=token_place(name))
-        if isinstance(expression, EventField):
-            return OutputField(expression, expression.name, place=expression.place)
+            return syntax.OutputField(expression, str(name), place=token_place(name))
+        if isinstance(expression, syntax.EventField):
+            return syntax.OutputField(expression, expression.name, place=expression.place)
         raise Refusal(expression.place, "an output field without a name", "", "Write AS and a name behind it.")
 
     @v_args(inline=True)
-    def slice(self, bracket: Token, start: Literal | None, end: Literal | None) -> Slice:
-        return Slice(start, end, place=token_place(bracket))
+    def slice(self, bracket: Token, start: syntax.Literal | None, end: syntax.Literal | None) -> syntax.Slice:
+        return syntax.Slice(start, end, place=token_place(bracket))
 
 
-def function_call(function: str, arguments: tuple[Expression, ...], place: Place) -> Apply:
+def function_call(function: str, arguments: tuple[syntax.Expression, ...], place: Place) -> syntax.Apply:
     """Return a function of some arguments; raise Refusal if it is nested too deep for walks over the tree."""
-    node = Apply(function, arguments, place=place)
+    node = syntax.Apply(function, arguments, place=place)
     if node.depth > MAX_DEPTH:
         raise Refusal(place, f"an expression nested more than {MAX_DEPTH} deep")
     return node
 
 
-def flat_call(function: str, operands: list[Expression]) -> Apply:
+def flat_call(function: str, operands: list[syntax.Expression]) -> syntax.Apply:
     """Return AND or OR of operands; an operand that is the same function is replaced by its arguments."""
-    arguments: list[Expression] = []
+    arguments: list[syntax.Expression] = []
     for operand in operands:
         match operand:
-            case Apply(same, inner) if same == function:
+            case syntax.Apply(same, inner) if same == function:
                 arguments += inner
             case _:
                 arguments.append(operand)
     return function_call(function, tuple(arguments), operands[0].place)
 
 
-def perhaps_inverted(function: str, children: list[Any]) -> Apply:
+def perhaps_inverted(function: str, children: list[Any]) -> syntax.Apply:
     """Return a comparison, negated if its second child is the token NOT and not None."""
     operand, inverse, *others = children
     comparison = function_call(function, (operand, *others), operand.place)

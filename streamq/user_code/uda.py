@@ -217,9 +217,7 @@ class ModuleReduction(RangeReduction):
 
     calling: WindowCall
 
-    @property
-    def calls_module(self) -> bool:
-        return True
+    calls_module = True
 
     @property
     def depends_on_order(self) -> bool:

@@ -25,7 +25,7 @@ from streamq.operators import (
     Where,
     WindowAggregate,
 )
-from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.alter_lifetime import Length, Start
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes

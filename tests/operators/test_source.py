@@ -8,7 +8,7 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.errors import TypeMismatch
 from streamq.expressions import col
-from streamq.operators.lifetime_change import instant_as_ticks
+from streamq.operators.alter_lifetime import instant_as_ticks
 from streamq.operators.source import axis_of
 from streamq.operators.source_arguments import source_policy
 from streamq.plan.expr import show

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq.errors import CedrError, PlanError, StreamqError, StreamqWarning
 from streamq.patterns.parser import parse
-from streamq.patterns.pattern_text import render, shown_duration
+from streamq.patterns.pattern_text import render
 from streamq.patterns.pattern_tree import parts_of
-from streamq.patterns.syntax import Program
+from streamq.patterns.syntax import Program, shown_duration
 from tests.drawn.programs import programs
 from tests.each import each
 

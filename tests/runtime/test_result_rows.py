@@ -20,8 +20,7 @@ from streamq.compiler.results import choose_egress
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError, QueryFailed
 from streamq.operators import Where
-from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.alter_lifetime import AlterLifetime, Length, Start
 from streamq.plan.node import Node, number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.deltas import LE, RE, WEIGHT

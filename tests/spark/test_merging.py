@@ -15,7 +15,7 @@ from pyspark.sql.types import DoubleType, LongType
 
 import streamq as sq
 from streamq import testing as t
-from streamq.operators.merging import choose_form, merge_partials
+from streamq.operators.window_forms import choose_form, merge_partials
 from streamq.plan.partial import SparkPartial
 from streamq.runtime.partials.built_in_partials import PartialCount, PartialMin, PartialSum
 from streamq.testing.backends import frame

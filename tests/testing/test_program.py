@@ -18,7 +18,7 @@ from streamq.compiler.plan_json import plan_to_json
 from streamq.errors import PlanError
 from streamq.functions.catalogue import function_of
 from streamq.operators import AlterLifetime, Where
-from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.alter_lifetime import Length, Start
 from streamq.plan.expr import Call, Opaque
 from streamq.plan.node import Node, number_sources
 from streamq.testing.arrival import keys

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from streamq.compiler.rules.filters_below_state import BELOW_STATE
-from streamq.compiler.rules.filters_down import FILTERS_DOWN
-from streamq.compiler.rules.projections import PROJECTIONS
 from streamq.compiler.rules.rule import Rule
+from streamq.compiler.rules.steps import FILTERS_DOWN, PROJECTIONS
 from streamq.compiler.rules.window_aggregates import WINDOW_AGGREGATES
 
 RULES: tuple[Rule, ...] = (*FILTERS_DOWN, *BELOW_STATE, *PROJECTIONS, *WINDOW_AGGREGATES)

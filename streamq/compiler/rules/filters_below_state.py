@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from pyspark.sql import types as t
 
 from streamq.choices import JoinKind
-from streamq.compiler.rules.filters_down import FilterPassage, push_filter, why_not_push_filter
 from streamq.compiler.rules.rule import Rule, can_fail, inline, is_cheap, is_plain, nondeterminism, stays_small
+from streamq.compiler.rules.steps import FilterPassage, filter_rule
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import (
     Clip,
@@ -54,7 +53,7 @@ class _JudgedInput:
     decides: bool = True
 
 
-def push_where_below_state(node: Node) -> Node | None:
+def push_where_below_state(node: Node) -> FilterPassage | None:
     """``where(op(a, ..), p) => op(where(a, p), ..)``, if p reads of a row only what an event of a has as well.
 
     Of operators over groups these are the keys; of joins the columns of a side, of an outer, semi or anti join those of the left
@@ -65,11 +64,6 @@ def push_where_below_state(node: Node) -> Node | None:
     endpoint of *all* events. An operator that calls a module whose failures are set aside forbids the rule, because failures of
     every group are. Of a conjunction, the parts that satisfy the conditions are pushed.
     """
-    return push_filter(node, below_state)
-
-
-def below_state(node: Node) -> FilterPassage | None:
-    """Return the passage below an operator with state, for the parts that read what an event of an input has as well."""
     if not isinstance(node, Operator) or not (sides := _sides(node)):
         return None
     of_inputs = frozenset().union(*(side.columns for side in sides))
@@ -249,7 +243,7 @@ def _obstacle_in_join(node: Join | WindowedJoin, number: int, part: Expr) -> str
     return None
 
 
-def push_where_below_udo(node: Node) -> Node | None:
+def push_where_below_udo(node: Node) -> FilterPassage | None:
     """``where(explode(window(a, f)), p) => explode(window(where(a, p[f]), f))``, if f promises ``filters_on`` p's columns.
 
     ``p[f]`` is p with f's columns replaced by the arguments of the same names; p may read keys, too. The promise: a row with the
@@ -259,11 +253,6 @@ def push_where_below_udo(node: Node) -> Node | None:
     failures are quarantined forbids both, because a failing window loses all its rows. The other side conditions are those of
     ``push_where_below_state``. Of a conjunction, the parts that satisfy the conditions are pushed.
     """
-    return push_filter(node, below_udo)
-
-
-def below_udo(node: Node) -> FilterPassage | None:
-    """Return the passage below the rows of a user's operator over windows."""
     if not isinstance(node, Explode) or not isinstance(window := node.input, WindowAggregate):
         return None
     applied = dict(window.aggregates).get(node.column)
@@ -344,9 +333,7 @@ def _obstacle_in_udo(window: WindowAggregate, applied: Aggregate, part: Expr) ->
 
 
 BELOW_STATE = (
-    Rule(
-        push_where_below_state, partial(why_not_push_filter, passages=below_state), recomputes=True, crosses_state=True
-    ),
+    filter_rule(push_where_below_state, recomputes=True, crosses_state=True),
     Rule(push_condition_below_join, why_not_push_condition, crosses_state=True),
-    Rule(push_where_below_udo, partial(why_not_push_filter, passages=below_udo), recomputes=True, crosses_state=True),
+    filter_rule(push_where_below_udo, recomputes=True, crosses_state=True),
 )

@@ -18,9 +18,9 @@ from streamq.operators import (
     WindowedJoin,
     WindowSpan,
 )
+from streamq.operators.alter_lifetime import Length, Start
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import ResultWindows
-from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.member_operator import BOUNDS
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.aggregation import expand, is_mergeable, is_restated, not_merged, restate

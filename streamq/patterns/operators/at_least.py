@@ -178,9 +178,7 @@ class AnyOf(UnorderedOperator):
     signature = (PARTS,)
     instead_of_scope = "For events within a scope write ATLEAST(1, ..., scope)."
 
-    @property
-    def is_scanned(self) -> bool:
-        return False
+    is_scanned = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from typing import Self
 
 from streamq import time
 from streamq.choices import LengthKind
-from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.alter_lifetime import Length, Start
 from streamq.patterns.definition_lowering import DefinitionLowering
 from streamq.patterns.matches import POINT, Matches, tick_count, with_lifetimes
 from streamq.patterns.pattern_operator import PatternOperator, PictureWords, count_of, parse_scope

@@ -19,7 +19,7 @@ from streamq.aggregates import built_in
 from streamq.aggregates.basic import apply_aggregate
 from streamq.choices import Consumption
 from streamq.errors import StreamqError, check_keywords
-from streamq.operators.lifetime_change import instant_as_ticks
+from streamq.operators.alter_lifetime import instant_as_ticks
 from streamq.operators.scan import MatchOperator, Scan
 from streamq.operators.select import Select
 from streamq.patterns.definition_lowering import DefinitionLowering, match_id

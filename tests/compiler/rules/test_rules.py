@@ -33,7 +33,7 @@ from streamq.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.alter_lifetime import Length, Start
 from streamq.operators.windowed_stream import rows_of
 from streamq.plan.expr import Call, Col, Expr, Lit, Opaque
 from streamq.plan.node import Node, nodes
