@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.choices import OutputForm
+from streamq.compiler.copies import Copy, is_copy, with_copies
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_kernels, passed_columns, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
@@ -43,6 +44,9 @@ from streamq.runtime.kernels.settle import CtisKernel, SettleKernel
 
 AT_ONCE, IN_THE_END = "corrected", "settle"
 """The kinds of settle kernels before what reads ends: rows go at once, or once they are settled."""
+
+OF_COPY, SECOND = "_final", "a second one: its final rows wait for no other result"
+"""The text behind the kind of kernels that compute final rows beside others of the same operator, and explain's line on them."""
 
 
 class _Compiler:
@@ -120,7 +124,7 @@ class _Compiler:
             return [self._events_of_source(self._source(node))]
         if isinstance(node, Step):
             return [self._step(node, path) for path in inputs[0]]
-        if isinstance(node, PassThrough):
+        if isinstance(node, PassThrough | Copy):
             return [path for paths in inputs for path in paths]
         if isinstance(node, EvaluatedOperator):
             return [self._host_evaluation(node, inputs)]
@@ -170,11 +174,11 @@ class _Compiler:
         holds = factory.can_hold and not factory.always_holds
         named = [replace(port, columns=factory.columns_of_state(port.columns)) for port in ports]
         path = self._host(
-            factory.kind or node.title.replace(" ", "_"),
+            (factory.kind or node.title.replace(" ", "_")) + OF_COPY * is_copy(node),
             kernel,
             ports,
             evaluation.schema,
-            factory.lines(node, kernel),
+            (*factory.lines(node, kernel), *[SECOND] * is_copy(node)),
             state_name(self.program, factory.state(node, evaluation, kernel), node.line, named, [node]),
             retracts=not final and (factory.corrects or any(p.retracts for p in all_paths)),
             moves=evaluation.moves.may_move(any(p.moves for p in all_paths)),
@@ -365,6 +369,7 @@ def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = R
     """
     rewriting = rewrite(replace(written, egresses=options.egresses), rules)
     plan, policies = without_policies(as_results(rewriting.plan))
+    plan = with_copies(plan)
     of_queries = [node for node in nodes(written) if isinstance(node, Source) and options.streaming]
     unread = {source.table: source for source in of_queries if source.table not in policies}
     program = StagedPlan(written, rewriting, plan, options)

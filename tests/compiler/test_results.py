@@ -95,21 +95,37 @@ def test_a_result_that_is_final_makes_no_other_wait() -> None:
     counts = S.group_by("k").snapshot_window().select(n=sq.count())
     assert "settle" not in "".join(kernels(program_of([counts, counts], [FINAL, FINAL])))
     mixed = program_of([counts, counts], [FINAL, CHANGELOG])
-    assert kernels(mixed)[-1] == "final"
+    assert sorted(kernels(mixed)) == ["ingress", "snapshot", "snapshot_final"]
     run = LocalRun(mixed)
     run.batch({"s": S.tables["s"]}, [(None, 2)])
     final, changelog = run.deltas
     assert (final.num_rows, changelog.num_rows > 0) == (0, True)
 
 
+@sq.udf("bigint", on_error="quarantine")
+def careful(n: int) -> int:
+    return n
+
+
+def test_an_operator_that_sets_events_aside_is_there_once() -> None:
+    """Two copies would each set them aside: the final rows wait behind it instead."""
+    checked = S.with_columns(n=careful(sq.duration()))
+    sums = checked.group_by("k").snapshot_window().select(n=sq.sum("n"))
+    assert kernels(program_of([checked, checked], [FINAL, CHANGELOG])).count("attempt") == 1
+    mixed = kernels(program_of([sums, sums], [FINAL, CHANGELOG]))
+    assert [mixed.count(kind) for kind in ("attempt", "snapshot", "snapshot_final")] == [1, 1, 1]
+
+
 def test_explain_shows_each_output_and_what_is_shared() -> None:
     counts = S.group_by("k").tumbling_window(10).select(n=sq.count())
-    text = explain(program_of([counts, counts.where(sq.col("n") > 1)], [FINAL, TOLD]))
+    several = counts.where(sq.col("n") > 1)
+    text = explain(program_of([counts, several, several], [FINAL, TOLD, CHANGELOG]))
     lines = [line.strip() for line in text.splitlines()]
     assert "results" in lines
     assert "output 1: final" in lines
     assert "output 2: changelog with CTIs, written by one task" in lines
-    assert sum(line.startswith("hopping size=10, hop=10 by k") for line in lines) == 1
+    assert sum(line.startswith("hopping size=10, hop=10 by k") for line in lines) == 2
+    assert lines.count("a second one: its final rows wait for no other result") == 1
 
 
 # A stream that is used twice is computed once: one kernel, one state, however often its result is read.

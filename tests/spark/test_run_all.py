@@ -157,6 +157,35 @@ def test_many_results_share_a_folder(spark: SparkSession, plain: None, tmp_path:
         assert not (tmp_path / "wrong cp" / "streamq" / "identity").exists()
 
 
+def test_a_final_row_waits_for_no_other_result(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """Matches, which live to the end of their scope, and sessions are written in the same micro-batch alone and beside others."""
+    spans = intervals(5, 40)
+    for number in range(8):
+        land(tmp_path / "l", [spans.slice(5 * number, 5)], first=number)
+    reader = spark.readStream.schema(from_arrow_schema(SCHEMA)).option("maxFilesPerTrigger", 1)
+    left = sq.points(reader.parquet(str(tmp_path / "l")), time="from", name="l", progress=sq.generate(3))
+    text = "EVENT M WHEN SEQUENCE(A AS a LAST CONSUME, B AS b, 40) WHERE {a.k = b.k} OUTPUT a.k AS k, b.v AS v"
+    low, high = left.where(sq.col("v") <= 1).select("k", "v"), left.where(sq.col("v") > 1).select("k", "v")
+    queries = {
+        "matches": sq.cedr(text, A=low, B=high),
+        "sessions": left.group_by("k").session_window(2).select(n=sq.count()),
+    }
+
+    def written(folder: str, beside: dict[str, sq.Stream]) -> dict[str, list[Any]]:
+        out = {name: str(tmp_path / folder / name) for name in queries}
+        results = [sq.result(query, sink=out[name]) for name, query in queries.items()]
+        results += [sq.result(query, output="changelog") for query in beside.values()]
+        results += [sq.result(query.tumbling_window(10).select(n=sq.count())) for query in beside.values()]
+        sq.run_all(
+            results, checkpoint=str(tmp_path / folder / "cp"), buckets=2, trigger="available_now"
+        ).await_termination()
+        return {name: sorted(map(repr, spark.read.parquet(path).collect())) for name, path in out.items()}
+
+    alone = written("alone", {})
+    assert all(len({row[row.index("streamq_batch") :] for row in rows}) > 1 for rows in alone.values())
+    assert written("beside", queries) == alone
+
+
 def test_a_migration_counts_a_micro_batch_whose_rows_all_sinks_have(
     spark: SparkSession, plain: None, tmp_path: Path
 ) -> None:

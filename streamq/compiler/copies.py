@@ -1,0 +1,103 @@
+"""Copies of operators: final rows of a result wait for no other result of the run, so what would let them wait is there twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from streamq.choices import OutputForm
+from streamq.compiler.results import Results, unsettled_nodes
+from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.operator import Operator
+from streamq.plan.expr import fold
+from streamq.plan.node import Node, nodes
+from streamq.plan.schema import Schema
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Copy(Node):
+    """The rows of ``input`` for a second copy of the operator that reads them, whose rows a result has once they are final."""
+
+    input: Node
+
+    title = "copy"
+
+    def _schema(self) -> Schema:
+        return self.input.schema
+
+
+def with_copies(plan: Results) -> Results:
+    """Return the plans with copies of the operators whose final rows would wait for longer because other results read them, too.
+
+    A final result shares no operator with a result that is not final if the operator's rows may be taken back: one that sends
+    early rows cannot hold them as well, and what holds them behind it knows less of them than the operator. Nor does an operator
+    of another result read the one that makes the rows of a final result. Operators that set events aside have no copies, and
+    neither have those below them: the events would be set aside twice.
+    """
+    single = {below.digest for node in nodes(plan) if _sets_aside(node) for below in nodes(node)}
+    if unsettled := unsettled_nodes(plan) - single:
+        plan = _with_final_results(plan, lambda one: fold(one, lambda node, inputs: _apart(node, inputs, unsettled)))
+    shared = _read_by_operators(plan) - single
+    return _with_final_results(plan, lambda one: _with_held_rows(one, shared)) if shared else plan
+
+
+def _with_held_rows(plan: Node, shared: frozenset[str]) -> Node:
+    """Return a plan with copies of the operators that make its rows, hold these, and are read by operators of other plans alone.
+
+    ``shared``: the digests of the operators that others with state read.
+    """
+    shared -= _read_by_operators(plan)
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        if not isinstance(node, EvaluatedOperator):
+            return node.with_children(inputs)
+        factory = node.evaluation.factory
+        return _copy(node) if node.digest in shared and factory.can_hold and not factory.always_holds else node
+
+    return fold(plan, visit)
+
+
+def _read_by_operators(plan: Node) -> frozenset[str]:
+    """Return the digests of the operators with state whose rows another such operator reads."""
+    read: set[str] = set()
+
+    def makers(node: Node, inputs: list[frozenset[str]]) -> frozenset[str]:
+        """Return the operators with state whose rows a node passes on or makes; note those that such an operator reads."""
+        made = frozenset[str]().union(*inputs)
+        if not isinstance(node, EvaluatedOperator):
+            return made
+        read.update(made)
+        return frozenset([node.digest])
+
+    fold(plan, makers)
+    return frozenset(read)
+
+
+def _sets_aside(node: Node) -> bool:
+    return isinstance(node, Operator) and bool(node.set_aside)
+
+
+def _with_final_results(plan: Results, rebuild: Callable[[Node], Node]) -> Results:
+    """Return the plans, of which those of final results are rebuilt."""
+    pairs = zip(plan.inputs, plan.egresses, strict=True)
+    rebuilt = (rebuild(one) if egress.output == OutputForm.FINAL else one for one, egress in pairs)
+    return replace(plan, inputs=tuple(rebuilt))
+
+
+def _apart(node: Node, inputs: list[Node], unsettled: Collection[str]) -> Node:
+    """Return a node over the inputs of a final result: a copy, if its rows may be taken back and others read them early."""
+    if any(new.digest != old.digest for new, old in zip(inputs, node.children, strict=True)):
+        return node.with_children(inputs)
+    if not isinstance(node, EvaluatedOperator) or node.digest not in unsettled:
+        return node
+    retracts = node.evaluation.factory.corrects or any(child.traits.retracts for child in node.children)
+    return _copy(node) if retracts else node
+
+
+def _copy(node: Node) -> Node:
+    return node.with_children([Copy(child) for child in node.children])
+
+
+def is_copy(node: Node) -> bool:
+    """Return True if a node is a copy of an operator that the plans have already."""
+    return any(isinstance(child, Copy) for child in node.children)

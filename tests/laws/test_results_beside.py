@@ -1,0 +1,86 @@
+"""A result has the same rows in the same micro-batch whichever other results stand beside it in the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamq as sq
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.results import Egress, Results
+from streamq.compiler.stages import compile_stages
+from streamq.plan.node import number_sources
+from streamq.policies import MIDDLE, Level
+from streamq.runtime.deltas import net_deltas
+from tests.laws.test_sharing import KEYS, STEPS, source
+
+C = sq.col
+pytestmark = pytest.mark.filterwarnings("ignore:.*overlapping windows:streamq.errors.StreamqWarning")
+Beside = Callable[[sq.Stream], sq.Stream]
+
+BESIDE: dict[str, Beside] = {
+    "itself": lambda q: q,
+    "a filter of it": lambda q: q.where(C("n") > 1),
+    "windows over it": lambda q: q.tumbling_window(6).select(n=sq.count()),
+    "snapshots of it": lambda q: q.snapshot_window().select(n=sq.sum("n")),
+    "a join with it": lambda q: q.join(q.shift(1), on="n", suffixes=("", "_r")).select("n"),
+    "what it lacks": lambda q: q.left_anti_join(q.shift(2), on="n"),
+}
+
+
+@st.composite
+def on_time(draw: st.DrawFn) -> list[dict[str, pa.Table]]:
+    """Micro-batches of rows of two sources, none of them late: what is late by a window's end is not by an instant."""
+    kinds = {"at": pa.int64(), "k": pa.string(), "n": pa.int64()}
+    parts, last = [], dict.fromkeys("st", 0)
+    for _ in range(draw(st.integers(1, 5))):
+        part = {}
+        for name in "st":
+            row = st.tuples(
+                st.integers(max(0, last[name] - 3), last[name] + 6), st.sampled_from(KEYS), st.integers(0, 5)
+            )
+            rows = draw(st.lists(row, max_size=6))
+            last[name] = max(last[name], *(at for at, *_ in rows), 0)
+            part[name] = pa.Table.from_pylist([dict(zip(kinds, row, strict=True)) for row in rows], pa.schema(kinds))
+        parts.append(part)
+    return parts
+
+
+def sent(queries: Sequence[sq.Stream], outputs: Sequence[OutputForm], parts: Sequence[Any], level: Level) -> list[Any]:
+    """The net deltas of the first result, sorted, a list a micro-batch."""
+    root, _ = number_sources(Results.from_plans([query.plan for query in queries]))
+    options = Options(egresses=tuple(Egress(output) for output in outputs), buckets=2, level=level)
+    run = LocalRun(compile_stages(root, options))
+    rows = []
+    for part in parts:
+        run.batch(part)
+        rows.append(run.deltas[0])
+    run.finish()
+    return [sorted(map(repr, net_deltas(table).to_pylist())) for table in [*rows, run.deltas[0]]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("other", [OutputForm.FINAL, OutputForm.CHANGELOG])
+@given(
+    names=st.lists(st.sampled_from(list(STEPS)), min_size=1, max_size=3),
+    ids=st.booleans(),
+    parts=on_time(),
+    level=st.sampled_from([MIDDLE, Level(0, 6)]),
+)
+def test_a_final_row_waits_for_no_other_result(
+    other: OutputForm, beside: str, names: list[str], ids: bool, parts: list[dict[str, pa.Table]], level: Level
+) -> None:
+    query, joined = source("s", ids), source("t", False)
+    for name in names:
+        query = STEPS[name](query, joined)
+    outputs = [OutputForm.FINAL, other]
+    alone = sent([query], outputs[:1], parts, level)
+    assert sent([query, BESIDE[beside](query)], outputs, parts, level) == alone
