@@ -26,6 +26,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.footprint import Expected
 from streamq.plan.hints import OF_STREAMS, for_item, for_verb
 from streamq.plan.node import Node, Verbs, tables_behind
+from streamq.plan.passes import answers_kept
 from streamq.plan.resolve import EventProxy
 from streamq.plan.schema import Schema
 from streamq.policies import Consistency
@@ -169,8 +170,9 @@ class Stream(
 
         plans, options = RunOptions.from_call("explain", locals()).compiled_with()
         expected, hint = checked_expected(expected, self.plan, "explain"), chosen_form(form, "explain")
-        program = compile_stages(number_sources(plans)[0], options)
-        return explain(program, mode, format, self._explained_first(), expected, hint)
+        with answers_kept():
+            program = compile_stages(number_sources(plans)[0], options)
+            return explain(program, mode, format, self._explained_first(), expected, hint)
 
     def _explained_first(self) -> Sequence[Section]:
         """Return the sections of an explanation that come before those of the plan."""

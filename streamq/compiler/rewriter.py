@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamq.compiler.rules import RULES, Rule
-from streamq.compiler.rules.rule import answers_kept
 from streamq.errors import NeedsSpark, RewriteError, StreamqError
 from streamq.operators import Explode, MergePartials, Select, Source, Where, WindowAggregate
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -22,7 +21,7 @@ from streamq.operators.grid_factory import show_partials
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr, fold, show
 from streamq.plan.node import Node, expanded, expressions, nodes
-from streamq.plan.passes import reads_lifetime
+from streamq.plan.passes import answers_kept, reads_lifetime
 from streamq.plan.schema import show_keys
 from streamq.time import WindowEnds
 from streamq.windows import Window
@@ -307,15 +306,18 @@ class _Phase:
             raise RewriteError("rewrite", f"rule {rule.name} makes an illegal plan", str(error)) from error
         if result is None:
             return None
-        where = f"at {type(node).__name__}({node.detail()})"
+
+        def where() -> str:
+            return f"at {type(node).__name__}({node.detail()})"
+
         if result.schema != node.schema:
-            change = f"{node.schema.describe()} became {result.schema.describe()} {where}"
+            change = f"{node.schema.describe()} became {result.schema.describe()} {where()}"
             raise RewriteError("rewrite", f"rule {rule.name} changes the schema", change)
         if result.traits != node.traits:
-            change = f"{node.traits} became {result.traits} {where}"
+            change = f"{node.traits} became {result.traits} {where()}"
             raise RewriteError("rewrite", f"rule {rule.name} changes the traits", change)
         if result.digest == node.digest:
-            raise RewriteError("rewrite", f"rule {rule.name} fires and changes nothing", where)
+            raise RewriteError("rewrite", f"rule {rule.name} fires and changes nothing", where())
         return result
 
 

@@ -16,7 +16,7 @@ from streamq.plan.expr import Case, Expr, Lit, show
 from streamq.plan.node import short_hash, state_text
 from streamq.plan.partial import Partial
 from streamq.plan.passes import aggregates as aggregates_in
-from streamq.plan.passes import check_boolean, infer, rewrite_expression
+from streamq.plan.passes import check_boolean, infer, kept_answer, rewrite_expression
 from streamq.plan.schema import Schema
 
 P = TypeVar("P", bound=Partial)
@@ -73,12 +73,16 @@ def restate(aggregate: Aggregate, schema: Schema) -> Expr:
 
 def is_mergeable(aggregate: Aggregate, schema: Schema) -> bool:
     """True if an aggregate can be computed by merging partial results of basic windows."""
-    aggregate = filter_in_argument(aggregate)
-    of = application(aggregate, schema)
-    simpler = aggregate.function.restated(of)
-    if simpler is not None:
-        return all(is_mergeable(part, schema) for part in aggregates_in(simpler))
-    return aggregate.function.split(of, _SharedPartials()) is not None
+
+    def merges() -> bool:
+        filtered = filter_in_argument(aggregate)
+        of = application(filtered, schema)
+        simpler = filtered.function.restated(of)
+        if simpler is not None:
+            return all(is_mergeable(part, schema) for part in aggregates_in(simpler))
+        return filtered.function.split(of, _SharedPartials()) is not None
+
+    return kept_answer(("merges", aggregate.digest, schema.digest), merges)
 
 
 def not_merged(aggregates: Aggregates, schema: Schema) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -21,12 +23,54 @@ from streamq.plan.lowering import to_spark
 from streamq.plan.schema import Schema, carried_key, quote
 from streamq.plan.spark_types import literal_type, wider
 
+T = TypeVar("T")
 
-def expression_nodes(root: Expr) -> list[Expr]:
+
+class _Answers:
+    """The answers of passes so far, by the question, ``kept`` within a context; None where they are not."""
+
+    def __init__(self) -> None:
+        self.kept: ContextVar[dict[Hashable, Any] | None] = ContextVar("answers", default=None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to workers empty."""
+        return _Answers, ()
+
+
+_answers = _Answers()
+
+
+@contextmanager
+def answers_kept() -> Iterator[None]:
+    """Keep the answers of passes, those from around it included: a filter that goes down asks again at each operator."""
+    outer = _answers.kept.get()
+    token = _answers.kept.set({} if outer is None else outer)
+    try:
+        yield
+    finally:
+        _answers.kept.reset(token)
+
+
+def kept_answer(question: Hashable, compute: Callable[[], T]) -> T:
+    """Return the answer to a question, which names the pass and the digests that it is about: one that is kept, or a new one."""
+    answers = _answers.kept.get()
+    if answers is None:
+        return compute()
+    if question not in answers:
+        answers[question] = compute()
+    answer: T = answers[question]
+    return answer
+
+
+def expression_nodes(root: Expr) -> tuple[Expr, ...]:
     """Return every distinct node, children first."""
-    in_order: list[Expr] = []
-    fold(root, lambda node, _: in_order.append(node))
-    return in_order
+
+    def in_order() -> tuple[Expr, ...]:
+        visited: list[Expr] = []
+        fold(root, lambda node, _: visited.append(node))
+        return tuple(visited)
+
+    return kept_answer(("nodes", root.digest), in_order)
 
 
 def columns(root: Expr) -> frozenset[str]:
@@ -47,8 +91,11 @@ def rewrite_expression(root: Expr, change: Callable[[Expr], Expr | None]) -> Exp
 
 
 def substitute(root: Expr, by: Mapping[str, Expr]) -> Expr:
-    """Replace payload columns by the expressions ``by`` has for them."""
-    return rewrite_expression(root, lambda n: by.get(n.name) if isinstance(n, Col) else None)
+    """Replace payload columns by the expressions ``by`` has for them; return the tree itself if each is replaced by itself."""
+    others = {name: new for name, new in by.items() if not (isinstance(new, Col) and new.name == name)}
+    if not others:
+        return root
+    return rewrite_expression(root, lambda n: others.get(n.name) if isinstance(n, Col) else None)
 
 
 def reads_lifetime(root: Expr, *parts: str) -> bool:
@@ -74,7 +121,10 @@ def calls_python(root: Expr) -> bool:
 
 def set_aside_by(root: Expr) -> tuple[Call, ...]:
     """Return the calls in an expression over events that set aside the events they fail for."""
-    return tuple(n for n in expression_nodes(root) if isinstance(n, Call) and n.function.sets_aside)
+    return kept_answer(
+        ("set aside", root.digest),
+        lambda: tuple(n for n in expression_nodes(root) if isinstance(n, Call) and n.function.sets_aside),
+    )
 
 
 def functions(root: Expr) -> list[Function | AggregateFunction]:
@@ -133,14 +183,18 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
 
     Raises UnknownColumn, TypeMismatch and PlanError for what is wrong whatever Spark says.
     """
-    by_digest: dict[str, DataType | None] = {}
 
-    def visit(node: Expr, parts: list[DataType | None]) -> DataType | None:
-        by_digest[node.digest] = kind = _type(node, parts, schema, verb)
-        return kind
+    def inferred() -> dict[str, DataType | None]:
+        by_digest: dict[str, DataType | None] = {}
 
-    fold(expr, visit)
-    return by_digest
+        def visit(node: Expr, parts: list[DataType | None]) -> DataType | None:
+            by_digest[node.digest] = kind = _type(node, parts, schema, verb)
+            return kind
+
+        fold(expr, visit)
+        return by_digest
+
+    return kept_answer(("types", expr.digest, schema.digest), inferred)
 
 
 def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -> DataType | None:

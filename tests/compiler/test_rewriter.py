@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -12,12 +14,14 @@ from hypothesis import strategies as st
 
 from streamq.aggregates.basic import AVG, COUNT
 from streamq.aggregates.variances import STDDEV
+from streamq.choices import JoinKind
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import RewriteError
 from streamq.functions.catalogue import function_of
 from streamq.operators import (
     AlterLifetime,
+    Join,
     MergePartials,
     Select,
     Source,
@@ -26,6 +30,7 @@ from streamq.operators import (
     WindowAggregate,
 )
 from streamq.operators.alter_lifetime import Length, Start
+from streamq.plan import passes
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
@@ -176,6 +181,44 @@ def test_an_operator_is_passed_once_by_all_filters_above_it() -> None:
     assert names.count("push_where_below_alter_lifetime") == 30
     assert names.count("merge_wheres") == 30
     assert len(names) < 70
+
+
+OVER_FILTERS: dict[str, Callable[[Node], Node]] = {
+    "alter_lifetime": lambda plan: AlterLifetime(plan, Start(by=3), Length(by=2)),
+    "semi join": lambda plan: Join(
+        plan,
+        MORE,
+        on=(("k", "k"),),
+        where=None,
+        how=JoinKind.SEMI,
+        left_names=tuple((name, name) for name in "kvw"),
+        right_names=(("v", "v_r"), ("w", "w_r")),
+    ),
+}
+
+
+@pytest.mark.parametrize("operator", OVER_FILTERS)
+def test_what_filters_ask_of_expressions_grows_with_their_number(operator: str) -> None:
+    """Different filters above each operator pass all below it together, and are typed once, not at each operator."""
+
+    def typed(levels: int) -> int:
+        plan: Node = TRIPS
+        for level in range(levels):
+            plan = OVER_FILTERS[operator](Where(plan, level < V))
+        with patch.object(passes, "_type", wraps=passes._type) as types:
+            rewrite(plan)
+        return types.call_count
+
+    few, many = typed(40), typed(160)
+    assert many < 5 * few
+
+
+def test_an_equal_filter_above_each_operator_is_one_at_the_source() -> None:
+    plan: Node = TRIPS
+    for _ in range(40):
+        plan = AlterLifetime(Where(plan, V > 3), Start(by=3), Length(by=2))
+    filters = [node for node in nodes(rewrite(plan).plan) if isinstance(node, Where)]
+    assert drawn(*filters) == "where[v > 3](trips)"
 
 
 def test_forty_levels_of_sharing() -> None:

@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from pyspark.sql import types as t
 
 from streamq.choices import JoinKind
-from streamq.compiler.rules.rule import Rule, can_fail, inline, is_cheap, is_plain, nondeterminism, stays_small
+from streamq.compiler.rules.rule import (
+    Rule,
+    can_fail,
+    expression_facts,
+    inline,
+    is_cheap,
+    is_plain,
+    nondeterminism,
+    stays_small,
+)
 from streamq.compiler.rules.steps import FilterPassage, filter_rule
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import (
@@ -151,12 +160,14 @@ def _of_one_value(below: Join | WindowedJoin | Clip, keys: Mapping[str, str]) ->
 
 def _filtered(source: Node, side: _JudgedInput, parts: list[Expr]) -> Node:
     """Return an input filtered by the conditions that it can judge."""
-    own = [substitute(part, {n: Col(c) for n, c in side.columns.items()}) for part in parts if _can_judge(side, part)]
+    below = {n: Col(c) for n, c in side.columns.items()}
+    each = (part for pushed in parts for part in ([pushed] if _can_judge(side, pushed) else conjuncts(pushed)))
+    own = [substitute(part, below) for part in each if _can_judge(side, part)]
     return Where(source, conjunction(own)) if own else source
 
 
 def _can_judge(side: _JudgedInput, part: Expr) -> bool:
-    return columns(part) <= side.columns.keys()
+    return expression_facts(part).uses.keys() <= side.columns.keys()
 
 
 def _reason_against_fewer_events(window: Window, inputs: Sequence[Node]) -> str:

@@ -6,9 +6,7 @@ An expression that may raise an error on some row (overflow, division by zero, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import types as t
@@ -16,7 +14,7 @@ from pyspark.sql.types import DataType
 
 from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque, show
 from streamq.plan.node import Node
-from streamq.plan.passes import expression_nodes, operands_of, substitute, types
+from streamq.plan.passes import expression_nodes, kept_answer, operands_of, substitute, types
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
 
@@ -151,7 +149,7 @@ def inline(expr: Expr, by: Mapping[str, Expr]) -> Expr:
     A constant gets the type that it had as a column, explicitly, because Spark types a bare literal beside a decimal by its
     digits.
     """
-    return substitute(expr, {name: _typed(e) for name, e in by.items()})
+    return substitute(expr, {name: _typed(by[name]) for name in expression_facts(expr).uses if name in by})
 
 
 def _typed(expr: Expr) -> Expr:
@@ -161,31 +159,15 @@ def _typed(expr: Expr) -> Expr:
 
 _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType]
 
-_answers: ContextVar[dict[tuple[str, str], bool] | None] = ContextVar("answers", default=None)
-"""The answers of ``can_fail`` so far, by the digests of expression and schema; None where they are not kept."""
-
-
-@contextmanager
-def answers_kept() -> Iterator[None]:
-    """Keep the answers of ``can_fail``: a filter that goes down asks again at each operator."""
-    token = _answers.set({})
-    try:
-        yield
-    finally:
-        _answers.reset(token)
-
 
 def can_fail(expr: Expr, schema: Schema) -> bool:
     """Return True if, by Spark's ANSI rules, an expression may raise an error on some row of a schema, or it is not known."""
-    answers = _answers.get()
-    asked = expr.digest, schema.digest
-    if answers is not None and asked in answers:
-        return answers[asked]
-    kinds = types(expr, schema, "rewrite")
-    answer = not all(_is_total(n, kinds) for n in expression_nodes(expr))
-    if answers is not None:
-        answers[asked] = answer
-    return answer
+
+    def answer() -> bool:
+        kinds = types(expr, schema, "rewrite")
+        return not all(_is_total(n, kinds) for n in expression_nodes(expr))
+
+    return kept_answer(("can fail", expr.digest, schema.digest), answer)
 
 
 def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:

@@ -33,11 +33,12 @@ def merge_wheres(node: Node) -> Node | None:
     """``where(where(a, p), q) => where(a, p and q)``, if p and q are deterministic and q cannot fail.
 
     Before, q sees only rows for which p is true. In ``p and q`` it is also evaluated where p is NULL, and must not raise there. p
-    and q together have fewer than LARGEST nodes.
+    and q together have fewer than LARGEST nodes. What both ask is asked once.
     """
     match node:
         case Where(Where(source, p), q) if why_not_merge_wheres(node) is None:
-            return Where(source, conjunction([p, *conjuncts(q)]))
+            first = {part.digest for part in conjuncts(p)}
+            return Where(source, conjunction([p, *(part for part in conjuncts(q) if part.digest not in first)]))
     return None
 
 
@@ -75,6 +76,9 @@ def push_filter(node: Node, passages: Passages) -> Node | None:
     """Return a filter with the parts that pass below its input; None if there are none."""
     if not isinstance(node, Where) or (passage := passages(node.input)) is None:
         return None
+    if passage.obstacle(node.predicate) is None:
+        # what keeps a part above keeps the whole above
+        return passage.filtered([node.predicate])
     pushed: list[Expr] = []
     rest: list[Expr] = []
     for part in conjuncts(node.predicate):
