@@ -42,9 +42,9 @@ from streamq.operators.spans import LastRows
 from streamq.plan.expr import Col, Expr, show
 from streamq.plan.footprint import ExpectedRates, Footprint, live
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import ImpliedWindows, Node, Traits, Verbs, node
+from streamq.plan.node import ImpliedWindows, Node, Traits, Verbs, node, nodes
 from streamq.plan.passes import calls_python, check_boolean, substitute
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote, show_equality
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, lazy, quote, show_equality
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.joins import JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.kernels.joins import InnerJoinKernel, LeftJoinKernel, WindowedJoinKernel
@@ -100,13 +100,16 @@ class Join(Pairing):
     def _traits(self) -> Traits:
         """Return the traits of both sides; windows are mixed if they are in a side whose columns are kept.
 
-        Snapshots are implied if both sides imply them.
+        Snapshots are implied if both sides imply them. A pair lives no longer than either of its events, and what a left, semi or
+        anti join returns no longer than the left one.
         """
         left, right = self.left.traits, self.right.traits
+        lengths = [left.longest, right.longest] if self.how == JoinKind.INNER else [left.longest]
         implied = left.implied_windows is right.implied_windows is ImpliedWindows.SNAPSHOTS
         both = left | right
         return replace(
             both,
+            longest=min((length for length in lengths if length is not None), default=None),
             endless=both.endless and self.how == JoinKind.INNER,
             mixes_windows=left.mixes_windows or (self._has_right_columns and right.mixes_windows),
             implied_windows=ImpliedWindows.SNAPSHOTS if implied else None,
@@ -192,7 +195,22 @@ class Join(Pairing):
             return only_evaluated("the condition of an outer join calls Python")
         if self.on and not (self._has_endless_side or self._is_bounded):
             return only_evaluated("lifetimes of any length, which need not be measured before")
+        if self.measures_lengths and self._is_over_measured:
+            return only_evaluated(
+                "lifetimes of any length, and to measure them would read twice what is read twice below"
+            )
         return None
+
+    @property
+    def measures_lengths(self) -> bool:
+        """True if cells of time need the lengths of all lifetimes, for which a batch reads both inputs once more."""
+        return not (self.on or self._has_endless_side or self._is_bounded)
+
+    @lazy
+    def _is_over_measured(self) -> bool:
+        """True if a join below measures lengths: of n such joins on each other, the sources would be read 2**n times."""
+        below = (node for side in self.children for node in nodes(side))
+        return any(isinstance(node, Join) and node.measures_lengths for node in below)
 
     @property
     def _has_endless_side(self) -> bool:
@@ -208,8 +226,9 @@ class Join(Pairing):
         """Compute an equi-join over cells of time, and parts with and without a partner by a sweep over a left event's pairs.
 
         If the plan bounds the length of all lifetimes, cells have that width; and left points need no sweep. Of a side that is
-        endless an inner join has no cells: its events meet whatever lives after their start. Where lengths are not known, and
-        there are keys, the evaluator reads both sides once, where cells of the right width would have to be found first.
+        endless an inner join has no cells: its events meet whatever lives after their start. Where lengths are not known, they
+        are measured, which reads both sides once more; the evaluator reads them once, and takes its place where there are keys,
+        or another such join below.
         """
         if self.batch_forms(run.rates) is not None:
             return super().in_batch(inputs, run)
@@ -341,6 +360,7 @@ class WindowedJoin(Pairing):
     def _traits(self) -> Traits:
         return Traits(
             self.left.traits.retracts or self.right.traits.retracts,
+            longest=self.window.size,
             mixes_windows=self.window.windows_of_a_point > 1,
             on_windows=True,
             implied_windows=ImpliedWindows.LIFETIMES,

@@ -92,7 +92,8 @@ class MergePartials(EvaluatedOperator):
         return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
 
     def _traits(self) -> Traits:
-        return Traits()
+        sizes = [one.window.basic_grid().size for one in self.results] or [self.window.basic_grid().size]
+        return Traits(longest=max(sizes) if self.stamp == Stamp.ALIGN else None)
 
     def detail(self) -> str:
         windows = [one.window for one in self.results] or [self.window]

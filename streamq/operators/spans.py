@@ -56,7 +56,8 @@ class Chop(EvaluatedOperator):
 
     def _traits(self) -> Traits:
         traits = self.input.traits
-        return Traits(traits.retracts, traits.moves_ends, mixes_windows=traits.mixes_windows)
+        longest = self.period if traits.longest is None else min(self.period, traits.longest)
+        return Traits(traits.retracts, traits.moves_ends, longest=longest, mixes_windows=traits.mixes_windows)
 
     def detail(self) -> str:
         shown = f"period={show_duration(self.period, self.schema.axis)}"

@@ -135,12 +135,16 @@ class Window(ABC):
         """Return the traits of results over events with the traits ``source``.
 
         Time-bound results may retract rows, move ends and be endless. Others may only be endless: if they live on windows that
-        end by an event, because neither a rule nor a number ends them, and the source may be endless.
+        end by an event, because neither a rule nor a number ends them, and the source may be endless. Those that live on windows
+        of a grid last as long as these, and those of snapshots no longer than the longest event.
         """
         if stamp == Stamp.TIME_BOUND:
             return Traits(True, True, True)
         ends_by_event = self.bound is Bound.NONE and not self.by_numbers
-        return Traits(infinite=ends_by_event and stamp == Stamp.ALIGN and source.infinite)
+        if stamp != Stamp.ALIGN:
+            return Traits()
+        longest = source.longest if self.is_piecewise else None
+        return Traits(infinite=ends_by_event and source.infinite, longest=self.grid.size if self.grid else longest)
 
     @abstractmethod
     def shown(self, axis: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import streamq as sq
+from streamq.operators import Join
 from streamq.operators.operator import BatchForm
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
@@ -63,6 +64,25 @@ def test_groups_whose_events_are_in_many_windows_are_evaluated_unless_an_aggrega
     assert form_of(by_k.landmark_window(10, start=0).select(s=sq.sum("v"))) is BatchForm.EVALUATED
     # one task would have all events
     assert {form_of(windows.select(**medians)) for windows in (many, few)} == {BatchForm.DIRECT}
+
+
+def joins_evaluated(stream: sq.Stream) -> list[bool]:
+    """Of each join, the lowest first, if its evaluator computes it."""
+    joins = [node for node in nodes(stream.plan) if isinstance(node, Join)]
+    return [join.batch_forms(NO_RATES) is not None for join in joins]
+
+
+def test_joins_read_their_inputs_once_and_one_of_those_on_no_key_twice() -> None:
+    """Cells of time need the lengths of lifetimes, which the plan knows of points and windows, and a batch else measures."""
+    s = sq.events([(1, 3, {"k": "a", "v": 1})], name="s")
+    windows = s.to_points().group_by("k").tumbling_window(4).select(v=sq.max("v"))
+    chain = s
+    for _ in range(4):
+        chain = chain.join(s, where=lambda a, b: a.v < b.v, suffixes=("", "_r")).select("k", "v")
+    assert joins_evaluated(chain) == [False, True, True, True]
+    assert joins_evaluated(s.join(s, on="k", suffixes=("", "_r"))) == [True]
+    assert joins_evaluated(windows.join(windows, on="k", suffixes=("", "_r"))) == [False]
+    assert joins_evaluated(windows.join(windows, suffixes=("", "_r")).join(s, suffixes=("", "_s"))) == [False, False]
 
 
 def test_a_hint_is_for_the_windows_that_can_take_it() -> None:

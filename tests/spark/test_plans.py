@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
 from streamq.compiler.rewriter import rewrite
+from streamq.operators import Join
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.node import Node, nodes
 
@@ -22,6 +23,11 @@ pytestmark = pytest.mark.spark
 Over = Callable[[Any, Any], Any]
 
 V = sq.col("v")
+
+
+def less(a: Any, b: Any) -> Any:
+    return a.v < b.v
+
 
 OVER: dict[str, Over] = {
     "where": lambda s, o: s.where(V > 0),
@@ -39,6 +45,11 @@ OVER: dict[str, Over] = {
     "left join": lambda s, o: s.join(o, on="k", how="left", suffixes=("", "_r")).select("k", "v"),
     "semi join": lambda s, o: s.join(o, on="k", how="semi"),
     "anti join": lambda s, o: s.left_anti_join(o, on="k"),
+    "join without keys": lambda s, o: s.join(o, where=less, suffixes=("", "_r")).select("k", "v"),
+    "left join without keys": lambda s, o: s.join(o, where=less, how="left", suffixes=("", "_r")).select("k", "v"),
+    "semi join without keys": lambda s, o: s.join(o, where=less, how="semi"),
+    "anti join without keys": lambda s, o: s.left_anti_join(o, where=less),
+    "clip without keys": lambda s, o: s.clip(o),
     "last_rows": lambda s, o: s.last_rows(2, order_by=["k", "v"]),
     "distinct_ids": lambda s, o: s.distinct_ids(3, id="k"),
     "windowed_join": lambda s, o: s.windowed_join(o, on="k", size=6, suffixes=("", "_r")).select("k", "v"),
@@ -69,14 +80,21 @@ def reads(plan: Node) -> int:
     """The number of times that a rewritten plan reads its sources.
 
     Where lifetimes may never end, an operator reads its inputs once more, for their last instant, and each source, for how far
-    it has come: the later of these bounds its windows.
+    it has come: the later of these bounds its windows. A join without keys reads its inputs once more, for the lengths of their
+    lifetimes, where no join below has done so.
     """
     read: dict[str, int] = {}
+    measuring: set[str] = set()
     for node in nodes(plan):
         own = sum(read[child.digest] for child in node.children) or 1
         is_bounded = isinstance(node, EvaluatedOperator) and node.hears_endpoints
         sources = [below for below in nodes(node) if not below.children]
-        read[node.digest] = 2 * own + len(sources) if is_bounded else own
+        over_measured = any(child.digest in measuring for child in node.children)
+        is_measuring = isinstance(node, Join) and node.measures_lengths
+        if over_measured or is_measuring:
+            measuring.add(node.digest)
+        read[node.digest] = own * (2 if is_bounded or (is_measuring and not over_measured) else 1)
+        read[node.digest] += len(sources) if is_bounded else 0
     return read[plan.digest]
 
 
