@@ -313,9 +313,9 @@ class FlaggedRows(SparkRows):
         payload = [column.alias(name) for name, column in columns.items()]
         return self._with_frame(self.frame.select(*technical, *payload), schema)
 
-    def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> FlaggedRows:
+    def with_lifetimes(self, start: Column, end: Column, is_alive: Column | None, schema: Schema) -> FlaggedRows:
         """Replace the lifetimes of kept rows, others by NULL; flag rows where ``is_alive`` is false or NULL as dropped."""
-        is_kept = F.col(KEEP) & F.coalesce(is_alive, F.lit(False))
+        is_kept = F.col(KEEP) if is_alive is None else F.col(KEEP) & F.coalesce(is_alive, F.lit(False))
         lifetimes = {"__start": F.when(F.col(KEEP), start), "__end": F.when(F.col(KEEP), end), KEEP: is_kept}
         rest = [F.col(quote(name)) for name in self.frame.columns if name not in (LE, RE, KEEP)]
         frame = self.frame.select(*rest, *(column.alias(name) for name, column in lifetimes.items()))

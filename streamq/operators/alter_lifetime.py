@@ -400,12 +400,21 @@ class AlterLifetime(Step):
         start, length = self.start, self.length
         is_moved_by = start.expr is None and start.anchor == Anchor.LE
         return StepEffect(
-            drops=True,
+            drops=not self._keeps_all,
             progress_map=self._progress_map(),
             moves_as_progress=is_moved_by and (length.kind != LengthKind.SAME or length.by >= 0),
             moves_start=not is_moved_by or start.by != 0,
             keeps_end=length.kind != LengthKind.FIXED or start.anchor == Anchor.RE,
         )
+
+    @property
+    def _keeps_all(self) -> bool:
+        """True if each event stays: it starts where it did, and its new length is positive, or no less than the old one."""
+        start, length = self.start, self.length
+        if start.expr is not None or start.anchor != Anchor.LE or start.by != 0:
+            return False
+        least = {LengthKind.FIXED: 1, LengthKind.SAME: 0}.get(length.kind)
+        return length.is_endless if least is None else length.by >= least
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         # other starts may lie closer together
@@ -416,9 +425,13 @@ class AlterLifetime(Step):
 
         The flag contains a nondeterministic call, so that Spark does not push a filter by it below this step. Pushed down, the
         filter would contain the expressions of these lifetimes, and in them those of the step below, and so on: ten times as
-        much at each step.
+        much at each step. There is none where every row has one.
         """
         start = self._start_on_spark()
+        if self._keeps_all and self.length.kind != LengthKind.SAME:
+            is_infinite = self.length.is_endless or self.length.by == INFINITY
+            end = F.lit(INFINITY) if is_infinite else SQL.moved(TickSql(LE), self.length.by).column
+            return rows.with_lifetimes(start, end, None, self.schema)
         lasts = self._length_on_spark()
         end = F.when(lasts == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(start, lasts), F.lit(INFINITY)))
         is_alive = start.isNotNull() & (start < INFINITY) & (lasts > 0) & (end > start)

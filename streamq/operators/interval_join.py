@@ -75,16 +75,20 @@ def endless_join(
     right: DataFrame,
     keys: list[tuple[str, str]],
     *,
+    points: tuple[bool, bool],
     endless: tuple[bool, bool],
     condition: Column | None = None,
 ) -> DataFrame:
     """Join as :func:`overlap_join` does, if no event of a side ends, by its keys and the other side's ends.
 
-    ``endless``: for each side, True if none of its events ends; at least one is.
+    ``endless``: for each side, True if none of its events ends; at least one is. ``points`` as in :func:`bounded_join`.
     """
     on = [F.col(a) == F.col(b) for a, b in keys]
     if not all(endless):
-        on.append(F.col(LE) < F.col(OTHER_RE) if endless[0] else F.col(OTHER_LE) < F.col(RE))
+        start, (le, re), is_point = (
+            (LE, (OTHER_LE, OTHER_RE), points[1]) if endless[0] else (OTHER_LE, (LE, RE), points[0])
+        )
+        on.append(F.col(start) <= F.col(le) if is_point else F.col(start) < F.col(re))
     if condition is not None:
         on.append(condition)
     return left.join(right, on) if on else left.crossJoin(right)

@@ -240,7 +240,7 @@ class Join(Pairing):
         longest = self._longest
         if self._has_endless_side:
             endless = (self.left.traits.endless, self.right.traits.endless)
-            pairs = endless_join(left, right, self.key_pairs, endless=endless, condition=condition)
+            pairs = endless_join(left, right, self.key_pairs, points=points, endless=endless, condition=condition)
             start, end = common_lifetime(points, endless)
             return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
         if longest is not None and self._is_bounded:

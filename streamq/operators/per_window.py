@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from streamq.choices import ClipInput
 from streamq.errors import warn
@@ -155,7 +154,7 @@ class WindowSpan(Step):
         spans = WindowSpans(self.window.grid)
         re = TickSql(LE) + 1 if self.input.schema.shape == POINT else TickSql(RE)
         start, end = spans.start(TickSql(LE), SQL).column, spans.end(re, SQL).column
-        return rows.with_lifetimes(start, end, F.lit(True), self.schema)
+        return rows.with_lifetimes(start, end, None, self.schema)
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
         import numpy as np

@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
 from streamq.errors import InvalidEvent, TypeMismatch, unknown_column
 from streamq.operators.operator import BatchRun, Operator
-from streamq.operators.source_arguments import ItemRule, ItemRules, SourcePolicy
+from streamq.operators.source_arguments import ItemRule, ItemRules, Refusal, SourcePolicy
 from streamq.plan.footprint import Expected, Footprint
-from streamq.plan.lowering import instant, orderable, text_literal
+from streamq.plan.lowering import instant_sql, orderable, text_literal
 from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, lazy, quote
 from streamq.runtime.deltas import BAD, LE, NOW, RE, beside_column
 from streamq.runtime.hosts.packer import Items
@@ -86,20 +86,19 @@ class Source(Operator):
         no such column. The columns beside the events follow, and in a stream those that progress reads, with the time of the
         micro-batch if it bounds starts. ``streaming`` is False for a batch.
         """
-        columns = self.item_columns(streaming)
+        columns = [f"{column} AS {name}" for name, column in self.item_columns(streaming).items()]
         payload = [quote(field.name) for field in self.payload]
         carried = {**self.beside_columns, **(self.policy.progress_columns if streaming else {})}
-        copies = [F.col(quote(name)).alias(column) for name, column in carried.items()]
+        copies = [f"{quote(name)} AS {column}" for name, column in carried.items()]
         if streaming and self.policy.progress.max_ahead is not None:
             # Spark keeps this instant in the checkpoint, so a micro-batch that is repeated has it again
-            copies.append(F.unix_micros(F.current_timestamp()).alias(NOW))
-        return table.select(*(column.alias(name) for name, column in columns.items()), *payload, *copies)
+            copies.append(f"unix_micros(current_timestamp()) AS {NOW}")
+        return table.selectExpr(*columns, *payload, *copies)
 
-    def item_columns(self, streaming: bool) -> dict[str, Column]:
-        """Return the columns of items beside the payload, by name."""
-        items = self.item_rules.on_spark()
-        assert items.reason is not None
-        le, reason = check_starts(items.columns[LE], items.reason, self, streaming, items.columns.get(RE))
+    def item_columns(self, streaming: bool) -> dict[str, str]:
+        """Return the columns of items beside the payload, by name, as SQL over the table."""
+        items = self.item_rules.in_sql()
+        le, reason = check_starts(items.columns[LE], items.refusal, self, streaming, items.columns.get(RE))
         return {**items.columns, LE: le} | ({} if reason is None else {BAD: reason})
 
     def with_columns(self, names: Collection[str]) -> Source:
@@ -234,34 +233,37 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
 
 
 def check_starts(
-    le: Column,
-    reason: Column,
+    le: str,
+    refusal: Refusal,
     node: Source,
     streaming: bool,
-    re: Column | None = None,
-    read: Column | None = None,
+    re: str | None = None,
+    read: str | None = None,
     payload: Mapping[str, str] | None = None,
-) -> tuple[Column, Column | None]:
-    """Return a source's LE and ``__bad``; under ``invalid="fail"`` the reason shows the lifetime.
+) -> tuple[str, str | None]:
+    """Return a source's LE and ``__bad``, as SQL; under ``invalid="fail"`` the reason shows the lifetime.
 
     A batch then raises the reason instead, and has None for it.
 
-    ``reason``: why a row is refused, NULL: it is not; ``re``: its end, if it has one. A batch raises when LE is read. ``read``: a
+    All columns are SQL. ``re``: a row's end, if it has one. A batch raises when LE is read. ``read``: a
     bigint column that is returned instead of LE, to raise from it, because LE would be read after the rows are filtered by it.
-    ``payload``: the payload's columns as SQL, unless they have their own names. ``streaming`` is False for a batch.
+    ``payload``: the payload's columns, unless they have their own names. ``streaming`` is False for a batch.
     """
     read = le if read is None else read
     if node.policy.invalid_in(streaming) != Invalid.FAIL:
-        return read, reason
+        return read, refusal.why
     axis = node.schema.axis
-    end = [] if re is None else [F.lit(", end "), _shown(F.when(re != INFINITY, re), axis)]
-    reason = F.when(reason.isNotNull(), F.concat(reason, F.lit(" (start "), _shown(le, axis), *end, F.lit(")")))
-    if not streaming:
-        wrong = F.lit(f"streamq.errors.{InvalidEvent.__name__}: source {node.shown_name()}: a row is no event: ")
-        message = F.concat(wrong, reason, _shown_payload(node, payload), F.lit(f". {MEND_THE_SOURCE}"))
-        raised = F.raise_error(message).cast("bigint")
-        return F.when(reason.isNull(), read).otherwise(raised), None
-    return read, reason
+    end = [] if re is None else [text_literal(", end "), _shown(f"nullif({re}, {INFINITY}L)", axis)]
+    # NULL if the row is not refused
+    reason = f"concat({', '.join((refusal.why, text_literal(' (start '), _shown(le, axis), *end, text_literal(')')))})"
+    if streaming:
+        return read, reason
+    wrong = text_literal(f"streamq.errors.{InvalidEvent.__name__}: source {node.shown_name()}: a row is no event: ")
+    mend = text_literal(f". {MEND_THE_SOURCE}")
+    message = f"concat({wrong}, {reason}, {_shown_payload(node, payload)}, {mend})"
+    raised = f"cast(raise_error({message}) as bigint)"
+    # never NULL: Spark need not look for NULLs before it compares or joins by it
+    return f"coalesce(CASE WHEN {refusal.is_wrong} THEN {raised} ELSE {read} END, 0L)", None
 
 
 def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
@@ -275,29 +277,29 @@ def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
     event = Window.partitionBy(*(quote(name) for name in node.ids), LE).orderBy(*whole)
     first, row = F.row_number().over(event) == 1, F.struct(*(c.alias(f"_{i}") for i, c in enumerate(whole)))
     df = df.withColumns({"__first": first, "__same": row.eqNullSafe(F.first(row).over(event))})
-    reason = F.when(~F.col("__first"), F.lit("two rows of one id and start that differ"))
+    refusal = Refusal.of("NOT __first", "two rows of one id and start that differ")
     df = df.where(F.col("__first") | ~F.col("__same"))
-    return without_refused(df, reason, node, F.col(RE)).drop("__first", "__same")
+    return without_refused(df, refusal, node, RE).drop("__first", "__same")
 
 
-def without_refused(df: DataFrame, reason: Column, node: Source, re: Column | None = None) -> DataFrame:
-    """Return the items of a batch that have no reason to be refused; under ``invalid="fail"`` reading LE raises the reason."""
-    return without_bad(df, LE, *check_starts(F.col(LE), reason, node, False, re))
+def without_refused(df: DataFrame, refusal: Refusal, node: Source, re: str | None = None) -> DataFrame:
+    """Return the items of a batch that are not refused; under ``invalid="fail"`` reading LE raises the reason."""
+    return without_bad(df, LE, *check_starts(LE, refusal, node, False, re))
 
 
-def without_bad(df: DataFrame, name: str, read: Column, reason: Column | None) -> DataFrame:
-    """Return rows with the column ``name``, without those that have a reason to be refused.
+def without_bad(df: DataFrame, name: str, read: str, reason: str | None) -> DataFrame:
+    """Return rows with the column ``name``, whose SQL is ``read``, without those that have a reason to be refused.
 
     Without a column of reasons ``read`` raises them.
     """
-    df = df.withColumn(name, read)
-    return df if reason is None else keep_good(df.withColumn(BAD, reason))
+    df = df.withColumn(name, F.expr(read))
+    return df if reason is None else keep_good(df.withColumn(BAD, F.expr(reason)))
 
 
-def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> Column:
-    """Return a row's payload, for an error, as Python shows a dict; the end of a line would end the error's text.
+def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> str:
+    """Return a row's payload as SQL, for an error, as Python shows a dict; the end of a line would end the error's text.
 
-    ``columns`` are the payload's as SQL; None: they have their own names. Spark reads the whole as one text, in one call.
+    ``columns`` are the payload's as SQL; None: they have their own names.
     """
     parts = [text_literal("; first: {")]
     for number, field in enumerate(node.payload):
@@ -307,12 +309,12 @@ def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> Column:
         elif not isinstance(field.type, t.NumericType):
             value = f"concat('\\'', translate({value}, '\\n', ' '), '\\'')"
         parts += [text_literal(f"{', ' if number else ''}{field.name!r}: "), f"coalesce({value}, 'None')"]
-    return F.expr(f"concat({', '.join(parts)}, '}}')")
+    return f"concat({', '.join(parts)}, '}}')"
 
 
-def _shown(ticks: Column, axis: str) -> Column:
-    """Return an instant as text, "NULL" for NULL."""
-    return F.coalesce(instant(ticks, axis).cast("string"), F.lit("NULL"))
+def _shown(ticks: str, axis: str) -> str:
+    """Return an instant as text, as SQL; "NULL" for NULL."""
+    return f"coalesce(cast({instant_sql(ticks, axis)} as string), 'NULL')"
 
 
 def keep_good(df: DataFrame) -> DataFrame:

@@ -15,15 +15,13 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid, check_word, choose_word
 from streamq.errors import NeedsSpark, PlanError, column_names
 from streamq.operators.alter_lifetime import instant_as_ticks
 from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.lowering import to_spark
+from streamq.plan.lowering import text_literal, to_sql
 from streamq.plan.node import INLINE
 from streamq.plan.schema import Field, Schema, check_key, check_names, quote
 from streamq.progress_policies import GeneratedCtis, ProgressArgument, explicit, generate, verbs
@@ -119,31 +117,46 @@ def refused_starts(last: int = INFINITY - 1, among: Expr | None = None) -> tuple
     return tuple(RowRefusal(is_wrong if among is None else among & is_wrong, Lit(why)) for is_wrong, why in reasons)
 
 
-class SparkItems(SourceItems["Column"]):
-    """The items of a DataFrame."""
+class SqlItems(SourceItems[str]):
+    """The items of a DataFrame, as SQL over the columns of its table."""
 
-    reason: Column | None = None
+    def __init__(self, schema: Schema):
+        super().__init__(schema)
+        self._refusals: list[tuple[str, str]] = []
 
-    def column(self, name: str) -> Column:
-        """Return a column of the items or, if they have none of that name, of the table."""
-        return self.columns[name] if name in self.columns else F.col(quote(name))
+    def evaluated(self, expr: Expr) -> str:
+        return to_sql(expr, lambda name: self.columns.get(name) or quote(name))
 
-    def lifetime(self, part: str) -> Column:
-        """Raise AssertionError: a row has no lifetime before it is an item."""
-        raise AssertionError(part)
-
-    def evaluated(self, expr: Expr) -> Column:
-        return to_spark(expr, self)
-
-    def ticks(self, name: str, missing: int | None) -> Column:
+    def ticks(self, name: str, missing: int | None) -> str:
         """Return a time column of the table in ticks, with ``missing`` (None: NULL) for NULL."""
         ticks = self.evaluated(instant_as_ticks(Col(name), self.schema.type_of(name)))
-        return ticks if missing is None else F.coalesce(ticks, F.lit(missing))
+        return ticks if missing is None else f"coalesce({ticks}, {missing}L)"
 
     def refuse(self, is_wrong: Expr, why: Expr) -> None:
-        """Extend the reason: it is ``why`` where ``is_wrong`` is true and no earlier rule has refused the row."""
-        earlier = F if self.reason is None else self.reason
-        self.reason = earlier.when(self.evaluated(is_wrong), self.evaluated(why))
+        """Refuse the rows where ``is_wrong`` is true, not NULL, and no earlier rule has refused the row."""
+        self._refusals.append((self.evaluated(is_wrong), self.evaluated(why)))
+
+    @property
+    def refusal(self) -> Refusal:
+        """The rows that the rules refuse."""
+        whens = (f"WHEN {is_wrong} THEN {why}" for is_wrong, why in self._refusals)
+        return Refusal(" OR ".join(is_wrong for is_wrong, _ in self._refusals), f"CASE {' '.join(whens)} END")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The rows of a DataFrame that are no events, as SQL: where ``is_wrong`` is true, not NULL, and why, a text.
+
+    The text is NULL for events.
+    """
+
+    is_wrong: str
+    why: str
+
+    @classmethod
+    def of(cls, is_wrong: str, why: str) -> Self:
+        """Return the refusal of rows for one reason, ``why``."""
+        return cls(is_wrong, f"CASE WHEN {is_wrong} THEN {text_literal(why)} END")
 
 
 class TableArrays(dict[str, pa.Array]):
@@ -217,9 +230,9 @@ class ItemRules:
         self.schema = Schema((*fields, *_COLUMNS), "integer")
         self.rules = tuple(rules)
 
-    def on_spark(self) -> SparkItems:
+    def in_sql(self) -> SqlItems:
         """Return the items of a DataFrame that has the table's columns."""
-        return self._applied(SparkItems(self.schema))
+        return self._applied(SqlItems(self.schema))
 
     def in_arrow(self, table: pa.Table) -> ArrowItems:
         """Return the items of an Arrow table."""

@@ -69,8 +69,8 @@ class SparkRows(StepRows["Column"]):
     def with_payload(self, columns: Mapping[str, Column], schema: Schema) -> SparkRows: ...
 
     @abstractmethod
-    def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> SparkRows:
-        """Return the rows where ``is_alive`` is true, with new lifetimes ``[start, end)`` in ticks; the others are dropped."""
+    def with_lifetimes(self, start: Column, end: Column, is_alive: Column | None, schema: Schema) -> SparkRows:
+        """Return the rows where ``is_alive`` is true (None: all), with new lifetimes ``[start, end)`` in ticks."""
 
     @abstractmethod
     def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> SparkRows:
@@ -196,9 +196,11 @@ class BatchRows(SparkRows):
         frame = self.frame.select(LE, RE, *(column.alias(name) for name, column in columns.items()))
         return BatchRows(frame, schema, self.tables)
 
-    def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> BatchRows:
+    def with_lifetimes(self, start: Column, end: Column, is_alive: Column | None, schema: Schema) -> BatchRows:
         # each step of a DataFrame is analyzed by Spark, which takes longer than a small job
         names = [quote(name) for name in schema.names]
+        if is_alive is None:
+            return BatchRows(self.frame.select(start.alias(LE), end.alias(RE), *names), schema, self.tables)
         frame = self.frame.select(start.alias("__start"), end.alias("__end"), is_alive.alias("__is_alive"), *names)
         frame = frame.where("__is_alive").selectExpr(f"__start AS {LE}", f"__end AS {RE}", *names)
         return BatchRows(frame, schema, self.tables)

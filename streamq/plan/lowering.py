@@ -9,6 +9,7 @@ import datetime as dt
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -65,6 +66,75 @@ def to_spark(root: Expr, columns: ColumnSource, is_there: Column | None = None) 
     return fold(root, visit)
 
 
+def to_sql(root: Expr, column: Callable[[str], str]) -> str:
+    """Return an expression as Spark SQL, which Spark reads in one call, where Columns take one for each sign.
+
+    ``column`` returns the SQL of a column. Only operators of conditions and arithmetic, CASE, casts and functions that SQL calls
+    by their name are accepted; raises TypeError for anything else.
+    """
+
+    def visit(node: Expr, parts: list[str]) -> str:
+        match node:
+            case Col(name=name):
+                return column(name)
+            case Lit(type=None, value=value):
+                return _literal_sql(value)
+            case Cast(type=to):
+                return f"cast({parts[0]} as {to.simpleString()})"
+            case Case():
+                whens = (f"WHEN {a} THEN {b} " for a, b in zip(parts[:-1:2], parts[1::2], strict=True))
+                return f"CASE {''.join(whens)}ELSE {parts[-1]} END"
+            case Call(function=function):
+                name = function.name
+                if name == "not":
+                    return f"(NOT {parts[0]})"
+                if name == "isin":
+                    return f"({parts[0]} IN ({', '.join(parts[1:])}))"
+                if name == "extract":
+                    return f"date_part({', '.join(parts)})"
+                return (
+                    f"{name}({', '.join(parts)})" if name.isidentifier() and name not in _SIGNS else _infix(name, parts)
+                )
+        raise TypeError(f"{node!r} has no form in SQL")
+
+    return fold(root, visit)
+
+
+_SIGNS = {"==", "!=", "<", "<=", ">", ">=", "<=>", "and", "or", "+", "-", "*"}
+"""The operators that SQL writes as this library does."""
+
+
+def _infix(name: str, parts: list[str]) -> str:
+    if name not in _SIGNS:
+        raise TypeError(f"operator {name} has no form in SQL")
+    return f"({f' {name} '.join(parts)})"
+
+
+def _literal_sql(value: Any) -> str:
+    """Return a constant as SQL, of the type that Spark has for the Python value."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case int():
+            kind = "int" if -(1 << 31) <= value < 1 << 31 else "bigint"
+            return f"cast('{value}' as {kind})" if value < 0 or kind == "bigint" else str(value)
+        case str():
+            return text_literal(value)
+        case float():
+            return f"cast('{value}' as double)"
+        case Decimal():
+            return f"{value:f}BD"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case dt.datetime():
+            return f"timestamp_micros({_micros(value)}L)"
+        case dt.date():
+            return f"date_from_unix_date({(value - dt.date(1970, 1, 1)).days})"
+    raise TypeError(f"{value!r} has no form in SQL")
+
+
 def _literal(node: Lit) -> Column:
     """Return the Spark Column of a constant.
 
@@ -73,14 +143,18 @@ def _literal(node: Lit) -> Column:
     value = node.value
     # F.lit goes through java.sql.Date and Timestamp: it refuses years below 1000 and shifts old dates by the Julian calendar.
     if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        micros = (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-        column = F.timestamp_micros(F.lit(micros))
+        column = F.timestamp_micros(F.lit(_micros(value)))
     elif isinstance(value, dt.date):
         column = F.date_from_unix_date(F.lit((value - dt.date(1970, 1, 1)).days))
     else:
         column = F.lit(value)
     return column.cast(node.type) if node.type is not None else column
+
+
+def _micros(value: dt.datetime) -> int:
+    """Return a datetime as microseconds since the epoch."""
+    aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+    return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
 _ZONE = "spark.sql.session.timeZone"

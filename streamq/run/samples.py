@@ -212,7 +212,7 @@ def _filtered(table: DataFrame, source: Source, where: Where | None, bounds: tup
     if where is None and bounds is None:
         return table
     with in_utc(table.sparkSession):
-        columns = [column.alias(name) for name, column in source.item_columns(True).items()]
+        columns = [F.expr(column).alias(name) for name, column in source.item_columns(True).items()]
         payload = [F.col(quote(field.name)) for field in source.payload]
         whole = F.struct(*(F.col(quote(name)) for name in table.columns)).alias(ROW)
         rows = table.select(whole, *columns, *payload)

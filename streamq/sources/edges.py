@@ -36,6 +36,7 @@ from streamq.operators.source import (
 from streamq.operators.source_arguments import (
     ItemColumn,
     ItemRule,
+    Refusal,
     RowRefusal,
     SourcePolicy,
     TickColumn,
@@ -47,7 +48,7 @@ from streamq.operators.source_arguments import (
 )
 from streamq.plan.expr import Call, Case, Col, Expr, Lit
 from streamq.plan.footprint import Footprint
-from streamq.plan.lowering import orderable
+from streamq.plan.lowering import orderable, text_literal
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.passes import types
 from streamq.plan.schema import EDGE, Field, Schema, check_key, quote
@@ -153,8 +154,10 @@ class EdgeSource(Source):
         whole = F.struct(F.col(LE), F.col(OPENS), *(F.col(quote(name)) for name in rest))
         df = df.withColumn("__prev", F.lag(whole).over(chain))
         opened_before = F.coalesce(F.col("__prev")[OPENS], F.lit(False))
-        reason = F.when(F.col("__tie"), F.lit(self.tie)).when(~F.col(OPENS) & ~opened_before, F.lit(self.unmatched))
-        df = without_refused(df, reason, self).withColumn("__next", F.lead(whole).over(chain))
+        df = df.withColumn("__unmatched", ~F.col(OPENS) & ~opened_before)
+        reasons = f"WHEN __tie THEN {text_literal(self.tie)} WHEN __unmatched THEN {text_literal(self.unmatched)}"
+        refusal = Refusal("__tie OR __unmatched", f"CASE {reasons} END")
+        df = without_refused(df, refusal, self).withColumn("__next", F.lead(whole).over(chain))
         df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))
         payload: Any = {name: F.col(quote(name)) for name in (f.name for f in self.payload)}
         if self.payload_from == "end":

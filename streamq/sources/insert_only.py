@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from streamq.connectors.connector import Connector
 from streamq.errors import PlanError, check_keywords
@@ -66,12 +66,12 @@ class Points(InsertSource):
         """Add ``__le``; the end is implied, one tick later. Refuse rows without a valid start."""
         return TickColumn(LE, self.time), *refused_starts(LAST_POINT)
 
-    def item_columns(self, streaming: bool) -> dict[str, Column]:
+    def item_columns(self, streaming: bool) -> dict[str, str]:
         """Return ``__le``, in batch also ``__re``, and why a row is refused; a stream refuses rows by the start alone."""
         columns = super().item_columns(streaming)
         if streaming:
             return {LE: columns[LE]}
-        return columns | {RE: columns[LE] + 1}
+        return columns | {RE: f"{columns[LE]} + 1L"}
 
 
 @check_keywords

@@ -34,6 +34,7 @@ from streamq.operators.source import (
 from streamq.operators.source_arguments import (
     ItemColumn,
     ItemRule,
+    Refusal,
     RowRefusal,
     SourcePolicy,
     TickColumn,
@@ -56,6 +57,9 @@ from streamq.time import INFINITY, TIMESTAMP, instant_ticks, show_ticks
 
 AS_SENT = "it says when a row was sent, and is no part of an event"
 """The role of the column that stamps rows."""
+
+
+_UNMATCHED = Refusal.of("__w < 0", "a retraction that matches nothing")
 
 
 @node
@@ -198,8 +202,7 @@ class Physical(Source):
         )
         if self.policy.invalid_in(False) == Invalid.DROP:
             df = _without_unmatched(df.groupBy(LE, *payload))
-        reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
-        checked = check_starts(F.col(LE), reason, self, False, F.col(RE), F.col("__w"))
+        checked = check_starts(LE, _UNMATCHED, self, False, RE, "__w")
         df = without_bad(df, "__w", *checked).where(F.col("__w") > 0)
         copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
         return df.select(LE, RE, *payload, copies.alias("__copy")).drop("__copy")
@@ -285,8 +288,8 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     once = F.row_number().over(Window.partitionBy(id, KIND, RE, NEW_END).orderBy(LE)) == 1
     df = df.repartition(F.col(id)).withColumns({"__first": first, "__same": same, "__once": once.cast("int")})
     df = df.where(~inserts | F.col("__first") | ~F.col("__same"))
-    reason = F.when(inserts & ~F.col("__first"), F.lit("two events of one id"))
-    df = without_refused(df, reason, node, F.col(RE))
+    df = df.withColumn("__other", inserts & ~F.col("__first"))
+    df = without_refused(df, Refusal.of("__other", "two events of one id"), node, RE)
 
     once = F.col("__once")
     retraction = F.array(_delta(RE, -1, -once, to=F.col(NEW_END)), _delta(NEW_END, 1, once))
@@ -307,13 +310,12 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     df = df.select(id, "__at", RE, weight.alias("__w"), "__inserts", "__to", insert.alias("__insert"))
     if node.policy.invalid_in(False) == Invalid.DROP:
         df = _without_unmatched(df.groupBy(id), "__at", "__insert")
-    reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
-    start = F.coalesce(F.col("__insert")[LE], F.col("__at"))
+    start = f"coalesce(__insert.{LE}, __at)"
     # one condition: of two, Spark might drop a row by the other before it reads the weight
-    events = F.when(F.col("__insert").isNotNull() & (F.col(RE) > start), F.col("__w")).otherwise(0)
+    events = f"CASE WHEN __insert IS NOT NULL AND {RE} > {start} THEN __w ELSE 0L END"
     payload = {f.name: f"__insert.{quote(f.name)}" for f in rest} | {node.id: id}
-    checked = check_starts(start, reason, node, False, F.col(RE), events, payload)
-    df = without_bad(df.withColumn(LE, start), "__w", *checked).where(F.col("__w") > 0)
+    checked = check_starts(start, _UNMATCHED, node, False, RE, events, payload)
+    df = without_bad(df.withColumn(LE, F.expr(start)), "__w", *checked).where(F.col("__w") > 0)
     return df.select(LE, RE, *(F.col(payload[f.name]).alias(f.name) for f in node.payload))
 
 
