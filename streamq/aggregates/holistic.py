@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType
 
-from streamq.aggregates.basic import apply_aggregate, as_doubles, check_numbers
+from streamq.aggregates.basic import COUNT, apply_aggregate, as_doubles, check_numbers
 from streamq.errors import PlanError, check_keywords
 from streamq.plan.aggregate import (
     Aggregate,
@@ -198,6 +198,9 @@ class CountDistinct(AggregateFunction):
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
         return DistinctReduction(column)
+
+    def of_firsts(self, is_first: Expr) -> Aggregate | None:
+        return Aggregate(COUNT, (), is_first)
 
 
 COUNT_DISTINCT = CountDistinct()

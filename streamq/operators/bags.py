@@ -52,7 +52,8 @@ class Union(PassThrough):
     def _traits(self) -> Traits:
         every = [node.traits for node in self.inputs]
         on_windows, endless = all(traits.on_windows for traits in every), all(traits.endless for traits in every)
-        return replace(super()._traits(), on_windows=on_windows, endless=endless)
+        cells = every[0].cells if all(traits.cells == every[0].cells for traits in every) else None
+        return replace(super()._traits(), on_windows=on_windows, endless=endless, cells=cells)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Compute the union by Spark's UNION ALL."""

@@ -12,7 +12,7 @@ from typing import Any, Self
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streamq.choices import JoinKind, choose_word
+from streamq.choices import JoinKind, Stamp, choose_word
 from streamq.errors import PlanError
 from streamq.operators.evaluated_operator import add_bound
 from streamq.operators.evaluation import (
@@ -113,6 +113,7 @@ class Join(Pairing):
             endless=both.endless and self.how == JoinKind.INNER,
             mixes_windows=left.mixes_windows or (self._has_right_columns and right.mixes_windows),
             implied_windows=ImpliedWindows.SNAPSHOTS if implied else None,
+            cells=left.cells if left.cells == right.cells else None,
         )
 
     def _schema(self) -> Schema:
@@ -193,7 +194,7 @@ class Join(Pairing):
         is_outer = self.how in (JoinKind.LEFT, JoinKind.ANTI)
         if is_outer and self.where is not None and calls_python(self.where):
             return only_evaluated("the condition of an outer join calls Python")
-        if self.on and not (self._has_endless_side or self._is_bounded):
+        if self.on and not (self._has_endless_side or self._is_bounded or self._is_of_cells):
             return only_evaluated("lifetimes of any length, which need not be measured before")
         if self.measures_lengths and self._is_over_measured:
             return only_evaluated(
@@ -204,13 +205,18 @@ class Join(Pairing):
     @property
     def measures_lengths(self) -> bool:
         """True if cells of time need the lengths of all lifetimes, for which a batch reads both inputs once more."""
-        return not (self.on or self._has_endless_side or self._is_bounded)
+        return not (self.on or self._has_endless_side or self._is_bounded or self._is_of_cells)
 
     @lazy
     def _is_over_measured(self) -> bool:
         """True if a join below measures lengths: of n such joins on each other, the sources would be read 2**n times."""
         below = (node for side in self.children for node in nodes(side))
         return any(isinstance(node, Join) and node.measures_lengths for node in below)
+
+    @property
+    def _is_of_cells(self) -> bool:
+        """True if all lifetimes are cells of one grid, so that two events live at once if they start together."""
+        return self.left.traits.cells is not None and self.left.traits.cells == self.right.traits.cells
 
     @property
     def _has_endless_side(self) -> bool:
@@ -225,10 +231,10 @@ class Join(Pairing):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Compute an equi-join over cells of time, and parts with and without a partner by a sweep over a left event's pairs.
 
-        If the plan bounds the length of all lifetimes, cells have that width; and left points need no sweep. Of a side that is
-        endless an inner join has no cells: its events meet whatever lives after their start. Where lengths are not known, they
-        are measured, which reads both sides once more; the evaluator reads them once, and takes its place where there are keys,
-        or another such join below.
+        If all lifetimes are cells of one grid, pairs start together. If the plan bounds the length of all lifetimes, cells have
+        that width; and left points need no sweep. Of a side that is endless an inner join has no cells: its events meet whatever
+        lives after their start. Where lengths are not known, they are measured, which reads both sides once more; the evaluator
+        reads them once, and takes its place where there are keys, or another such join below.
         """
         if self.batch_forms(run.rates) is not None:
             return super().in_batch(inputs, run)
@@ -238,13 +244,19 @@ class Join(Pairing):
         condition = None if self.where is None else spark_expression(self.where, self.both)
         points = (self.left.schema.shape == POINT, self.right.schema.shape == POINT)
         longest = self._longest
+        how = "inner" if self.how == JoinKind.INNER else f"left_{self.how}" if self.how != JoinKind.LEFT else "left"
+        if self._is_of_cells:
+            on = [F.col(a) == F.col(b) for a, b in [*self.key_pairs, (LE, OTHER_LE)]]
+            pairs = left.join(right, on if condition is None else [*on, condition], how)
+            if self.how in (JoinKind.SEMI, JoinKind.ANTI):
+                return in_left_names(pairs.select(LE, RE, *map(quote, names[0])), self)
+            return pairs.select(LE, RE, *(quote(n) for n in (*names[0], *names[1])))
         if self._has_endless_side:
             endless = (self.left.traits.endless, self.right.traits.endless)
             pairs = endless_join(left, right, self.key_pairs, points=points, endless=endless, condition=condition)
             start, end = common_lifetime(points, endless)
             return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
         if longest is not None and self._is_bounded:
-            how = "inner" if self.how == JoinKind.INNER else f"left_{self.how}" if self.how != JoinKind.LEFT else "left"
             pairs = bounded_join(left, right, self.key_pairs, longest, points=points, condition=condition, how=how)
             if self.how in (JoinKind.SEMI, JoinKind.ANTI):
                 return in_left_names(pairs.select(LE, RE, *map(quote, names[0])), self)
@@ -358,9 +370,10 @@ class WindowedJoin(Pairing):
         return schema
 
     def _traits(self) -> Traits:
-        return Traits(
-            self.left.traits.retracts or self.right.traits.retracts,
-            longest=self.window.size,
+        both = self.left.traits | self.right.traits
+        return replace(
+            self.window.traits(Stamp.ALIGN, both),
+            retracts=both.retracts,
             mixes_windows=self.window.windows_of_a_point > 1,
             on_windows=True,
             implied_windows=ImpliedWindows.LIFETIMES,

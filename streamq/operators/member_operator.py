@@ -131,7 +131,11 @@ class MemberOperator(EvaluatedOperator):
         is_per_window = self.window.is_piecewise and BOUNDS.keys() <= set(self.keys)
         mixes = self.input.traits.mixes_windows if is_per_window else self.window.windows_of_a_point > 1
         traits = self.window.traits(self.stamp, self.input.traits)
-        return replace(traits, on_windows=on_windows, mixes_windows=on_windows and mixes)
+        traits = replace(traits, on_windows=on_windows, mixes_windows=on_windows and mixes)
+        if not (is_per_window and on_windows):
+            return traits
+        events = self.input.traits
+        return replace(traits, endless=events.endless, cells=events.cells)
 
     def _member_evaluation(
         self,

@@ -6,6 +6,8 @@ The forms of a batch stand in docs/decisions/forms_of_windows_in_batch.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -92,8 +94,9 @@ class MergePartials(EvaluatedOperator):
         return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
 
     def _traits(self) -> Traits:
-        sizes = [one.window.basic_grid().size for one in self.results] or [self.window.basic_grid().size]
-        return Traits(longest=max(sizes) if self.stamp == Stamp.ALIGN else None)
+        """Return the traits of rows on the windows; those of several windows are as long as the longest."""
+        windows = [one.window for one in self.results] or [self.window]
+        return reduce(or_, (window.traits(self.stamp, self.input.traits) for window in windows))
 
     def detail(self) -> str:
         windows = [one.window for one in self.results] or [self.window]

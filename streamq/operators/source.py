@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 from streamq.choices import Invalid
 from streamq.errors import InvalidEvent, TypeMismatch, unknown_column
 from streamq.operators.operator import BatchRun, Operator
-from streamq.operators.source_arguments import ItemRule, ItemRules, Refusal, SourcePolicy
+from streamq.operators.source_arguments import ItemRule, ItemRules, RefusedRows, SourcePolicy
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import instant_sql, orderable, text_literal
 from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, lazy, quote
@@ -234,7 +234,7 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
 
 def check_starts(
     le: str,
-    refusal: Refusal,
+    refusal: RefusedRows,
     node: Source,
     streaming: bool,
     re: str | None = None,
@@ -277,12 +277,12 @@ def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
     event = Window.partitionBy(*(quote(name) for name in node.ids), LE).orderBy(*whole)
     first, row = F.row_number().over(event) == 1, F.struct(*(c.alias(f"_{i}") for i, c in enumerate(whole)))
     df = df.withColumns({"__first": first, "__same": row.eqNullSafe(F.first(row).over(event))})
-    refusal = Refusal.of("NOT __first", "two rows of one id and start that differ")
+    refusal = RefusedRows.single("NOT __first", "two rows of one id and start that differ")
     df = df.where(F.col("__first") | ~F.col("__same"))
     return without_refused(df, refusal, node, RE).drop("__first", "__same")
 
 
-def without_refused(df: DataFrame, refusal: Refusal, node: Source, re: str | None = None) -> DataFrame:
+def without_refused(df: DataFrame, refusal: RefusedRows, node: Source, re: str | None = None) -> DataFrame:
     """Return the items of a batch that are not refused; under ``invalid="fail"`` reading LE raises the reason."""
     return without_bad(df, LE, *check_starts(LE, refusal, node, False, re))
 

@@ -137,14 +137,14 @@ class SqlItems(SourceItems[str]):
         self._refusals.append((self.evaluated(is_wrong), self.evaluated(why)))
 
     @property
-    def refusal(self) -> Refusal:
+    def refusal(self) -> RefusedRows:
         """The rows that the rules refuse."""
         whens = (f"WHEN {is_wrong} THEN {why}" for is_wrong, why in self._refusals)
-        return Refusal(" OR ".join(is_wrong for is_wrong, _ in self._refusals), f"CASE {' '.join(whens)} END")
+        return RefusedRows(" OR ".join(is_wrong for is_wrong, _ in self._refusals), f"CASE {' '.join(whens)} END")
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedRows:
     """The rows of a DataFrame that are no events, as SQL: where ``is_wrong`` is true, not NULL, and why, a text.
 
     The text is NULL for events.
@@ -154,8 +154,8 @@ class Refusal:
     why: str
 
     @classmethod
-    def of(cls, is_wrong: str, why: str) -> Self:
-        """Return the refusal of rows for one reason, ``why``."""
+    def single(cls, is_wrong: str, why: str) -> Self:
+        """Return the rows that are refused for one reason, ``why``."""
         return cls(is_wrong, f"CASE WHEN {is_wrong} THEN {text_literal(why)} END")
 
 

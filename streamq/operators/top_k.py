@@ -23,7 +23,9 @@ from streamq.plan.lowering import spark_expression
 from streamq.plan.node import ADDED, Node, node
 from streamq.plan.passes import infer
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
+from streamq.runtime.deltas import LE
 from streamq.runtime.evaluators.window_evaluator import Ranking, TopKEvaluator
+from streamq.time import INFINITY
 from streamq.windows import Window
 from streamq.windows.batch_events import (
     ENDS,
@@ -204,6 +206,12 @@ class TopK(MemberOperator):
         grid = self.window.grid
         refused = dict.fromkeys(UNRANKED, "only the best of each range of windows can be merged, as copies")
         cheapest = BatchChoice(form=BatchForm.DIRECT, reason="Spark ranks copies of the members")
+        if self.window.is_piecewise and self.input.traits.endless and self.k == 1 and self.input.schema.names:
+            refused = dict.fromkeys(UNRANKED, "the best event is no sum")
+            refused |= dict.fromkeys((BatchForm.DIRECT, BatchForm.EXPLODE), "events are not copied into snapshots")
+            del refused[BatchForm.RUNNING]
+            cheapest = BatchChoice(form=BatchForm.RUNNING, reason="no event ends: the best one so far")
+            return BatchForms(cheapest=cheapest, refused=refused)
         if not self.window.is_copied:
             return only_evaluated(f"to copy members of {self.window.name} windows, events are read several times")
         if grid is None:
@@ -224,6 +232,8 @@ class TopK(MemberOperator):
         form = self.batch_forms(run.rates).choose(run.hint).form
         if form is BatchForm.EVALUATED:
             return super().in_batch(inputs, run)
+        if form is BatchForm.RUNNING:
+            return stamped(self._best_so_far(inputs[0]), self.stamp, self.schema)
         source, grid = self.input.schema, self.window.grid
         value = spark_expression(self.by, source)
         events = batch_events(self.input, inputs[0], run, self.keys, reads_bounds=grid is None)
@@ -246,6 +256,30 @@ class TopK(MemberOperator):
             start, end = window_lifetime(grid)
             df = df.withColumns({STARTS: start, ENDS: end})
         return stamped(df, self.stamp, self.schema)
+
+    def _best_so_far(self, events: DataFrame) -> DataFrame:
+        """Return, for each snapshot of events that do not end, the events with the best value of those that have started.
+
+        An event with that value is among the rows of its group since the value has been the best. Of each instant the last row
+        has seen all events that start then.
+        """
+        value = F.struct(spark_expression(self.by, self.input.schema))
+        names = [quote(name) for name in self.input.schema.names]
+        keys = [quote(key) for key in self.keys]
+
+        def so_far(*by: str) -> WindowSpec:
+            return Over.partitionBy(*by).orderBy(LE).rangeBetween(Over.unboundedPreceding, Over.currentRow)
+
+        best, next_start = (F.max if self.desc else F.min)(value), F.lead(LE).over(Over.partitionBy(*keys).orderBy(LE))
+        df = events.withColumns({BY: value, "__best": best.over(so_far(*keys)), "__next": next_start})
+        row = F.when(F.col(BY).eqNullSafe(F.col("__best")), F.struct(*names))
+        same = so_far(*keys, "__best")
+        winners = F.collect_list(row).over(same) if self.ties == "keep" else F.array(F.min(row).over(same))
+        df = df.withColumn("__winners", winners)
+        df = df.where(~F.col(LE).eqNullSafe(F.col("__next")))
+        end = F.coalesce("__next", F.lit(INFINITY)).alias(ENDS)
+        places = [F.lit(1).alias(place) for place in self._places]
+        return df.select(F.col(LE).alias(STARTS), end, *places, F.inline("__winners"))
 
     def _best(self, members: DataFrame, by: Sequence[str]) -> DataFrame:
         """Return the best members of each group and value of ``by``, by the column BY, with their places, or ranks, in it."""

@@ -24,7 +24,7 @@ from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchForm, BatchForms, BatchRun, QuarantineEvents, RowKey
 from streamq.operators.window_forms import WindowForms, snapshots
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
-from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
+from streamq.plan.aggregation import aggregate_type, filter_in_argument, is_mergeable
 from streamq.plan.expr import Col, show
 from streamq.plan.footprint import ExpectedRates, Footprint
 from streamq.plan.lowering import instant, lifetime, payload_order, spark_expression
@@ -382,7 +382,7 @@ class WindowAggregate(MemberOperator):
             case BatchForm.EVALUATED:
                 return super().in_batch(inputs, run)
             case BatchForm.DIFFERENCE | BatchForm.RUNNING as form:
-                rows = snapshots(source, self.keys, expand(self.aggregates, source), inputs[0], form)
+                rows = snapshots(source, self.keys, self.aggregates, inputs[0], form)
                 return stamped(rows, self.stamp, self.schema)
         values = [spark_aggregate(a, source, self.clip).alias(name) for name, a in self.aggregates]
         reads_bounds = any(a.function.reads_window for _, a in self.aggregates)

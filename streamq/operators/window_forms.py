@@ -15,14 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 from pyspark.sql.types import DataType, DecimalType
 
 from streamq.operators.grid_factory import partial_fields
 from streamq.operators.operator import BatchChoice, BatchForm, BatchForms, shown_costs
-from streamq.plan.aggregation import Aggregates, Expansion, expand, not_merged
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.aggregation import Aggregates, expand, not_merged
+from streamq.plan.expr import Col
 from streamq.plan.lowering import lifetime, spark_expression
 from streamq.plan.partial import Algebra, SparkPartial, WindowFrame, are_exact, spark_partials
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
@@ -52,7 +58,8 @@ class WindowForms:
     def forms(self) -> BatchForms:
         """Return the forms, one of which computes all aggregates.
 
-        Snapshots of events that do not end are merged in their order; others are running sums if all aggregates are exact,
+        Snapshots of events that do not end are merged in their order, for distinct counts the first event of each value; others
+        are running sums if all aggregates are exact,
         else evaluated, as windows by numbers are: to copy their members their events would be read several times. Other windows
         copy their members, or are evaluated if Spark lacks one of the aggregates, or if the groups' events are in many windows
         each, of which no aggregate needs copies. But landmark windows with a period are copied if all aggregates merge: Spark
@@ -97,28 +104,85 @@ class WindowForms:
         """Return the reasons against the forms that merge partial results."""
         off_grid = "its windows are not on a grid"
         if self.window.is_piecewise:
-            in_spark = None if self._not_merged else spark_partials(expand(self.aggregates, self.source).partials)
-            unmerged = self._not_merged or ("partial results that Arrow makes and merges" if in_spark is None else "")
-            ends = "" if self.endless else "its events may end"
+            in_order = CountOfFirsts.from_aggregates(self.aggregates, self.source)
             reasons = {
                 **dict.fromkeys((BatchForm.EXPLODE, BatchForm.BLOCKS, BatchForm.DYADIC), off_grid),
-                BatchForm.RUNNING: unmerged or ends,
-                BatchForm.DIFFERENCE: unmerged or not_subtracted(in_spark or ()),
+                BatchForm.RUNNING: _in_spark(in_order.aggregates, in_order.schema)[0]
+                or ("" if self.endless else "its events may end"),
+                BatchForm.DIFFERENCE: self._refused_difference(),
             }
             return {form: reason for form, reason in reasons.items() if reason}
         unsplit = (off_grid if self.window.grid is None else self._not_merged) or "its windows are not split"
         return {form: unsplit for form in BatchForm if form not in (BatchForm.DIRECT, BatchForm.EVALUATED)}
 
+    def _refused_difference(self) -> str:
+        unmerged, partials = _in_spark(self.aggregates, self.source)
+        return unmerged or not_subtracted(partials)
 
-def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, df: DataFrame, form: BatchForm) -> DataFrame:
+
+def _in_spark(aggregates: Aggregates, source: Schema) -> tuple[str, list[SparkPartial]]:
+    """Return why Spark cannot merge the aggregates, "" if it can, and the partial results of which it merges them."""
+    if unmerged := not_merged(aggregates, source):
+        return unmerged, []
+    partials = spark_partials(expand(aggregates, source).partials)
+    return ("partial results that Arrow makes and merges", []) if partials is None else ("", partials)
+
+
+@dataclass(frozen=True)
+class CountOfFirsts:
+    """Aggregates of events that do not end, of which the distinct counts are counts of the first event of each value.
+
+    ``counted``: the aggregates of which a column of ``schema`` says whether an event is such a first one, by that column.
+    """
+
+    aggregates: Aggregates
+    schema: Schema
+    counted: Mapping[str, Aggregate]
+
+    @classmethod
+    def from_aggregates(cls, aggregates: Aggregates, source: Schema) -> CountOfFirsts:
+        """Return the aggregates over events of the schema ``source`` with the columns of first events added to it."""
+        counted: dict[str, Aggregate] = {}
+        restated = []
+        for name, aggregate in aggregates:
+            column = f"__first_{len(counted)}"
+            of_firsts = aggregate.function.of_firsts(Col(column))
+            restated.append((name, aggregate if of_firsts is None else of_firsts))
+            if of_firsts is not None:
+                counted[column] = aggregate
+        fields = (Field(column, t.BooleanType()) for column in counted)
+        return cls(tuple(restated), source.with_fields([*source.fields, *fields]), counted)
+
+    def marked(self, df: DataFrame, source: Schema, keys: Sequence[str]) -> DataFrame:
+        """Add the columns of first events to the events ``df``, which are of the schema ``source``."""
+        columns = {}
+        for column, aggregate in self.counted.items():
+            values = [spark_expression(argument, source) for argument in aggregate.args]
+            passes = [F.lit(True) if aggregate.where is None else spark_expression(aggregate.where, source)]
+            counts = reduce(
+                and_, (F.coalesce(is_met, F.lit(False)) for is_met in (*passes, *(v.isNotNull() for v in values)))
+            )
+            same = Over.partitionBy(*(quote(k) for k in keys), counts, *values).orderBy(LE)
+            columns[column] = counts & (F.row_number().over(same) == 1)
+        return df.withColumns(columns) if columns else df
+
+
+def snapshots(
+    source: Schema, keys: tuple[str, ...], aggregates: Aggregates, df: DataFrame, form: BatchForm
+) -> DataFrame:
     """Return one row for each snapshot with members: the keys, the aggregates, ``__wle`` and ``__wre``.
 
-    ``df`` has the events, of the schema ``source``; ``split`` the aggregates as partial results. Each event is a partial result
+    ``df`` has the events, of the schema ``source``. Each event is a partial result
     over the instants of its lifetime; the stretches with the same members are the snapshots. ``form``: DIFFERENCE, of exact
     partial results, or RUNNING, of events that do not end.
     """
     quoted = [quote(k) for k in keys]
     df = df.select(*lifetime(source), *(quote(n) for n in source.names))
+    if form is BatchForm.RUNNING:
+        in_order = CountOfFirsts.from_aggregates(aggregates, source)
+        df = in_order.marked(df, source, keys)
+        source, aggregates = in_order.schema, in_order.aggregates
+    split = expand(aggregates, source)
     partials = spark_partials(split.partials)
     assert partials is not None and (form is BatchForm.RUNNING or are_exact(partials))
     values = {name: spark_expression(expr, source) for name, expr in split.arguments}

@@ -219,6 +219,14 @@ class AggregateFunction(NamedObject, ABC):
         """Return the result as an expression over the columns of partial results; None if it has no partial results."""
         return None
 
+    def of_firsts(self, is_first: Expr) -> Aggregate | None:
+        """Return an aggregate of equal value that reads of each combination of arguments one member; None if there is none.
+
+        ``is_first`` is true of a member that has no NULL among its arguments, passes the filter and, of those of equal arguments
+        and its group, has started first.
+        """
+        return None
+
     def operands(self, of: Application) -> tuple[Expr, ...]:
         """Return the expressions that its reduction reads of a member; by default the arguments."""
         return of.args

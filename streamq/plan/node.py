@@ -25,6 +25,7 @@ from streamq.errors import CallResult, PlanError, check_keywords, kind_of
 from streamq.plan.expr import PLAIN_JSON, Expr, Tree, fold
 from streamq.plan.function import NamedObject
 from streamq.plan.schema import POINT, Schema
+from streamq.time import Grid, show_duration
 
 T = TypeVar("T")
 
@@ -54,7 +55,8 @@ class Traits:
     lifetime lasts at most, None if the plan does not bound them. The others are for verbs, and not compared, as rules need not
     keep them. mixes_windows: results of several overlapping windows live at one instant, so that a window over them has several
     as members; on_windows: every lifetime is the interval of a window; implied_windows: the windows of an aggregate over the
-    rows without a window verb before it, None if it needs one; endless: no lifetime ends.
+    rows without a window verb before it, None if it needs one; endless: no lifetime ends; cells: every lifetime is a cell of this
+    grid, whose cells do not overlap, None if they may be others.
     """
 
     retracts: bool = False
@@ -65,11 +67,12 @@ class Traits:
     on_windows: bool = field(default=False, compare=False)
     implied_windows: ImpliedWindows | None = field(default=None, compare=False)
     endless: bool = field(default=False, compare=False)
+    cells: Grid | None = field(default=None, compare=False)
 
     def __or__(self, other: Traits) -> Traits:
         """Return the traits of rows of either; ``longest`` is the greater length, None if one is None.
 
-        Neither are on windows, nor do they imply some.
+        Neither are on windows or cells, nor do they imply some.
         """
         longest = None if self.longest is None or other.longest is None else max(self.longest, other.longest)
         return Traits(
@@ -80,6 +83,16 @@ class Traits:
             self.mixes_windows or other.mixes_windows,
             endless=self.endless and other.endless,
         )
+
+    def lifetimes(self, axis: str) -> str:
+        """Return what is known of the lifetimes as explain shows it; "" if nothing is."""
+        if self.endless:
+            return "without an end"
+        if self.cells is not None:
+            return f"windows of {show_duration(self.cells.size, axis)} side by side"
+        if self.longest is None:
+            return ""
+        return "points" if self.longest == 1 else f"at most {show_duration(self.longest, axis)}"
 
 
 NO_ROWS = Traits(longest=0, endless=True)

@@ -36,7 +36,7 @@ from streamq.operators.source import (
 from streamq.operators.source_arguments import (
     ItemColumn,
     ItemRule,
-    Refusal,
+    RefusedRows,
     RowRefusal,
     SourcePolicy,
     TickColumn,
@@ -156,7 +156,7 @@ class EdgeSource(Source):
         opened_before = F.coalesce(F.col("__prev")[OPENS], F.lit(False))
         df = df.withColumn("__unmatched", ~F.col(OPENS) & ~opened_before)
         reasons = f"WHEN __tie THEN {text_literal(self.tie)} WHEN __unmatched THEN {text_literal(self.unmatched)}"
-        refusal = Refusal("__tie OR __unmatched", f"CASE {reasons} END")
+        refusal = RefusedRows("__tie OR __unmatched", f"CASE {reasons} END")
         df = without_refused(df, refusal, self).withColumn("__next", F.lead(whole).over(chain))
         df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))
         payload: Any = {name: F.col(quote(name)) for name in (f.name for f in self.payload)}

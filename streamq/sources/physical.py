@@ -34,7 +34,7 @@ from streamq.operators.source import (
 from streamq.operators.source_arguments import (
     ItemColumn,
     ItemRule,
-    Refusal,
+    RefusedRows,
     RowRefusal,
     SourcePolicy,
     TickColumn,
@@ -59,7 +59,7 @@ AS_SENT = "it says when a row was sent, and is no part of an event"
 """The role of the column that stamps rows."""
 
 
-_UNMATCHED = Refusal.of("__w < 0", "a retraction that matches nothing")
+_UNMATCHED = RefusedRows.single("__w < 0", "a retraction that matches nothing")
 
 
 @node
@@ -289,7 +289,7 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     df = df.repartition(F.col(id)).withColumns({"__first": first, "__same": same, "__once": once.cast("int")})
     df = df.where(~inserts | F.col("__first") | ~F.col("__same"))
     df = df.withColumn("__other", inserts & ~F.col("__first"))
-    df = without_refused(df, Refusal.of("__other", "two events of one id"), node, RE)
+    df = without_refused(df, RefusedRows.single("__other", "two events of one id"), node, RE)
 
     once = F.col("__once")
     retraction = F.array(_delta(RE, -1, -once, to=F.col(NEW_END)), _delta(NEW_END, 1, once))

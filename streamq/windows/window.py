@@ -140,11 +140,13 @@ class Window(ABC):
         """
         if stamp == Stamp.TIME_BOUND:
             return Traits(True, True, True)
-        ends_by_event = self.bound is Bound.NONE and not self.by_numbers
         if stamp != Stamp.ALIGN:
             return Traits()
+        if (grid := self.grid) is not None:
+            return Traits(longest=grid.size, cells=grid if grid.size == grid.hop else None)
+        ends_by_event = self.bound is Bound.NONE and not self.by_numbers
         longest = source.longest if self.is_piecewise else None
-        return Traits(infinite=ends_by_event and source.infinite, longest=self.grid.size if self.grid else longest)
+        return Traits(infinite=ends_by_event and source.infinite, longest=longest)
 
     @abstractmethod
     def shown(self, axis: str) -> str:

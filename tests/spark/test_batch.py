@@ -16,8 +16,10 @@ import streamq as sq
 from streamq import testing as t
 from streamq.compiler.batch import lower_in_batch
 from streamq.errors import InvalidEvent
-from streamq.operators.operator import BatchRun
-from streamq.plan.node import Node
+from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.operator import BatchForms, BatchRun
+from streamq.plan.footprint import NO_RATES
+from streamq.plan.node import Node, nodes
 from streamq.testing.backends import frame
 from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
@@ -213,6 +215,11 @@ def test_a_bound_leaves_out_windows_and_no_events_of_the_others(spark: SparkSess
                 assert_same_history(query.to_df(until, form=form).toArrow(), want)
 
 
+def forms_of(node: Node) -> BatchForms | None:
+    """The batch forms of an operator, if it has several."""
+    return node.batch_forms(NO_RATES) if isinstance(node, EvaluatedOperator) else None
+
+
 def aggregations(answer: DataFrame) -> int:
     """The number of aggregations in Spark's plan of a DataFrame."""
     return answer._jdf.queryExecution().optimizedPlan().toString().count("Aggregate [")
@@ -234,6 +241,13 @@ def test_what_keeps_events_answers_as_in_process(spark: SparkSession, tmp_path: 
             "endless and lasting": endless.join(lasting, on="k"),
             "points on the left": points.join(other, on="k", how="left"),
             "of any length": lasting.join(other.set_duration(3), on="k", how="anti"),
+            **{
+                f"windows side by side, {how}": lasting.group_by("k")
+                .tumbling_window(4)
+                .select(n=sq.count())
+                .join(other.group_by("k").tumbling_window(4).select(m=sq.max("w")), on="k", how=how)
+                for how in ("inner", "left", "semi", "anti")
+            },
             "snapshots": lasting.group_by("k").snapshot_window().select(most=sq.max("v")),
             "count": points.group_by("k").count_window(2).select(most=sq.max("v")),
             "rows": points.group_by("k").rows_window(2).top_k(1, by="v"),
@@ -241,3 +255,38 @@ def test_what_keeps_events_answers_as_in_process(spark: SparkSession, tmp_path: 
         backends.append(queries)
     for name, query in backends[1].items():
         assert_same_history(t.history(query.to_arrow()), t.history(backends[0][name].to_arrow()))
+
+
+@pytest.mark.parametrize("keys", [(), ("k",)])
+def test_snapshots_of_events_that_do_not_end_are_computed_in_the_order_of_starts(
+    spark: SparkSession, keys: tuple[str, ...]
+) -> None:
+    """Distinct counts by the first event of each value, beside others; the best one, or all of the best, so far."""
+    values = [None, 2.0, float("nan"), -0.0, 0.0, 5.0, 2.0]
+    rows = [(i // 3, i % 2, values[5 * i % 7], "xyz"[i % 3] if i % 5 else None) for i in range(40)]
+    table = t.table("at bigint, k bigint, v double, w string", rows)
+    backends = []
+    for source in (frame(spark, table), table):
+        endless = sq.points(source, "at", name="s").set_duration(None)
+        windows = (endless.group_by(*keys) if keys else endless).snapshot_window()
+        counts = windows.select(
+            values=sq.count_distinct("v"),
+            pairs=sq.count_distinct("v", "w"),
+            some=sq.count_distinct("w", where=sq.col("v") > 0),
+            most=sq.max("w"),
+            n=sq.count(),
+            total=sq.sum("k"),
+        )
+        best = [
+            windows.top_k(1, by="v", desc=desc, ties=ties, row_number=ties == "break")
+            for desc in (True, False)
+            for ties in ("keep", "break")
+        ]
+        backends.append([counts, *best])
+    for query, local in zip(*backends, strict=True):
+        forms = [f.choose(None).form for node in nodes(query.plan) if (f := forms_of(node)) is not None]
+        assert forms == ["running"]
+        want = oracle(query.plan, {"s": table})
+        assert_same_history(query.to_df().toArrow(), want)
+        assert_same_history(query.to_df(form="evaluated").toArrow(), want)
+        assert_same_history(t.history(local.to_arrow()), want)

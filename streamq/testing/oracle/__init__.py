@@ -103,15 +103,24 @@ def oracle(
 
 
 def _hold_claims(node: Node, history: str, run: Run) -> None:
-    """Raise FalseClaim for a row that is longer than a tick in the shape POINT, or endless without the trait ``infinite``.
+    """Raise FalseClaim for a row whose lifetime is not what the shape and the traits of its node say.
 
-    By these two the compiler chooses how to compute; other traits are not checked. Endless rows count only if they start before
-    INFINITY // 2, because the ends of others may have saturated.
+    By these the compiler chooses how to compute; traits that are not of lifetimes are not checked. Endless rows count only if
+    they start before INFINITY // 2, because the ends of others may have saturated, and windows only within that of 0.
     """
+    traits, early = node.traits, f"le < {INFINITY // 2}"
     claims = {"points": "re <> le + 1"} if node.schema.shape == POINT else {}
-    if not node.traits.infinite:
+    if not traits.infinite:
         # an end beyond the axis saturates, so only early starts count
-        claims["lifetimes that end"] = f"re = {INFINITY} AND le < {INFINITY // 2}"
+        claims["lifetimes that end"] = f"re = {INFINITY} AND {early}"
+    if traits.endless:
+        claims["lifetimes without an end"] = f"re <> {INFINITY}"
+    if traits.longest is not None:
+        claims[f"lifetimes of at most {traits.longest} ticks"] = f"{early} AND re::HUGEINT - le > {traits.longest}"
+    if (cells := traits.cells) is not None:
+        is_inside = f"le BETWEEN {-(INFINITY // 2)} AND {INFINITY // 2}"
+        is_cell = f"(le::HUGEINT - {cells.offset}) % {cells.hop} = 0 AND re::HUGEINT - le = {cells.size}"
+        claims[f"windows of {cells.size} ticks side by side"] = f"{is_inside} AND NOT ({is_cell})"
     if not claims:
         return
     (violations,) = run.rows(f"SELECT {listed(*(_first_where(denial) for denial in claims.values()))} FROM {history}")
