@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame
 
 from streamq.choices import choose_word
 from streamq.compiler.rewriter import clip_text
 from streamq.compiler.rules.steps import columns_read
 from streamq.errors import PlanError
-from streamq.operators import Select
+from streamq.operators import Select, Where
 from streamq.operators.operator import NOBODY, BatchForm, BatchRun, Observer, Operator
-from streamq.operators.source import Source
+from streamq.operators.source import InsertSource, Source
+from streamq.operators.time_filter import narrowed
 from streamq.plan.expr import fold
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import Node, nodes
@@ -32,11 +35,33 @@ def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> Da
             raise PlanError("batch", f"no batch form of {type(node).__name__}")
         for port, frame in enumerate(inputs):
             observer.rows_in(node, port, frame)
+        if isinstance(node, Where) and (narrower := _over_narrowed_source(node, run)) is not None:
+            inputs = [narrower]
         rows = node.in_batch(inputs, run)
         observer.rows_out(node, rows)
         return rows
 
     return fold(plan, visit)
+
+
+def _over_narrowed_source(where: Where, run: BatchRun) -> DataFrame | None:
+    """Return the rows below a filter, of a table narrowed by what the filter asks of lifetimes; None if there is no such table.
+
+    Below it are selects and other filters, which leave lifetimes as they are, over a source.
+    """
+    steps: list[Select | Where] = [where]
+    while isinstance(below := steps[-1].input, Select | Where):
+        steps.append(below)
+    if not isinstance(below, InsertSource):
+        return None
+    predicates = [step.predicate for step in steps if isinstance(step, Where)]
+    table = narrowed(below, run.tables[below.table], predicates)
+    if table is run.tables[below.table]:
+        return None
+    rows = below.in_batch([], replace(run, tables={**run.tables, below.table: table}))
+    for step in reversed(steps[1:]):
+        rows = step.in_batch([rows], run)
+    return rows
 
 
 def chosen_form(form: object, verb: str) -> BatchForm | None:

@@ -162,6 +162,43 @@ def test_files_are_read_for_the_columns_that_a_query_reads(spark: SparkSession, 
         query.to_pandas()
 
 
+def test_a_scan_takes_the_filters_of_starts_and_ends(spark: SparkSession, tmp_path: Path) -> None:
+    """Columns of every kind of time become filters of files, or of folders, also below windows; a NULL start still fails."""
+    hour = "timestamp'2024-01-01' + make_interval(0, 0, 0, 0, cast(id AS int))"
+    columns = [f"{hour} AS at", f"{hour} + interval 5 hours AS till", f"cast({hour} AS timestamp_ntz) AS local"]
+    columns += ["cast(id AS int) AS n", f"to_date({hour}) AS day"]
+    hours = spark.range(96).selectExpr(*columns).unionAll(spark.sql("SELECT NULL, NULL, NULL, NULL, NULL"))
+    hours.write.partitionBy("day").parquet(str(tmp_path / "in"))
+    table = spark.read.parquet(str(tmp_path / "in"))
+    noon = dt.datetime(2024, 1, 3, 12, tzinfo=dt.UTC)
+    after, until = sq.start() >= noon, sq.start() < noon + dt.timedelta(hours=3)
+
+    def points(time: str, invalid: str = "drop") -> sq.Stream:
+        return sq.points(table, time=time, name=time, invalid=invalid)
+
+    def filters(query: sq.Stream) -> str:
+        plan = query.to_df()._jdf.queryExecution()
+        text = spark.sparkContext._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.explainString(plan, "formatted")
+        return " ".join(re.findall(r"(?:PushedFilters|PartitionFilters): (.*)", text))
+
+    spans = sq.intervals(table, start="at", end="till", name="spans", invalid="drop")
+    counts = points("at").where(after & until).tumbling_window("1 hour").select(n=sq.count())
+    for query, expected, count in (
+        (counts, "LessThanOrEqual(at,2024-01-03 14:59:59.999999)", 3),
+        (points("at").where(after).where(until), "GreaterThanOrEqual(at,2024-01-03 12:00:00.0)", 3),
+        (spans.where(sq.end() <= noon), "LessThanOrEqual(till,2024-01-03 12:00:00.0)", 56),
+        (points("local").where(after & until), "GreaterThanOrEqual(local,2024-01-03T12:00)", 3),
+        (points("n").where(sq.start() >= 90), "GreaterThanOrEqual(n,90)", 6),
+        (points("day").where(sq.start() > noon), ">= 2024-01-04)", 24),
+    ):
+        assert expected in filters(query)
+        assert query.to_df().count() == count
+    failing = points("at", invalid="fail").where(after)
+    assert "Or(GreaterThanOrEqual(at,2024-01-03 12:00:00.0),IsNull(at))" in filters(failing)
+    with pytest.raises(InvalidEvent):
+        failing.to_pandas()
+
+
 def test_a_hint_and_expected_rows_choose_another_form_and_not_another_answer(spark: SparkSession) -> None:
     """Three kinds of windows are asked, and those that can take the form; ``test_merging.py`` compares the forms of merging."""
     points = t.table("at bigint, k bigint, v bigint", [(7 * i % 90, i % 3, i) for i in range(60)])
