@@ -222,3 +222,31 @@ def check_slides() -> None:
 
 def test_a_slide_of_rows_reads_the_newest_step_and_merges_a_row_for_each_step_and_group() -> None:
     check_slides()
+
+
+class Counted(dict[str, bytes]):
+    """A store of a bucket that counts the bytes written into it."""
+
+    written = 0
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        self.written += len(value)
+        super().__setitem__(key, value)
+
+
+def bytes_of_a_long_batch(windows: int) -> int:
+    """The bytes of state that one micro-batch over so many windows writes; all but the last are final behind it."""
+    live = LocalRun(program(lambda a, _: a.to_points().group_by("k").hopping_window(10, 5).select(n=sq.count())))
+    live.stores = {(stage.number, 0): Counted() for stage in live.program.stages}
+    live.batch({"a": rows(*((10 * n, FAR, k, n) for n in range(windows) for k in range(HOT)))})
+    return sum(store.written for store in live.stores.values() if isinstance(store, Counted))
+
+
+def check_final_windows() -> None:
+    """Check that windows that begin and end in one micro-batch are not written into the state."""
+    few, many = bytes_of_a_long_batch(10), bytes_of_a_long_batch(1_000)
+    assert 0 < many <= 1.2 * few
+
+
+def test_windows_that_are_final_in_their_first_micro_batch_are_not_written() -> None:
+    check_final_windows()

@@ -66,6 +66,41 @@ def sent(queries: Sequence[sq.Stream], outputs: Sequence[OutputForm], parts: Seq
     return [sorted(map(repr, net_deltas(table).to_pylist())) for table in [*rows, run.deltas[0]]]
 
 
+FEW = [
+    [(1, "a", 2), (2, "b", 3)],
+    [(5, "a", 1), (6, "b", 4)],
+    [(9, "a", 2)],
+    [(14, "b", 2), (15, "a", 3)],
+    [(40, "a", 1)],
+]
+"""Rows of both sources, on time, a list a micro-batch."""
+
+
+def check(name: str, beside: str, other: str) -> None:
+    """Raise AssertionError if rows of a step's result wait for another result, which has the output ``other``."""
+    names = ("at", "k", "n")
+    tables = [pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows]) for rows in FEW]
+    parts = [dict.fromkeys("st", table) for table in tables]
+    query = STEPS[name](source("s", False), source("t", False))
+    outputs = [OutputForm.FINAL, OutputForm(other)]
+    alone = sent([query], outputs[:1], parts, MIDDLE)
+    assert len([rows for rows in alone if rows]) > 1, "rows in several micro-batches"
+    assert sent([query, BESIDE[beside](query)], outputs, parts, MIDDLE) == alone
+
+
+@pytest.mark.parametrize(
+    ("name", "beside", "other"),
+    [
+        ("sessions", "windows over it", "final"),
+        ("left", "snapshots of it", "final"),
+        ("hopping", "itself", "changelog"),
+        ("no key", "a filter of it", "changelog"),
+    ],
+)
+def test_no_row_of_these_waits_for_another_result(name: str, beside: str, other: str) -> None:
+    check(name, beside, other)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("beside", BESIDE)
 @pytest.mark.parametrize("other", [OutputForm.FINAL, OutputForm.CHANGELOG])

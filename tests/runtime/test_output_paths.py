@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from hypothesis import given
@@ -97,3 +98,29 @@ def test_the_progress_of_all_kernels_goes_to_every_bucket() -> None:
     envelopes = [row for batch in batches for row in batch.to_pylist()]
     assert [(row["__to"], row["__channel"]) for row in envelopes] == [(0, PROGRESS), (1, PROGRESS)]
     assert all(decode_messages(row["__body"]) == told for row in envelopes)
+
+
+@dataclass(frozen=True)
+class CountedPath(InnerPath):
+    """A path that counts how often it is computed."""
+
+    computed: list[int] = field(default_factory=list)
+
+    def tables(self, deltas: pa.Table) -> list[pa.Table]:
+        self.computed.append(deltas.num_rows)
+        return super().tables(deltas)
+
+
+def check_look_up() -> None:
+    """Check that of many filters of a column against constants those are computed whose constant occurs, over its rows."""
+    text = sq.col("k")
+    paths = paths_of([text == str(number) for number in range(40)])
+    counted = [(number, CountedPath(**vars(path))) for number, path in paths]
+    deltas = pa.table({"__le": [1, 2, 3], "k": ["7", "9", "7"], "n": [0, 0, 0], "b": [0, 0, 0], "x": [0.0, 0.0, 0.0]})
+    channels = [number for number, _ in OutputPaths(counted).tables([deltas])]
+    assert sorted(path.computed for _, path in counted if path.computed) == [[1], [2]]
+    assert sorted(channels) == sorted(counted[place][0] for place in (7, 9))
+
+
+def test_many_filters_of_a_column_against_constants_are_one_look_up() -> None:
+    check_look_up()
