@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from streamq.choices import JoinKind, Stamp, choose_word
 from streamq.errors import PlanError
-from streamq.operators.evaluated_operator import add_bound
+from streamq.operators.evaluated_operator import EvaluatedOperator, add_bound
 from streamq.operators.evaluation import (
     CorrectingKernelFactory,
     EndMoves,
@@ -196,10 +196,8 @@ class Join(Pairing):
             return only_evaluated("the condition of an outer join calls Python")
         if self.on and not (self._has_endless_side or self._is_bounded or self._is_of_cells):
             return only_evaluated("lifetimes of any length, which need not be measured before")
-        if self.measures_lengths and self._is_over_measured:
-            return only_evaluated(
-                "lifetimes of any length, and to measure them would read twice what is read twice below"
-            )
+        if self.measures_lengths and self._is_over_state:
+            return only_evaluated("lifetimes of any length, and to measure them would compute twice what is below")
         return None
 
     @property
@@ -208,10 +206,9 @@ class Join(Pairing):
         return not (self.on or self._has_endless_side or self._is_bounded or self._is_of_cells)
 
     @lazy
-    def _is_over_measured(self) -> bool:
-        """True if a join below measures lengths: of n such joins on each other, the sources would be read 2**n times."""
-        below = (node for side in self.children for node in nodes(side))
-        return any(isinstance(node, Join) and node.measures_lengths for node in below)
+    def _is_over_state(self) -> bool:
+        """True if an input is computed by an operator with state: by n such joins on each other it would be 2**n times."""
+        return any(isinstance(node, EvaluatedOperator) for side in self.children for node in nodes(side))
 
     @property
     def _is_of_cells(self) -> bool:
@@ -234,7 +231,7 @@ class Join(Pairing):
         If all lifetimes are cells of one grid, pairs start together. If the plan bounds the length of all lifetimes, cells have
         that width; and left points need no sweep. Of a side that is endless an inner join has no cells: its events meet whatever
         lives after their start. Where lengths are not known, they are measured, which reads both sides once more; the evaluator
-        reads them once, and takes its place where there are keys, or another such join below.
+        reads them once, and takes its place where there are keys, or operators with state below.
         """
         if self.batch_forms(run.rates) is not None:
             return super().in_batch(inputs, run)

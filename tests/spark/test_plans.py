@@ -80,21 +80,17 @@ def reads(plan: Node) -> int:
     """The number of times that a rewritten plan reads its sources.
 
     Where lifetimes may never end, an operator reads its inputs once more, for their last instant, and each source, for how far
-    it has come: the later of these bounds its windows. A join without keys reads its inputs once more, for the lengths of their
-    lifetimes, where no join below has done so.
+    it has come: the later of these bounds its windows. A join without keys over operators without state reads its inputs once
+    more, for the lengths of their lifetimes, unless the plan knows these.
     """
     read: dict[str, int] = {}
-    measuring: set[str] = set()
     for node in nodes(plan):
         own = sum(read[child.digest] for child in node.children) or 1
         is_bounded = isinstance(node, EvaluatedOperator) and node.hears_endpoints
         sources = [below for below in nodes(node) if not below.children]
-        over_measured = any(child.digest in measuring for child in node.children)
-        is_measuring = isinstance(node, Join) and node.measures_lengths
-        if over_measured or is_measuring:
-            measuring.add(node.digest)
-        read[node.digest] = own * (2 if is_bounded or (is_measuring and not over_measured) else 1)
-        read[node.digest] += len(sources) if is_bounded else 0
+        is_over_state = any(isinstance(below, EvaluatedOperator) for side in node.children for below in nodes(side))
+        is_measured = isinstance(node, Join) and node.measures_lengths and not is_over_state
+        read[node.digest] = own * (2 if is_bounded or is_measured else 1) + (len(sources) if is_bounded else 0)
     return read[plan.digest]
 
 
