@@ -75,7 +75,9 @@ def expression_nodes(root: Expr) -> tuple[Expr, ...]:
 
 def columns(root: Expr) -> frozenset[str]:
     """Return the names of the payload columns that an expression reads."""
-    return frozenset(n.name for n in expression_nodes(root) if isinstance(n, Col))
+    return kept_answer(
+        ("columns", root.digest), lambda: frozenset(n.name for n in expression_nodes(root) if isinstance(n, Col))
+    )
 
 
 def rewrite_expression(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
@@ -100,8 +102,10 @@ def substitute(root: Expr, by: Mapping[str, Expr]) -> Expr:
 
 def reads_lifetime(root: Expr, *parts: str) -> bool:
     """True if the tree reads one of these parts of the lifetime (any part, if none is named)."""
-    wanted = parts or ("start", "end", "duration")
-    return any(isinstance(n, Lifetime) and n.part in wanted for n in expression_nodes(root))
+    read = kept_answer(
+        ("lifetime", root.digest), lambda: {n.part for n in expression_nodes(root) if isinstance(n, Lifetime)}
+    )
+    return not read.isdisjoint(parts) if parts else bool(read)
 
 
 def reads_end(root: Expr) -> bool:
