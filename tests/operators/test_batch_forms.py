@@ -75,7 +75,7 @@ def joins_evaluated(stream: sq.Stream) -> list[bool]:
 def test_joins_on_no_key_read_twice_only_what_needs_no_state() -> None:
     """Cells of time need the lengths of lifetimes, which the plan knows of points and windows, and a batch else measures."""
     s = sq.events([(1, 3, {"k": "a", "v": 1})], name="s")
-    windows = s.to_points().group_by("k").tumbling_window(4).select(v=sq.max("v"))
+    windows = s.to_points().group_by("k").tumbling_window(4).select(v=sq.max("v")).extend(1)
     chain = s
     for _ in range(4):
         chain = chain.join(s, where=lambda a, b: a.v < b.v, suffixes=("", "_r")).select("k", "v")
