@@ -237,6 +237,17 @@ def _counted(count: int, unit: str) -> str:
 class WindowEnds(Protocol):
     """The ends of fixed windows, which do not depend on events."""
 
+    @property
+    def n(self) -> int:
+        """The number of windows that contain one instant: the greatest, or of windows that grow the mean, rounded up.
+
+        It is INFINITY for windows that never stop growing.
+        """
+
+    @property
+    def hops(self) -> Grid | None:
+        """A grid of windows that end where these end, each a hop after the one before; None if the distances differ."""
+
     def floor_to_end(self, t: int) -> int:
         """Return the latest instant, at or before t, at which a window ends; MINUS_INFINITY without one; an infinite t itself."""
 
@@ -256,6 +267,10 @@ class Grid:
     def n(self) -> int:
         """The greatest number of windows that contain one instant: size / hop, rounded up."""
         return -(-self.size // self.hop)
+
+    @property
+    def hops(self) -> Grid:
+        return self
 
     @property
     def divides(self) -> bool:

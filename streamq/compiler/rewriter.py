@@ -73,7 +73,7 @@ class Consumer:
         before = self.steps if self._spans is None else self.steps[: self._spans]
         window = self.window if self._spans is None else self.steps[self._spans].event_windows
         moves_start = any(step.effect.moves_start for step in before)
-        return None if window is None or moves_start else window.fixed_ends
+        return None if window is None or moves_start else window.traits.ends
 
     @property
     def _spans(self) -> int | None:

@@ -390,7 +390,8 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
     # the input has come further than a late point
     if way.bounds_windows and (not source.gives_points or way.changes_rows):
         return "late events must not decide how far windows go at the end"
-    if way.window is not None and way.window.grid is not None and not way.window.grid.divides:
+    grid = None if way.window is None else way.window.traits.grid
+    if grid is not None and not grid.divides:
         return "what is left of a late event cannot be told from windows that overlap unevenly"
     return ""
 

@@ -32,7 +32,7 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.kernels.windows_of_sizes import NumberedWindowsKernel, RankedWindowsKernel, WindowsOfSizesKernel
 from streamq.runtime.state.window_bins import block_sizes
 from streamq.time import Grid
-from streamq.windows import Window
+from streamq.windows import Hopping
 
 
 class EventColumns:
@@ -137,20 +137,21 @@ def basic_windows(rows: float, groups: float, grid: Grid) -> float:
 class ResultWindows:
     """Windows on a grid that are merged from the basic windows of longer ones: they show the partial results of these names."""
 
-    window: Window
+    window: Hopping
     partials: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridFactory(KernelFactory):
-    """A factory for an aggregation of the events of ``input``, by ``keys`` and windows, to ``partials`` of columns ``arguments``.
+    """A factory for an aggregation of the events of ``input``, by ``keys`` and windows on a ``grid``, to ``partials``.
 
-    ``merges``: partial results of events that nobody takes back are merged for good; else they are values with weights.
+    These are of the columns ``arguments``. ``merges``: partial results of events that nobody takes back are merged for good; else
+    they are values with weights.
     ``reductions`` are computed from values of the members; some read lifetimes, as ``clip`` cuts them, or order members of one
     start by the columns ``order``. ``ranking``: the result has the best members of windows instead; their columns are
     ``arguments``, but for the keys. Rows live on their windows, or are points at their ends, as the ``stamp`` says. ``results``:
-    the windows whose rows are the result, with the columns ``columns``, each with the number of its window; (): those of
-    ``window`` are.
+    the windows whose rows are the result, with the columns ``columns``, each with the number of its window; (): those on
+    ``grid`` are.
     """
 
     run_by = "partial results of ranges of windows, merged"
@@ -162,7 +163,7 @@ class GridFactory(KernelFactory):
 
     input: Node
     keys: tuple[str, ...]
-    window: Window
+    grid: Grid
     arguments: tuple[tuple[str, Expr], ...]
     partials: tuple[Partial, ...]
     merges: bool
@@ -181,20 +182,14 @@ class GridFactory(KernelFactory):
         merge = (self.merges and not retracts) or are_exact(self.partials)
         are_partial = self.ranking is None and not self.reductions
         reads_moving = retracts and any(reads_end(expr) for _, expr in self.arguments)
-        return (
-            merge
-            and not self.by_window
-            and are_partial
-            and not reads_moving
-            and bool(block_sizes(self.window.basic_grid()))
-        )
+        return merge and not self.by_window and are_partial and not reads_moving and bool(block_sizes(self.grid))
 
     def expected_rows(self, rows: float | None, expected: Expected) -> float | None:
         """Return the windows a tick with members, at most, over ``rows`` events a tick; None if unknown."""
         groups = expected.groups(self.input, self.keys)
         if groups is None:
             return None
-        grids = [result.window.basic_grid() for result in self.results] or [self.window.basic_grid()]
+        grids = [result.window.grid for result in self.results] or [self.grid]
         if rows is None or self.input.schema.shape != POINT:
             return sum(groups / grid.hop for grid in grids)
         return sum(min(rows * grid.n, groups / grid.hop) for grid in grids)
@@ -207,7 +202,7 @@ class GridFactory(KernelFactory):
         (``basic_window_blocks``), as bins are wider then, and rows stay for longer. None if they cannot be estimated; ``lag`` as
         in ``estimates.py``.
         """
-        grid, are_points, rows = self.window.basic_grid(), self.input.schema.shape == POINT, rates.rate(self.input)
+        grid, are_points, rows = self.grid, self.input.schema.shape == POINT, rates.rate(self.input)
         longest = 0 if are_points else self.input.traits.longest
         if rows is None or longest is None:
             return None
@@ -238,7 +233,7 @@ class GridFactory(KernelFactory):
         if self.ranking is not None and self.input.traits.retracts:
             return 1.0
         groups = self._values(expected) if self.reductions or self.ranking else expected.groups(self.input, self.keys)
-        return None if groups is None else basic_windows(rows, groups, self.window.basic_grid()) / rows
+        return None if groups is None else basic_windows(rows, groups, self.grid) / rows
 
     def _values(self, expected: Expected) -> float | None:
         """Return the number of rows that are held of a basic window, at most; None if it is unknown.
@@ -257,7 +252,7 @@ class GridFactory(KernelFactory):
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
         kernel = WindowAggregateKernel(
             self.keys,
-            self.window.basic_grid(),
+            self.grid,
             self.partials,
             site.points,
             merges=self.merges and (not site.retracts or self._subtracts(evaluation)),
@@ -293,7 +288,7 @@ class GridFactory(KernelFactory):
             held = [kernel.may_have_blocks, *sorted(module.name for module in self.modules)]
         else:
             held = (*self.partials, *held)
-        return [self.window, self.keys, self.stamp, held, kernel.merges, kernel.infinite, kernel.reads_end]
+        return [self.grid, self.keys, self.stamp, held, kernel.merges, kernel.infinite, kernel.reads_end]
 
     def columns_of_state(self, columns: PortColumns) -> PortColumns:
         if not self._has_columns:
@@ -334,7 +329,7 @@ class GridFactory(KernelFactory):
         kernels = [
             replace(
                 longest,
-                window=result.window.basic_grid(),
+                window=result.window.grid,
                 partials=tuple(partial for partial in self.partials if partial.name in result.partials),
             )
             for result in self.results
@@ -345,7 +340,7 @@ class GridFactory(KernelFactory):
 
 @dataclass(frozen=True)
 class NumberedFactory(RecomputeFactory):
-    """A factory for windows of rows, by the numbers of rows: ``grid`` makes the kernel of windows on the axis of numbers.
+    """A factory for windows of rows, by the numbers of rows: ``windows`` makes the kernel of windows on the axis of numbers.
 
     Where rows may be taken back, or their ends move, others get other numbers, and windows are computed from their members.
     """
@@ -353,13 +348,13 @@ class NumberedFactory(RecomputeFactory):
     run_by = "the numbers of rows, and partial results of steps, merged"
     also_keeps = ""
 
-    grid: GridFactory
+    windows: GridFactory
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
         parameters = self.parameters(evaluation, site)
         if site.retracts or site.ends_move:
             return WindowsKernel(**parameters)
-        windows = self.grid.make(evaluation, replace(site, final=True, early=False, points=True))
+        windows = self.windows.make(evaluation, replace(site, final=True, early=False, points=True))
         assert isinstance(windows, WindowAggregateKernel)
         return NumberedWindowsKernel(**parameters, windows=replace(windows, infinite=False))
 

@@ -52,6 +52,7 @@ from streamq.runtime.time.endpoints import Bound
 from streamq.time import INFINITY, Duration
 from streamq.windows import Hopping, Rows
 from streamq.windows.batch_events import INDEX, UNTIL, window_lifetime, windows_of
+from streamq.windows.window import check_order, result_traits
 
 
 @node
@@ -369,9 +370,9 @@ class WindowedJoin(Pairing):
     def _traits(self) -> Traits:
         both = self.left.traits | self.right.traits
         return replace(
-            self.window.traits(Stamp.ALIGN, both),
+            result_traits(self.window, Stamp.ALIGN, both),
             retracts=both.retracts,
-            mixes_windows=self.window.windows_of_a_point > 1,
+            mixes_windows=self.window.grid.n > 1,
             on_windows=True,
             implied_windows=ImpliedWindows.LIFETIMES,
         )
@@ -563,7 +564,7 @@ class JoinVerbs(Verbs):
         if rows is not None:
             last = Rows.from_arguments(rows, step, order_by, "windowed_join", "rows")
             for side, name in zip(sides, ("left", "right"), strict=True):
-                last.check(side.schema, f"windowed_join, on the {name}")
+                check_order(last, side.schema, f"windowed_join, on the {name}")
             left, right = (LastRows(side, (), last) for side in sides)
             pairs = Join(left, right, keys, condition, JoinKind.INNER, *names)
         else:

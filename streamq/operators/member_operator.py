@@ -25,6 +25,7 @@ from streamq.runtime.evaluators.window_evaluator import TopKEvaluator, WindowEva
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import CondensingKernel, WindowsKernel
 from streamq.windows import Window
+from streamq.windows.window import result_traits
 
 TOUCHED = "parts of a group that rows touch or with a window due"
 """The part of the state that is read where settled members are fewer rows."""
@@ -82,7 +83,12 @@ class MemberOperator(EvaluatedOperator):
         """The case of its kernel: it keeps members, or replaces settled ones by fewer rows, for good or while they sleep."""
         if not self.evaluation.factory.condenses:
             return "members"
-        return "asleep" if self.window.is_piecewise else "condensed"
+        return "asleep" if self.window.traits.is_piecewise else "condensed"
+
+    @property
+    def outer_keys(self) -> tuple[str, ...]:
+        """The keys of the groups that have windows of their own; by the others the members of one window are grouped."""
+        return self.window.traits.outer_keys(self.keys)
 
     @property
     def _condenses_windows(self) -> bool:
@@ -115,9 +121,9 @@ class MemberOperator(EvaluatedOperator):
     @property
     def _shown_groups(self) -> str:
         """The keys of the windows, then which events are members and the keys by which these are grouped, as explain shows it."""
-        where = f" where {shown_name(self.window.where)}" if self.window.where else ""
-        members = where + show_keys(self.window.inner_keys)
-        return show_keys(self.window.outer_keys(self.keys)) + (f", its members{members}" if members else "")
+        counting = self.window.traits.counting
+        members = (f" where {shown_name(counting.where)}" if counting.where else "") + show_keys(counting.inner_keys)
+        return show_keys(self.outer_keys) + (f", its members{members}" if members else "")
 
     def _check_keys(self) -> None:
         """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""
@@ -128,9 +134,9 @@ class MemberOperator(EvaluatedOperator):
         """Return the traits of results; they mix windows if they live on ones that overlap, of ``per_window()`` if events do."""
         on_windows = self.stamp == Stamp.ALIGN
         # results of per_window() have the lifetimes of its events
-        is_per_window = self.window.is_piecewise and BOUNDS.keys() <= set(self.keys)
-        mixes = self.input.traits.mixes_windows if is_per_window else self.window.windows_of_a_point > 1
-        traits = self.window.traits(self.stamp, self.input.traits)
+        is_per_window = self.window.traits.is_piecewise and BOUNDS.keys() <= set(self.keys)
+        mixes = self.input.traits.mixes_windows if is_per_window else self.window.traits.windows_of_a_point > 1
+        traits = result_traits(self.window, self.stamp, self.input.traits)
         traits = replace(traits, on_windows=on_windows, mixes_windows=on_windows and mixes)
         if not (is_per_window and on_windows):
             return traits
@@ -153,10 +159,11 @@ class MemberOperator(EvaluatedOperator):
         ``takes_ends``: it reads members' ends not only to assign windows. ``sets_aside`` is that of the evaluation. ``factory``
         None: the kernel condenses events if the evaluator does.
         """
-        is_time_bound = self.stamp == Stamp.TIME_BOUND
+        is_time_bound, traits = self.stamp == Stamp.TIME_BOUND, self.window.traits
         # the CTI of the others is at most the start of each window that is not final, so ends of rows before it are final
-        has_moving_ends = self.window.is_piecewise and self.stamp != Stamp.POINT_AT_END and not self.is_time_sensitive
-        is_pointwise = self.window.by_starts and not self.is_time_sensitive and not takes_ends
+        has_moving_ends = traits.is_piecewise and self.stamp != Stamp.POINT_AT_END and not self.is_time_sensitive
+        by_starts = traits.counting.n and traits.counting.distinct != "end"
+        is_pointwise = by_starts and not self.is_time_sensitive and not takes_ends
         waiting = replace(evaluator, waits_for_members=True)
         on_stream = waiting if takes_ends and self.input.traits.moves_ends else evaluator
         return Evaluation(
@@ -170,7 +177,7 @@ class MemberOperator(EvaluatedOperator):
             reads_ends=self.is_time_sensitive and not is_time_bound and not self.clip.cuts_ends,
             waiting=None if is_time_bound else waiting,
             moves=EndMoves.ALWAYS if has_moving_ends or is_time_bound else EndMoves.NEVER,
-            group_columns=self.window.outer_keys(self.keys),
+            group_columns=self.outer_keys,
             sets_aside=sets_aside,
             factory=factory or (CondensingFactory() if on_stream.condenses else WindowsFactory()),
         )

@@ -28,7 +28,7 @@ from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.runtime.time.endpoints import Bound
-from streamq.windows import Window
+from streamq.windows import Hopping
 from streamq.windows.batch_events import (
     COUNT,
     HI,
@@ -40,6 +40,7 @@ from streamq.windows.batch_events import (
     starting_before,
     window_bounds,
 )
+from streamq.windows.window import result_traits, show_lengths
 
 
 @node
@@ -54,7 +55,7 @@ class MergePartials(EvaluatedOperator):
 
     input: Node
     keys: tuple[str, ...]
-    window: Window
+    window: Hopping
     arguments: tuple[tuple[str, Expr], ...]
     partials: tuple[Partial, ...]
     stamp: Stamp = Stamp.ALIGN
@@ -96,21 +97,21 @@ class MergePartials(EvaluatedOperator):
     def _traits(self) -> Traits:
         """Return the traits of rows on the windows; those of several windows are as long as the longest."""
         windows = [one.window for one in self.results] or [self.window]
-        return reduce(or_, (window.traits(self.stamp, self.input.traits) for window in windows))
+        return reduce(or_, (result_traits(window, self.stamp, self.input.traits) for window in windows))
 
     def detail(self) -> str:
         windows = [one.window for one in self.results] or [self.window]
-        sizes = "; ".join(window.shown_with(ClipInput.FULL, self.stamp, self.schema.axis) for window in windows)
+        sizes = "; ".join(show_lengths(window, ClipInput.FULL, self.stamp, self.schema.axis) for window in windows)
         return f"{sizes}{show_keys(self.keys)}: {show_partials(self.arguments, self.partials)}"
 
     @property
     def module_notes(self) -> tuple[str, ...]:
-        n = self.window.basic_grid().n
+        n = self.window.grid.n
         notes = (partial.note(n) for partial in self.partials)
         return tuple(dict.fromkeys(note for note in notes if note is not None))
 
     @property
-    def event_windows(self) -> Window | None:
+    def event_windows(self) -> Hopping | None:
         return None if self.results else self.window
 
     @property
@@ -119,7 +120,7 @@ class MergePartials(EvaluatedOperator):
         return GridFactory(
             input=self.input,
             keys=self.keys,
-            window=self.window,
+            grid=self.window.grid,
             arguments=self.arguments,
             partials=self.partials,
             merges=True,
@@ -168,7 +169,7 @@ class MergePartials(EvaluatedOperator):
         if shape != POINT:
             refused[BatchForm.BLOCKS] = "its events are no points"
         per_event = self.factory.partials_an_event(rates)
-        cheapest = choose_form(shape, self.window.basic_grid().n, partials, per_event)
+        cheapest = choose_form(shape, self.window.grid.n, partials, per_event)
         return BatchForms(cheapest=cheapest, refused=refused)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
@@ -180,17 +181,17 @@ class MergePartials(EvaluatedOperator):
             return super().in_batch(inputs, run)
         if form == BatchForm.DIRECT:
             return self._stamped(self._direct(inputs[0], partials, run))
-        grid, ranges = self.window.basic_grid(), self._ranges(inputs[0], partials, run)
+        grid, ranges = self.window.grid, self._ranges(inputs[0], partials, run)
         windows = merge_partials(ranges, list(self.keys), partials, grid.n, form)
         return self._stamped(starting_before(windows, grid, run.until))
 
     def _stamped(self, rows: DataFrame) -> DataFrame:
         """Return rows of windows, which have the windows' numbers, with the stamp's lifetimes."""
-        return stamped(rows, self.stamp, self.schema, *window_bounds(self.window.basic_grid()))
+        return stamped(rows, self.stamp, self.schema, *window_bounds(self.window.grid))
 
     def _direct(self, df: DataFrame, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
         """Aggregate the events ``df``, copied into their windows, without partial results."""
-        events = in_windows(batch_events(self.input, df, run), self.window.basic_grid())
+        events = in_windows(batch_events(self.input, df, run), self.window.grid)
         return events.groupBy(*(quote(k) for k in self.keys), INDEX).agg(*self._columns(partials))
 
     def _ranges(self, df: DataFrame, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
@@ -199,7 +200,7 @@ class MergePartials(EvaluatedOperator):
         Points on a grid whose hop divides its size need only the range's last window. Ranges of points go beyond the bound
         ``until``: the merge leaves out the windows there.
         """
-        shape, grid = self.input.schema.shape, self.window.basic_grid()
+        shape, grid = self.input.schema.shape, self.window.grid
         events = grid_members(batch_events(self.input, df, run), grid, whole=shape == POINT)
         single = shape == POINT and grid.divides
         ranges = [F.col(HI)] if single else [F.col(LO), F.col(HI)]

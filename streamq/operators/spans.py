@@ -26,6 +26,7 @@ from streamq.runtime.time.endpoints import Bound
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, Grid, show_duration, ticks
 from streamq.windows import Rows
 from streamq.windows.batch_events import INDEX, UNTIL, in_windows, window_lifetime, windows_of
+from streamq.windows.window import check_order
 
 
 @node
@@ -184,7 +185,7 @@ class LastRows(EvaluatedOperator):
         """Return the input's columns; raise for a key or an order that does not exist or cannot be compared."""
         for key in self.keys:
             check_key(self.input.schema.require(key, "last_rows"), key, "last_rows")
-        self.window.check(self.input.schema, "last_rows")
+        check_order(self.window, self.input.schema, "last_rows")
         return self.input.schema.with_shape(INTERVAL)
 
     def _traits(self) -> Traits:

@@ -17,6 +17,7 @@ from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_factory import GridFactory
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchChoice, BatchForm, BatchForms, BatchRun, only_evaluated, shown_costs
+from streamq.operators.window_forms import why_not_copied
 from streamq.plan.expr import Col, Expr, show
 from streamq.plan.footprint import Expected, ExpectedRates, Footprint
 from streamq.plan.lowering import spark_expression
@@ -38,6 +39,7 @@ from streamq.windows.batch_events import (
     starting_before,
     window_lifetime,
 )
+from streamq.windows.window import show_lengths
 
 RANK, ROW_NUMBER = "rank", "row_number"
 
@@ -111,7 +113,7 @@ class TopK(MemberOperator):
     @property
     def _is_grid(self) -> bool:
         """True if a stream keeps, instead of members, the best of ranges of windows."""
-        return self.window.grid is not None
+        return self.window.traits.grid is not None
 
     def _schema(self) -> Schema:
         """Return the input's columns and the places; raise PlanError for a ``by`` without an order and for clashing names."""
@@ -139,7 +141,7 @@ class TopK(MemberOperator):
         return self.window
 
     def detail(self) -> str:
-        window = self.window.shown_with(self.clip, self.stamp, self.schema.axis)
+        window = show_lengths(self.window, self.clip, self.stamp, self.schema.axis)
         shown = f"{self.window.name} {window}{self._shown_groups}"
         way = "greatest" if self.desc else "least"
         ties = "" if self.ties == "keep" else f", ties broken{', numbered' if self.row_number else ''}"
@@ -148,17 +150,17 @@ class TopK(MemberOperator):
     def _evaluation(self) -> Evaluation:
         """Return the evaluator that ranks the members of windows."""
         source = self.input.schema
+        assigner = self.window.assigner(source.names)
         evaluator = TopKEvaluator(
-            self.window.assigner(source.names),
+            assigner,
             self.keys,
             clip=self.clip,
             stamp=self.stamp,
             sensitive=False,
             ranking=self._ranking,
         )
-        port = PortColumns(
-            (*all_columns(source), (BY, self.by)), self.window.outer_keys(self.keys), self.window.order(source.names)
-        )
+        columns = (*all_columns(source), (BY, self.by))
+        port = PortColumns(columns, self.outer_keys, assigner.traits.counting.order_by)
         return self._member_evaluation(evaluator, port, self.schema, factory=self._grid_factory())
 
     @property
@@ -176,13 +178,14 @@ class TopK(MemberOperator):
 
     def _grid_factory(self) -> GridFactory | None:
         """Return the factory of the kernel that keeps the best events of ranges of windows on a grid; None for others."""
-        if not self._is_grid:
+        grid = self.window.traits.grid
+        if grid is None:
             return None
         payload = tuple((name, Col(name)) for name in self.input.schema.names if name not in self.keys)
         return GridFactory(
             input=self.input,
             keys=self.keys,
-            window=self.window,
+            grid=grid,
             arguments=((BY, self.by), *payload),
             partials=(),
             merges=True,
@@ -195,7 +198,7 @@ class TopK(MemberOperator):
 
         With ``ties="keep"`` all members at the last rank stay, however many they are.
         """
-        (rows,), grid, groups = inputs, self.window.grid, expected.groups(self.input, self.keys)
+        (rows,), grid, groups = inputs, self.window.traits.grid, expected.groups(self.input, self.keys)
         if grid is None or groups is None:
             return None
         most = self.k * groups / grid.hop
@@ -203,17 +206,17 @@ class TopK(MemberOperator):
 
     def batch_forms(self, rates: ExpectedRates) -> BatchForms:
         """Return the forms: over windows on a grid the best of each range of windows may be taken before they are copied."""
-        grid = self.window.grid
+        grid = self.window.traits.grid
         refused = dict.fromkeys(UNRANKED, "only the best of each range of windows can be merged, as copies")
         cheapest = BatchChoice(form=BatchForm.DIRECT, reason="Spark ranks copies of the members")
-        if self.window.is_piecewise and self.input.traits.endless and self.k == 1 and self.input.schema.names:
+        if self.window.traits.is_piecewise and self.input.traits.endless and self.k == 1 and self.input.schema.names:
             refused = dict.fromkeys(UNRANKED, "the best event is no sum")
             refused |= dict.fromkeys((BatchForm.DIRECT, BatchForm.EXPLODE), "events are not copied into snapshots")
             del refused[BatchForm.RUNNING]
             cheapest = BatchChoice(form=BatchForm.RUNNING, reason="no event ends: the best one so far")
             return BatchForms(cheapest=cheapest, refused=refused)
-        if not self.window.is_copied:
-            return only_evaluated(f"to copy members of {self.window.name} windows, events are read several times")
+        if several_readings := why_not_copied(self.window):
+            return only_evaluated(several_readings)
         if grid is None:
             refused = dict.fromkeys((*UNRANKED, BatchForm.EXPLODE), "its windows are not on a grid")
         else:
@@ -234,7 +237,7 @@ class TopK(MemberOperator):
             return super().in_batch(inputs, run)
         if form is BatchForm.RUNNING:
             return stamped(self._best_so_far(inputs[0]), self.stamp, self.schema)
-        source, grid = self.input.schema, self.window.grid
+        source, grid = self.input.schema, self.window.traits.grid
         value = spark_expression(self.by, source)
         events = batch_events(self.input, inputs[0], run, self.keys, reads_bounds=grid is None)
         if form is BatchForm.EXPLODE:

@@ -36,11 +36,13 @@ from streamq.runtime.deltas import LE
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import CallModulesKernel
-from streamq.time import INFINITY
+from streamq.runtime.time.endpoints import Bound
+from streamq.time import INFINITY, Grid
 from streamq.user_code.uda import WindowModule
 from streamq.user_code.udo import UserOperator
-from streamq.windows import Hopping, Rows, Window
+from streamq.windows import Window
 from streamq.windows.batch_events import ENDS, STARTS, stamped, window_bounds
+from streamq.windows.window import check_order, show_lengths
 
 MOST_STATES = 64
 """The number of windows of an event up to which each has a state of a user's module; of more, members are kept."""
@@ -113,7 +115,7 @@ class WindowAggregate(MemberOperator):
     @property
     def _kept_for_good(self) -> str:
         """The rows that stay for good, in words; of windows that never stop growing, those that settled members become."""
-        is_since_landmark = self.window.windows_of_a_point == INFINITY
+        is_since_landmark = self.window.traits.windows_of_a_point == INFINITY
         if not is_since_landmark or not self.evaluation.factory.condenses:
             return self._footprint_of_windows.for_good
         told_apart = " and ".join(["group"] * bool(self.keys) + ["value"] * (not self.merges))
@@ -172,14 +174,14 @@ class WindowAggregate(MemberOperator):
         """Return the keys and the aggregates; raise for keys, windows or arguments that do not fit the input."""
         source = self.input.schema
         self._check_keys()
-        self.window.check(source, f"{self.window.name}_window")
+        check_order(self.window, source, f"{self.window.name}_window")
         fields = [Field(k, source.type_of(k)) for k in self.keys]
         fields += [Field(name, aggregate_type(a, source)) for name, a in self.aggregates]
         return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
 
     def detail(self) -> str:
         shown = ", ".join(f"{shown_name(name)} = {show(a)}" for name, a in self.aggregates)
-        window = self.window.shown_with(self.clip, self.stamp, self.schema.axis)
+        window = show_lengths(self.window, self.clip, self.stamp, self.schema.axis)
         return f"{window}{self._shown_groups}: {shown}"
 
     @property
@@ -203,10 +205,10 @@ class WindowAggregate(MemberOperator):
         read = {*self.keys}.union(*(columns(a) for _, a in self.aggregates))
         return WindowPlace(
             windows=self.window.name,
-            grid=self.window.grid,
-            by_places=self.window.by_places,
+            grid=self.window.traits.grid,
+            counts_rows=self.window.traits.counts_rows,
             has_states=self.keeps_states,
-            equal_starts=self.window.equal_starts,
+            shares_starts=self._shares_starts,
             stamp=self.stamp,
             progress=self.progress,
             endless=self.input.traits.infinite,
@@ -222,9 +224,14 @@ class WindowAggregate(MemberOperator):
         Columns that hold the rows of a user's operator are listed with it.
         """
         lists = {name: a.function for name, a in self.aggregates if isinstance(a.function, UserOperator)}
-        shares_starts = self.window.equal_starts(self.stamp)
-        wrong = f"{self.title} windows may share a start" if shares_starts else ""
+        wrong = f"{self.title} windows may share a start" if self._shares_starts else ""
         return RowKey(self.keys, wrong, lists=lists)
+
+    @property
+    def _shares_starts(self) -> bool:
+        """True if results of several windows of one group may start at one instant: as at a landmark, or where rows tie."""
+        is_at_landmark = self.window.bound is Bound.ALWAYS and self.stamp == Stamp.ALIGN
+        return self.window.traits.counts_rows or is_at_landmark
 
     @property
     def event_windows(self) -> Window | None:
@@ -237,7 +244,7 @@ class WindowAggregate(MemberOperator):
 
         The windows are a grid, rows live on them or at their ends, and each aggregate merges or reads values alone.
         """
-        if self.window.grid is None or self.stamp == Stamp.TIME_BOUND:
+        if self.window.traits.grid is None or self.stamp == Stamp.TIME_BOUND:
             return False
         return self.keeps_states or all(self._fits_grid(a) for _, a in self.aggregates)
 
@@ -247,10 +254,9 @@ class WindowAggregate(MemberOperator):
 
         The windows are a grid, each event is in few of them, and all other aggregates merge.
         """
-        longest = self.input.traits.longest
-        if self.window.grid is None or self.stamp == Stamp.TIME_BOUND or longest is None or self.input.traits.infinite:
+        longest, grid = self.input.traits.longest, self.window.traits.grid
+        if grid is None or self.stamp == Stamp.TIME_BOUND or longest is None or self.input.traits.infinite:
             return False
-        grid = self.window.basic_grid()
         if grid.n + (longest - 1) // grid.hop > MOST_STATES:
             return False
         others = [a for _, a in self.aggregates if not is_mergeable(a, self.input.schema)]
@@ -262,8 +268,9 @@ class WindowAggregate(MemberOperator):
 
         The aggregates merge, and read neither the members' order nor their lifetimes; no row may be taken back.
         """
-        has_groups = self.window.where or self.window.inner_keys
-        if not has_groups or self.window.outer_keys(self.keys) or self.stamp != Stamp.POINT_AT_END:
+        counting = self.window.traits.counting
+        has_groups = counting.where or counting.inner_keys
+        if not has_groups or self.outer_keys or self.stamp != Stamp.POINT_AT_END:
             return False
         return self.merges and not (self.ordered or self.is_time_sensitive or self.input.traits.retracts)
 
@@ -289,16 +296,17 @@ class WindowAggregate(MemberOperator):
         is_ordered = any(a.function.ordered and not is_mergeable(a, source) for _, a in self.aggregates)
         reads_all = is_ordered if self.is_grid else self.reads_all
         order = tuple(split.events.column(Col(n)) for n in source.names) if reads_all else ()
-        by_places = self.window.order(source.names)
-        beside = (*by_places, *filter(None, [self.window.where]))
+        assigner = self.window.assigner(source.names)
+        traits, counting = assigner.traits, assigner.traits.counting
+        beside = (*counting.order_by, *filter(None, [counting.where]))
         columns = dict(self._with_group((*split.events.columns.items(), *((n, Col(n)) for n in beside))))
         fields = [Field(k, source.type_of(k)) for k in self.keys] + [Field(COUNT, t.LongType())]
         fields += [*partial_fields(split.partials), *split.reduced]
         # among rows equal in all columns, the one that ends first comes first
-        by_ends = self.window.by_places and any(reads_end(e) for e in columns.values())
+        by_ends = traits.counts_rows and any(reads_end(e) for e in columns.values())
         by_ends |= bool(payload) and not self.input.traits.moves_ends
         evaluator = WindowEvaluator(
-            self.window.assigner(source.names),
+            assigner,
             self.keys,
             clip=self.clip,
             stamp=self.stamp,
@@ -311,18 +319,16 @@ class WindowAggregate(MemberOperator):
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
         factory: KernelFactory | None = None
-        if self.is_grid:
-            factory = self._grid_factory(split, order)
+        if self.is_grid and traits.grid is not None:
+            factory = self._grid_factory(traits.grid, split, order)
         elif self._is_numbered:
-            window = cast(Rows, self.window)
-            grid = self._grid_factory(split, order)
-            grid = replace(grid, window=Hopping(window.n, window.step, 0), merges=True, stamp=Stamp.ALIGN)
-            factory = NumberedFactory(grid=grid)
+            windows = self._grid_factory(Grid(counting.n, counting.step), split, order)
+            factory = NumberedFactory(windows=replace(windows, merges=True, stamp=Stamp.ALIGN))
         elif any(reduction.calls_module for reduction in split.reductions):
             factory = _CallModulesFactory(time_bound_by)
         return self._member_evaluation(
             evaluator,
-            PortColumns(tuple(columns.items()), self.window.outer_keys(self.keys), by_places),
+            PortColumns(tuple(columns.items()), self.outer_keys, counting.order_by),
             self.schema.with_fields(fields),
             outputs=self._with_group(split.outputs),
             takes_ends=by_ends,
@@ -338,7 +344,7 @@ class WindowAggregate(MemberOperator):
         """Return columns after those of the group."""
         return (*((key, Col(key)) for key in self.keys), *columns)
 
-    def _grid_factory(self, split: SplitAggregates, order: tuple[str, ...]) -> GridFactory:
+    def _grid_factory(self, grid: Grid, split: SplitAggregates, order: tuple[str, ...]) -> GridFactory:
         """Return the factory of the kernel that merges partial results and counts values of ranges of windows."""
         partials, reductions = split.partials, split.reductions
         if self.keeps_states:
@@ -348,7 +354,7 @@ class WindowAggregate(MemberOperator):
         return GridFactory(
             input=self.input,
             keys=self.keys,
-            window=self.window,
+            grid=grid,
             arguments=tuple(split.events.columns.items()),
             partials=partials,
             merges=self.keeps_states,
@@ -390,8 +396,8 @@ class WindowAggregate(MemberOperator):
         members, by = self.window.copies(events)
         keys = [quote(k) for k in self.keys]
         rows = members.groupBy(*keys, *by).agg(*values) if values else members.select(*keys, *by).distinct()
-        numbered = self.window.grid is not None and STARTS not in by
-        return stamped(rows, self.stamp, self.schema, *(window_bounds(self.window.basic_grid()) if numbered else ()))
+        grid = None if STARTS in by else self.window.traits.grid
+        return stamped(rows, self.stamp, self.schema, *(() if grid is None else window_bounds(grid)))
 
 
 @dataclass(frozen=True)

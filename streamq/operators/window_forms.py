@@ -70,13 +70,14 @@ class WindowForms:
 
     def _cheapest(self, refused: dict[BatchForm, str]) -> BatchChoice:
         """Return the form of the least cost; ``refused``: the forms that are not possible."""
-        if self.window.is_piecewise and BatchForm.RUNNING not in refused:
+        is_piecewise = self.window.traits.is_piecewise
+        if is_piecewise and BatchForm.RUNNING not in refused:
             return BatchChoice(form=BatchForm.RUNNING, reason="no event ends: merged in the order of starts")
-        if self.window.is_piecewise and BatchForm.DIFFERENCE not in refused:
+        if is_piecewise and BatchForm.DIFFERENCE not in refused:
             return BatchChoice(form=BatchForm.DIFFERENCE, reason="exact aggregates: added and taken off")
         if BatchForm.DIRECT in refused:
             return BatchChoice(form=BatchForm.EVALUATED, reason=refused[BatchForm.DIRECT])
-        number = self.window.windows_of_a_point
+        number = self.window.traits.windows_of_a_point
         copies = any(aggregate.function.copies_members for _, aggregate in self.aggregates)
         are_added_first = not self._not_merged and number < INFINITY
         # without keys one task would have to evaluate all events
@@ -94,8 +95,8 @@ class WindowForms:
 
     def _refused_copies(self) -> dict[BatchForm, str]:
         """Return the reason against copies of members, if they take several readings, or Spark lacks one of the aggregates."""
-        if not self.window.is_copied:
-            return {BatchForm.DIRECT: f"to copy members of {self.window.name} windows, events are read several times"}
+        if several_readings := why_not_copied(self.window):
+            return {BatchForm.DIRECT: several_readings}
         functions = [aggregate.function for _, aggregate in self.aggregates]
         lacking = next((function for function in functions if not function.has_spark_form), None)
         return {} if lacking is None else {BatchForm.DIRECT: f"Spark has no aggregate for {lacking.name}"}
@@ -103,7 +104,7 @@ class WindowForms:
     def _refused_merging(self) -> dict[BatchForm, str]:
         """Return the reasons against the forms that merge partial results."""
         off_grid = "its windows are not on a grid"
-        if self.window.is_piecewise:
+        if self.window.traits.is_piecewise:
             in_order = CountOfFirsts.from_aggregates(self.aggregates, self.source)
             reasons = {
                 **dict.fromkeys((BatchForm.EXPLODE, BatchForm.BLOCKS, BatchForm.DYADIC), off_grid),
@@ -112,7 +113,7 @@ class WindowForms:
                 BatchForm.DIFFERENCE: self._refused_difference(),
             }
             return {form: reason for form, reason in reasons.items() if reason}
-        unsplit = (off_grid if self.window.grid is None else self._not_merged) or "its windows are not split"
+        unsplit = (off_grid if self.window.traits.grid is None else self._not_merged) or "its windows are not split"
         return {form: unsplit for form in BatchForm if form not in (BatchForm.DIRECT, BatchForm.EVALUATED)}
 
     def _refused_difference(self) -> str:
@@ -165,6 +166,12 @@ class CountOfFirsts:
             same = Over.partitionBy(*(quote(k) for k in keys), counts, *values).orderBy(LE)
             columns[column] = counts & (F.row_number().over(same) == 1)
         return df.withColumns(columns) if columns else df
+
+
+def why_not_copied(window: Window) -> str:
+    """Return the reason against copies of events into their windows, by :meth:`Window.copies`; "" if one reading is enough."""
+    needs_several = window.traits.counting.n or window.traits.is_piecewise
+    return f"to copy members of {window.name} windows, events are read several times" if needs_several else ""
 
 
 def snapshots(

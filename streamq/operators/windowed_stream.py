@@ -33,7 +33,8 @@ from streamq.plan.schema import check_names, show_keys
 from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.user_code.module import time_bound
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
-from streamq.windows import Window
+from streamq.windows import Rows, Window
+from streamq.windows.window import check_order, default_stamp
 
 ROWS = "__rows"
 """The name of the column that holds the lists."""
@@ -52,7 +53,7 @@ def rows_of(
     """
     operator = applied.function
     assert isinstance(operator, UserOperator)
-    stamp = asked_stamp or operator.default_stamp or window.default_stamp
+    stamp = asked_stamp or operator.default_stamp or default_stamp(window)
     if stamp in OWN_LIFETIMES and not operator.time_sensitive:
         wrong, hint = (
             f"stamp {stamp!r} is for operators that give their own lifetimes",
@@ -112,7 +113,7 @@ class WindowedStream(CallResult, Generic[S]):
     @property
     def stamp(self) -> Stamp:
         """The stamp of aggregates' results: the user's, else the window's default."""
-        return self.window.default_stamp if self.asked_stamp is None else self.asked_stamp
+        return default_stamp(self.window) if self.asked_stamp is None else self.asked_stamp
 
     if not TYPE_CHECKING:
 
@@ -122,9 +123,14 @@ class WindowedStream(CallResult, Generic[S]):
     def __repr__(self) -> str:
         shown = self.window.shown(self.stream.plan.schema.axis)
         where = "" if self.condition is None else f" where {show(self.condition)}"
-        members = where + show_keys(self.window.inner_keys)
-        groups = show_keys(self.window.outer_keys(self.keys)) + (f", its members{members}" if members else "")
+        members = where + show_keys(self._inner_keys)
+        groups = show_keys(self.window.traits.outer_keys(self.keys)) + (f", its members{members}" if members else "")
         return f"{self.stream!r} in {self.window.name} windows ({shown}){groups}"
+
+    @property
+    def _inner_keys(self) -> tuple[str, ...]:
+        """The keys by which the members of one window are grouped."""
+        return self.window.traits.counting.inner_keys
 
     def where(self, predicate: ExprArgument) -> Self:
         """Keep, of each window of rows, the members for which ``predicate`` is true; the others have been counted.
@@ -145,7 +151,7 @@ class WindowedStream(CallResult, Generic[S]):
             5      5    6
             4     13   14
         """
-        self._with_members("where", "filters", self.window.inner_keys)
+        self._with_members("where", "filters", self._inner_keys)
         condition = resolve(predicate, self.stream.plan, "where", of_events=True)
         check_boolean(condition, self.stream.plan.schema, "where", "the predicate")
         if isinstance(infer(condition, self.stream.plan.schema, "where"), NullType):
@@ -173,8 +179,8 @@ class WindowedStream(CallResult, Generic[S]):
         b  1      5    6
         a  2     13   14
         """
-        if self.window.inner_keys:
-            raise PlanError("group_by", "the members are grouped already", f"by {', '.join(self.window.inner_keys)}")
+        if self._inner_keys:
+            raise PlanError("group_by", "the members are grouped already", f"by {', '.join(self._inner_keys)}")
         self._with_members("group_by", "groups", ())
         for name in named_keys:
             if name in self.stream.plan.schema.names:
@@ -187,11 +193,10 @@ class WindowedStream(CallResult, Generic[S]):
 
     def _with_members(self, verb: str, does: str, inner_keys: tuple[str, ...], where: str = "") -> Window:
         """Return the windows with such members; raise PlanError for a kind of windows that depends on its members."""
-        window = self.window.with_members(inner_keys, where)
-        if window is None:
+        if not isinstance(self.window, Rows):
             hint = f"Write it before the window: s.{verb}(...) and then the window."
             raise PlanError(verb, f"only a rows window {does} its members", f"found {self.window.name} windows", hint)
-        return window
+        return replace(self.window, inner_keys=inner_keys, where=where)
 
     def _with_condition(self) -> tuple[Node, Window]:
         """Return the events, with a column for the condition that members satisfy, if there is one, and their windows."""
@@ -199,7 +204,7 @@ class WindowedStream(CallResult, Generic[S]):
         if self.condition is None:
             return source, self.window
         columns = (*((name, Col(name)) for name in source.schema.names), (IS_MEMBER, self.condition))
-        return Select(source, columns), self._with_members("where", "filters", self.window.inner_keys, IS_MEMBER)
+        return Select(source, columns), self._with_members("where", "filters", self._inner_keys, IS_MEMBER)
 
     def select(self, *given_columns: ExprArgument, **named_columns: ExprArgument) -> S:
         """Compute one row for each window with members: the group's keys, then a column for each keyword.
@@ -347,8 +352,9 @@ class WindowedStream(CallResult, Generic[S]):
             stamp=self.stamp,
             row_number=row_number,
         )
-        shown = tuple((name, Col(name)) for name in best.schema.names if name != window.where)
-        return self.stream._derive(Select(best, shown) if window.where else best)
+        where = window.traits.counting.where
+        shown = tuple((name, Col(name)) for name in best.schema.names if name != where)
+        return self.stream._derive(Select(best, shown) if where else best)
 
 
 def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], columns: Sequence[str]) -> None:
@@ -424,7 +430,7 @@ def windowed(
     """
     clip_input = choose_word(ClipInput, clip, "clip_input", verb)
     asked_stamp = None if stamp is None else choose_word(Stamp, stamp, "stamp", verb)
-    window.check(stream.plan.schema, verb)
+    check_order(window, stream.plan.schema, verb)
     return WindowedStream(stream, keys, window, clip_input, asked_stamp)
 
 

@@ -45,6 +45,7 @@ from streamq.runtime.arrow.values import python_rows
 from streamq.runtime.deltas import BAD
 from streamq.time import INFINITY, TIMESTAMP, instant_label, instant_ticks, show_ticks
 from streamq.tracing.recorded_run import Recording, TracedOperator, record_run
+from streamq.windows import Rows
 
 Instant = int | dt.datetime
 
@@ -241,7 +242,7 @@ class _QueryDrawing:
     def _windows_of(self, node: MemberOperator) -> PanelHistory:
         keys = _window_keys(node)
         members = (("number of members", Aggregate(COUNT, ())),)
-        window = node.window.with_members((), node.window.where) or node.window
+        window = replace(node.window, inner_keys=()) if isinstance(node.window, Rows) else node.window
         windows = WindowAggregate(node.input, keys, window, members, stamp=Stamp.ALIGN)
         title = f"{node.window.name} windows {node.window.shown(node.schema.axis)}{show_keys(keys)}"
         answer = compute_answer(windows, self.tables, self.until, "plot")
@@ -274,7 +275,7 @@ def _changed(recording: Recording, one: TracedOperator, title: str, keys: KeyCho
 
 def _window_keys(node: MemberOperator) -> tuple[str, ...]:
     """Return the keys of the groups that have windows of their own: none on a grid, which all groups share."""
-    return node.window.outer_keys(node.keys) if node.window.grid is None else ()
+    return node.outer_keys if node.window.traits.grid is None else ()
 
 
 def _has_points(plan: Node) -> bool:

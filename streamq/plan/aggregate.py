@@ -133,9 +133,9 @@ class SparkMembers:
 class WindowPlace:
     """The window that an aggregate is computed over, as far as explain's notes on the aggregate depend on it.
 
-    windows: what their kind is called; grid: the one that they lie on; by_places: whether they go by the places of events;
+    windows: what their kind is called; grid: the one that they lie on; counts_rows: whether they go by the places of events;
     has_states: whether a stream keeps a state of a module for each window;
-    equal_starts: whether results of several may start together, by their stamp; progress: their CTI rule; endless: whether
+    shares_starts: whether results of several may start together; progress: their CTI rule; endless: whether
     events may never end; condenses: whether partial results stand for settled members, if the aggregate merges; unread: how many
     columns of the input neither a key nor an aggregate reads; ordered_beside, unmerged_beside: other aggregates that take members
     in order, that neither merge nor go beside partial results on a grid.
@@ -143,9 +143,9 @@ class WindowPlace:
 
     windows: str
     grid: Grid | None
-    by_places: bool
+    counts_rows: bool
     has_states: bool
-    equal_starts: Callable[[Stamp], bool]
+    shares_starts: bool
     stamp: Stamp
     progress: str
     endless: bool

@@ -181,7 +181,8 @@ def hops_of(plans: Sequence[Node], verb: str) -> Hops:
     """
     every = [node for plan in plans for node in nodes(plan)]
     windows = [node.event_windows for node in every if isinstance(node, Operator)]
-    grids = [window.hops for window in windows if window is not None and window.hops is not None]
+    ends = [window.traits.ends for window in windows if window is not None]
+    grids = [one.hops for one in ends if one is not None and one.hops is not None]
     if not grids or plans[0].schema.axis != TIMESTAMP:
         observed = "time is integers" if grids else "found none"
         hint = "Give a duration as '10 seconds', or leave the trigger out."

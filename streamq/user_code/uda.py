@@ -172,7 +172,7 @@ class WindowModule(UserModule, AggregateFunction):
         if self.module.in_parts:
             return ""
         readers = [f"{name} beside it reads" for name in place.ordered_beside]
-        readers += [f"{place.windows} windows read"] if place.by_places else []
+        readers += [f"{place.windows} windows read"] if place.counts_rows else []
         if self.module.any_order:
             only = "of the payload, only keys and arguments are read"
             return f"order_insensitive: {f'but {readers[0]} all columns' if readers else only}"

@@ -164,7 +164,7 @@ class UserOperator(WindowModule):
 
     def _single_note(self, stamp: Stamp, place: WindowPlace) -> str:
         """Return the line of explain on ``one_output_per_group``; empty if it is not promised and would allow no upsert."""
-        is_keyed = stamp not in OWN_LIFETIMES and not place.equal_starts(stamp)
+        is_keyed = stamp not in OWN_LIFETIMES and not place.shares_starts
         if self.gives_one_row:
             return "one_output_per_group: output='upsert' " + (
                 "goes with it" if is_keyed else f"does not go with stamp={str(stamp)!r} of {place.windows} windows"

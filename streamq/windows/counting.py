@@ -14,13 +14,15 @@ from streamq.choices import ClipInput, check_word
 from streamq.errors import PlanError, check_whole_number, column_names
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import ADDED
-from streamq.runtime.arrow.columnar import codes, first_places, ints
+from streamq.runtime.arrow.columnar import codes, ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluators.assigner import (
     Assigner,
+    CountMeasure,
     OrderedRows,
     Ranges,
+    WindowTraits,
     distinct_pairs,
     event_order,
     find_places,
@@ -30,7 +32,7 @@ from streamq.runtime.evaluators.assigner import (
     run_bounds,
 )
 from streamq.runtime.groups import Holds, no_holds
-from streamq.runtime.time.progress_rule import Cti, MissingRows, saturating
+from streamq.runtime.time.progress_rule import Cti, saturating
 from streamq.time import INFINITY
 from streamq.windows.window import W, Window, WindowKindVerbs
 
@@ -47,7 +49,6 @@ class Count(Window):
     by: str = "start"
 
     name = "count"
-    by_numbers = True
 
     @classmethod
     def from_arguments(cls, n: Any, by: Any) -> Count:
@@ -78,18 +79,14 @@ class Count(Window):
         return Retention(longest, self.n, keys) if condenses else None
 
     @property
-    def windows_of_a_point(self) -> int:
-        return self.n
-
-    @property
-    def by_starts(self) -> bool:
-        return self.by == "start"
+    def traits(self) -> WindowTraits:
+        return WindowTraits(counting=CountMeasure(self.n, distinct=self.by))
 
     def shown(self, axis: str) -> str:
         return f"{self.n} {self.by}s"
 
     def assigner(self, names: Sequence[str]) -> Assigner:
-        return CountAssigner(self.n, self.by)
+        return CountAssigner(self.traits)
 
 
 class CountVerbs(WindowKindVerbs[W]):
@@ -121,19 +118,13 @@ class CountVerbs(WindowKindVerbs[W]):
 class CountAssigner(Assigner):
     """Assigns events to count windows by the distinct instants of their group."""
 
-    n: int
-    by: str
-
     @property
     def cti(self) -> Cti:
         return Cti.COUNTED
 
-    def wanted(self, *, grouped: bool) -> MissingRows:
-        return MissingRows(self.n, self.by, grouped)
-
     def _instants(self, table: pa.Table) -> Ints:
         """Return the starts or the ends of events, as the windows count them."""
-        return ints(table, LE if self.by == "start" else RE)
+        return ints(table, LE if self.traits.counting.distinct == "start" else RE)
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each event's windows that end after ``since``; ``upto`` bounds nothing.
@@ -145,7 +136,7 @@ class CountAssigner(Assigner):
         finite = np.flatnonzero(mine < INFINITY)
         g, mine = g[finite], mine[finite]
         group, at = distinct_pairs(g, mine)
-        place, n = find_places(group, at, g, mine), self.n
+        place, n = find_places(group, at, g, mine), self.traits.counting.n
         first, last = group_bounds(group, g)
         low = np.maximum(place - n + 1, np.maximum(first, first_place(group, at >= since, g) - n + 1))
         high = np.minimum(place, last - n + 1)
@@ -158,8 +149,8 @@ class CountAssigner(Assigner):
         """
         mine = self._instants(table)
         group, at = distinct_pairs(g, np.minimum(mine, c - 2))
-        _, last = group_bounds(group, g)
-        return mine >= (at[np.maximum(last - (self.n - 1), group_bounds(group, g)[0])] if len(at) else mine)
+        first, last = group_bounds(group, g)
+        return mine >= (at[np.maximum(last - (self.traits.counting.n - 1), first)] if len(at) else mine)
 
     def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
         """Return equal numbers for events of one instant, which are in the same windows."""
@@ -170,13 +161,14 @@ class CountAssigner(Assigner):
 
         None if n is 1.
         """
-        if self.n == 1:
+        n = self.traits.counting.n
+        if n == 1:
             return no_holds()
         mine = self._instants(table)
         past = mine < c
         group, at = distinct_pairs(g[past], mine[past])
         first, last = group_bounds(group, g[past])
-        held = at[np.maximum(last - (self.n - 2), first)] if len(at) else at
+        held = at[np.maximum(last - (n - 2), first)] if len(at) else at
         to_come = np.full(int((~past).sum()), INFINITY)
         return Holds(
             np.concatenate([g[past], g[~past]]),
@@ -206,8 +198,6 @@ class Rows(Window):
     where: str = field(default="", metadata=ADDED)
 
     name = "rows"
-    by_places = True
-    by_numbers = True
 
     @classmethod
     def from_arguments(cls, n: Any, step: Any, order_by: Any, verb: str = "rows_window", called: str = "n") -> Rows:
@@ -225,33 +215,32 @@ class Rows(Window):
             cti="the start of the first row of the earliest incomplete window",
             keeps="events of windows not final, or still to come",
             opens="parts of a group that rows touch or with a window due: the events of windows not final",
-            for_good="the last rows of each group, which windows to come contain" if self.outer_keys(keys) else "",
+            for_good="the last rows of each group, which windows to come contain"
+            if self.traits.outer_keys(keys)
+            else "",
         )
 
     def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
-        return Retention(longest, self.n + self.step, self.outer_keys(keys))
+        return Retention(longest, self.n + self.step, self.traits.outer_keys(keys))
 
     @property
-    def windows_of_a_point(self) -> int:
-        return -(-self.n // self.step)
-
-    @property
-    def by_starts(self) -> bool:
-        return True
-
-    def with_members(self, inner_keys: tuple[str, ...], where: str) -> Rows:
-        return replace(self, inner_keys=inner_keys, where=where)
-
-    def order(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return ``order_by``, then the rest of the payload, which orders ties."""
-        return (*self.order_by, *(n for n in names if n not in (*self.order_by, self.where)))
+    def traits(self) -> WindowTraits:
+        return WindowTraits(
+            counting=CountMeasure(
+                self.n, self.step, order_by=self.order_by, inner_keys=self.inner_keys, where=self.where
+            )
+        )
 
     def shown(self, axis: str) -> str:
         by = f", order_by={', '.join(self.order_by)}" if self.order_by else ""
         return f"{self.n} rows, step={self.step}{by}"
 
     def assigner(self, names: Sequence[str]) -> Assigner:
-        return RowsAssigner(self.n, self.step, self.order(names), self.inner_keys, self.where)
+        return RowsAssigner(replace(self, order_by=self.order(names)).traits)
+
+    def order(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return ``order_by``, then the rest of the payload ``names``, which orders ties."""
+        return (*self.order_by, *(n for n in names if n not in (*self.order_by, self.where)))
 
 
 class RowsVerbs(WindowKindVerbs[W]):
@@ -305,32 +294,16 @@ class RowsAssigner(Assigner):
     Of a window those events are members for which the column ``where`` is true, if it has a name, by groups of ``inner_keys``.
     """
 
-    n: int
-    step: int
-    order_by: tuple[str, ...]
-    inner_keys: tuple[str, ...] = ()
-    where: str = ""
-
-    counts_events = True
-
-    @property
-    def has_chains(self) -> bool:
-        """True unless a window begins at every event, or consecutive events may be in different groups of a window."""
-        return self.step > 1 and not (self.inner_keys or self.where)
-
-    @property
-    def order_columns(self) -> tuple[str, ...]:
-        return self.order_by
-
     @property
     def cti(self) -> Cti:
         return Cti.FIRST_ROW
 
-    def wanted(self, *, grouped: bool) -> MissingRows:
-        return MissingRows(self.n, "", grouped)
-
     def _ordered(self, g: Ints, table: pa.Table) -> OrderedRows:
-        return OrderedRows.in_order(event_order(table, g, self.order_by)[0], g, table)
+        return OrderedRows.in_order(event_order(table, g, self.traits.counting.order_by)[0], g, table)
+
+    def _first_window(self, place: Ints) -> Ints:
+        """Return the number of the first window whose last event has this place, or a later one, in its group."""
+        return np.maximum(-((self.traits.counting.n - 1 - place) // self.traits.counting.step), 0)
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each row's complete windows that end after ``since``; ``upto`` bounds nothing.
@@ -339,8 +312,8 @@ class RowsAssigner(Assigner):
         are numbered from 0 on. A final window has no events that matter, and ends too early, if a row stands for its last event
         and others.
         """
-        rows, n, step = self._ordered(g, table), self.n, self.step
-        low = np.maximum(-((n - 1 - np.maximum(rows.place, rows.place_since(since))) // step), 0)
+        rows, n, step = self._ordered(g, table), self.traits.counting.n, self.traits.counting.step
+        low = self._first_window(np.maximum(rows.place, rows.place_since(since)))
         high = np.minimum(rows.place, rows.events - n) // step
 
         def where(owner: Ints, index: Ints) -> tuple[Ints, Ints]:
@@ -351,23 +324,23 @@ class RowsAssigner(Assigner):
 
     def _of_members(self, ranges: Ranges, table: pa.Table) -> Ranges:
         """Return the ranges of the rows that are members, by owners that tell the groups in a window apart."""
-        if self.where:
-            ranges = ranges.take(pc.fill_null(table.column(self.where), False).to_numpy()[ranges.event])
-        if not self.inner_keys:
+        counting = self.traits.counting
+        if counting.where:
+            ranges = ranges.take(pc.fill_null(table.column(counting.where), False).to_numpy()[ranges.event])
+        if not counting.inner_keys:
             return ranges
-        keys = table.select([*self.inner_keys]).take(pa.array(ranges.event))
-        owner, first = codes(keys.append_column(HEAD, pa.array(ranges.owner)), [HEAD, *self.inner_keys])
+        keys = table.select([*counting.inner_keys]).take(pa.array(ranges.event))
+        owner, first = codes(keys.append_column(HEAD, pa.array(ranges.owner)), [HEAD, *counting.inner_keys])
         head = ranges.owner[first]
         return replace(ranges, owner=owner, where=lambda owner, index: ranges.where(head[owner], index))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         """Mark the rows from the first one of the earliest window that ends at or after c - 1, rounded down to whole steps."""
-        rows, step = self._ordered(g, table), self.step
+        rows, step = self._ordered(g, table), self.traits.counting.step
         # the last row of a window that is not final has LE >= c - 2; rows are dropped by whole steps, so that numbers stay right
         settled = rows.place_since(c - 2)
-        earliest = np.maximum(-((self.n - 1 - settled) // step), 0)
         is_needed = np.empty(len(rows.row), bool)
-        is_needed[rows.row] = rows.place >= np.minimum(earliest, settled // step) * step
+        is_needed[rows.row] = rows.place >= np.minimum(self._first_window(settled), settled // step) * step
         return is_needed
 
     def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
@@ -375,18 +348,14 @@ class RowsAssigner(Assigner):
 
         Events that nothing orders keep numbers of their own if such a place parts them: as rows they could not be ordered.
         """
-        order, tie = event_order(table, g, self.order_by)
+        counting = self.traits.counting
+        order, tie = event_order(table, g, counting.order_by)
         rows = OrderedRows.in_order(order, g, table)
-        chain = np.cumsum(is_new_pair(rows.head, rows.place // self.step)) - 1
+        chain = np.cumsum(is_new_pair(rows.head, rows.place // counting.step)) - 1
         first, last = run_bounds(tie)
         chains = np.empty(len(order), np.int64)
         chains[order] = np.where(chain[first] == chain[last], chain, len(order) + np.arange(len(order)))
         return chains
-
-    def heads(self, table: pa.Table, number: Ints) -> Ints:
-        """Return the first events in order."""
-        order, _ = event_order(table, number, self.order_by)
-        return order[first_places(number[order])]
 
     def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
         """Return the first row of each group's earliest incomplete window, if it has come, until the group's next row is past."""
@@ -395,7 +364,7 @@ class RowsAssigner(Assigner):
         ordered = self._ordered(g, table)
         past = ordered.place_since(c)
         # the first window without its last row, and its first row, if that has come
-        begins = np.maximum(-((self.n - 1 - past) // self.step), 0) * self.step
+        begins = self._first_window(past) * self.traits.counting.step
         begun = (ordered.head == np.arange(len(g))) & (begins < past)
         held = ordered.start_at(ordered.head[begun], begins[begun])
         is_to_come = ordered.start >= c

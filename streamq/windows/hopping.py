@@ -18,11 +18,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streamq.errors import TimeError, nearest
+from streamq.plan.footprint import Retention
 from streamq.runtime.arrow.columnar import ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import LE, RE
-from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
+from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges, WindowTraits, groups_to_come
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
+from streamq.runtime.groups import ToCome
 from streamq.runtime.time.endpoints import Bound
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP, Duration, Grid, show_duration, ticks
 from streamq.windows.batch_events import (
@@ -65,14 +67,22 @@ class Hopping(Window):
 
     @property
     def grid(self) -> Grid:
+        """The grid that the windows are."""
         return Grid(self.size, self.hop, self.offset)
+
+    @property
+    def traits(self) -> WindowTraits:
+        return WindowTraits(ends=self.grid)
+
+    def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention:
+        return Retention(self.size + self.hop + longest)
 
     def shown(self, axis: str) -> str:
         shown = f"size={show_duration(self.size, axis)}, hop={show_duration(self.hop, axis)}"
         return shown + (f", offset={show_duration(self.offset, axis)}" if self.offset else "")
 
     def assigner(self, names: Sequence[str]) -> Assigner:
-        return HoppingAssigner(self.grid)
+        return HoppingAssigner(self.traits, self.grid)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return the events copied into their windows, and the columns of the interval, or the number if nothing reads it."""
@@ -151,26 +161,22 @@ class HoppingVerbs(WindowKindVerbs[W]):
 class HoppingAssigner(RangeAssigner):
     """Assigns events to hopping windows by the grid."""
 
-    on: Grid
-
-    @property
-    def grid(self) -> Grid:
-        return self.on
+    grid: Grid
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
-        low, high = grid_range(self.on, table, since, upto)
-        return Ranges(np.arange(len(g)), g, low, high, lambda _, index: grid_lifetimes(self.on, index))
+        low, high = grid_range(self.grid, table, since, upto)
+        return Ranges(np.arange(len(g)), g, low, high, lambda _, index: grid_lifetimes(self.grid, index))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         # first_ending_after(x): windows with RE > x; those that end at c - 1 count for points at the end
-        least = self.on.start(self.on.first_ending_after(c - 2))
+        least = self.grid.start(self.grid.first_ending_after(c - 2))
         return ints(table, RE) > min(c - 1, least)
 
     def latest_cti(self, c: int) -> int:
-        return self.on.start(self.on.first_ending_after(c))
+        return self.grid.start(self.grid.first_ending_after(c))
 
-    def next_start(self, t: int) -> int:
-        return self.on.next_start(t)
+    def to_come(self, g: Ints, table: pa.Table, upto: int) -> ToCome:
+        return groups_to_come(g, table, upto, self.grid.next_start(upto))
 
 
 DAY = 86_400_000_000
@@ -206,6 +212,7 @@ class Calendar(Window):
 
     name = "calendar"
     bound = Bound.ENDLESS
+    traits = WindowTraits()
 
     @classmethod
     def from_arguments(cls, period: Any, zone: Any, axis: str) -> Calendar:
@@ -234,7 +241,8 @@ class Calendar(Window):
         return f"{self.n} {self.unit}{'' if self.n == 1 else 's'}, zone={self.zone}"
 
     def assigner(self, names: Sequence[str]) -> Assigner:
-        return CalendarAssigner(self.n, self.unit, self.zone, skipped_days(self.zone) if self._is_daily else ())
+        skipped = skipped_days(self.zone) if self._is_daily else ()
+        return CalendarAssigner(self.traits, self.n, self.unit, self.zone, skipped)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return the events copied into the windows that they overlap, and the columns of the interval.
@@ -354,10 +362,10 @@ class CalendarAssigner(RangeAssigner):
     def latest_cti(self, c: int) -> int:
         return self._window_of(c)
 
-    def next_start(self, t: int) -> int:
-        if t >= INFINITY - 1 or t <= FIRST_INSTANT:
-            return t
-        return int(self._starts(self._number(np.array([t - 1])) + 1)[0])
+    def to_come(self, g: Ints, table: pa.Table, upto: int) -> ToCome:
+        is_instant = FIRST_INSTANT < upto < INFINITY - 1
+        start = int(self._starts(self._number(np.array([upto - 1])) + 1)[0]) if is_instant else upto
+        return groups_to_come(g, table, upto, start)
 
     def _window_of(self, t: int) -> int:
         """Return the start of the window that contains an instant; an infinite instant itself."""

@@ -17,11 +17,11 @@ from streamq.plan.footprint import Footprint, Retention
 from streamq.runtime.arrow.columnar import codes, expand_ranges, ints
 from streamq.runtime.arrow.values import Ints, Mask
 from streamq.runtime.deltas import LE, RE
-from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges, distance_behind
+from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges, WindowTraits, distance_behind
 from streamq.runtime.grid_ranges import grid_index
 from streamq.runtime.groups import ToCome
 from streamq.runtime.time.endpoints import Bound
-from streamq.runtime.time.progress_rule import ARRAYS, saturating
+from streamq.runtime.time.progress_rule import ARRAYS, Number, saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, Grid, instant_ticks, show_duration, show_ticks, ticks
 from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
 from streamq.windows.window import W, Window, WindowKindVerbs
@@ -78,16 +78,11 @@ class Landmark(Window):
         return Retention(longest, 1, keys) if condenses else None
 
     @property
-    def windows_of_a_point(self) -> int:
-        return INFINITY if self.period is None else (-(-self.period // self.hop) + 2) // 2
+    def traits(self) -> WindowTraits:
+        return WindowTraits(ends=self._ends)
 
     @property
-    def hops(self) -> Grid | None:
-        is_even = self.period is None or self.period % self.hop == 0
-        return Grid(self.hop, self.hop, self.start) if is_even else None
-
-    @property
-    def fixed_ends(self) -> LandmarkEnds:
+    def _ends(self) -> LandmarkEnds:
         return LandmarkEnds(self.hop, self.start, self.period)
 
     def shown(self, axis: str) -> str:
@@ -95,7 +90,7 @@ class Landmark(Window):
         return shown + (f", period={show_duration(self.period, axis)}" if self.period is not None else "")
 
     def assigner(self, names: Sequence[str]) -> Assigner:
-        return LandmarkAssigner(self.hop, self.start, self.period)
+        return LandmarkAssigner(self.traits, self._ends)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return the events copied into the windows that they overlap, and the columns of the interval.
@@ -139,13 +134,26 @@ class LandmarkEnds:
     start: int
     period: int | None
 
+    @property
+    def n(self) -> int:
+        return INFINITY if self.period is None else (-(-self.period // self.hop) + 2) // 2
+
+    @property
+    def hops(self) -> Grid | None:
+        is_even = self.period is None or self.period % self.hop == 0
+        return Grid(self.hop, self.hop, self.start) if is_even else None
+
+    def floor_to_hop(self, t: Number) -> Number:
+        """Return the last end of a window up to an instant, or to each of an array, whether that window has a member or not."""
+        period = self.period or self.hop
+        behind_landmark = (t % period - self.start % period) % period
+        return t - behind_landmark % self.hop
+
     def floor_to_end(self, t: int) -> int:
-        """Return the latest end at or before t; MINUS_INFINITY without one; for an infinite t, t itself."""
         if t in (INFINITY, MINUS_INFINITY):
             return t
-        if self.period is None and t < self.start + self.hop:
-            return MINUS_INFINITY
-        return t - (t - self.start) % (self.period or self.hop) % self.hop
+        is_before = self.period is None and t < self.start + self.hop
+        return MINUS_INFINITY if is_before else int(self.floor_to_hop(t))
 
 
 class LandmarkVerbs(WindowKindVerbs[W]):
@@ -190,15 +198,7 @@ class LandmarkVerbs(WindowKindVerbs[W]):
 class LandmarkAssigner(RangeAssigner):
     """Assigns events to landmark windows; each landmark numbers its own windows."""
 
-    def basic_windows(self, starts: Ints) -> Ints:
-        """Return the last end of a window up to each start, whether that window has a member or not."""
-        period = self.period or self.hop
-        behind_landmark = np.mod(np.mod(starts, period) - self.start % period, period)
-        return starts - np.mod(behind_landmark, self.hop)
-
-    hop: int
-    start: int
-    period: int | None
+    ends: LandmarkEnds
 
     @property
     def cti(self) -> Cti:
@@ -206,13 +206,17 @@ class LandmarkAssigner(RangeAssigner):
 
         return Cti.LANDMARK
 
+    def basic_windows(self, starts: Ints) -> Ints:
+        windows: Ints = self.ends.floor_to_hop(starts)
+        return windows
+
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each event's windows that end after ``since`` and whose last hop starts before ``upto``.
 
         An owner is a landmark of a group; its windows are numbered from 1 on. Where landmarks are repeated, an event without an
         end has no window unless ``upto`` bounds it.
         """
-        hop, at, period = self.hop, self.start, self.period
+        hop, at, period = self.ends.hop, self.ends.start, self.ends.period
         le, re = ints(table, LE), ints(table, RE)
         if period is None:
             which = np.flatnonzero(re > at)
@@ -242,7 +246,7 @@ class LandmarkAssigner(RangeAssigner):
 
     def _mark(self, t: int) -> int | None:
         """Return the last landmark at or before t; None if t lies before the only one."""
-        at, period = self.start, self.period
+        at, period = self.ends.start, self.ends.period
         if t < at and period is None:
             return None
         return at if period is None else at + (t - at) // period * period
@@ -257,10 +261,10 @@ class LandmarkAssigner(RangeAssigner):
 
     def to_come(self, g: Ints, table: pa.Table, upto: int) -> ToCome:
         """Return all groups, with the next hop, or landmark, from ``upto`` on: every event is in all later windows."""
-        mark = self._mark(upto - 1)
+        mark, ends = self._mark(upto - 1), self.ends
         if mark is None:
-            start = max(upto, self.start)
+            start = max(upto, ends.start)
         else:
-            hop = mark + ((upto - 1 - mark) // self.hop + 1) * self.hop
-            start = hop if self.period is None else min(hop, mark + self.period)
+            hop = mark + ((upto - 1 - mark) // ends.hop + 1) * ends.hop
+            start = hop if ends.period is None else min(hop, mark + ends.period)
         return ToCome(g, np.full(len(g), start))

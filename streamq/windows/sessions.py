@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from streamq.plan.schema import quote
 from streamq.runtime.arrow.columnar import codes, ints
 from streamq.runtime.arrow.values import Ints, Mask, distinct
 from streamq.runtime.deltas import LE, RE, WAKES
-from streamq.runtime.evaluators.assigner import Assigner, Ranges, distinct_pairs, find_places, running_max
+from streamq.runtime.evaluators.assigner import Assigner, Ranges, WindowTraits, distinct_pairs, find_places, running_max
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group
 from streamq.runtime.time.progress_rule import Cti, saturating
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, show_duration, ticks
@@ -37,6 +36,7 @@ class Session(Window):
     gap: int
 
     name = "session"
+    traits = WindowTraits()
 
     @classmethod
     def from_arguments(cls, gap: Duration, axis: str) -> Session:
@@ -60,7 +60,7 @@ class Session(Window):
         return f"gap={show_duration(self.gap, axis)}"
 
     def assigner(self, names: Sequence[str]) -> Assigner:
-        return SessionAssigner(self.gap)
+        return SessionAssigner(self.traits, self.gap)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return each event with the interval of its session, and the columns of the interval."""
@@ -159,10 +159,6 @@ class SessionAssigner(Assigner):
         return Holds(of[is_open], start[is_open], end[is_open])
 
 
-if TYPE_CHECKING:
-    pass
-
-
 @dataclass(frozen=True)
 class Snapshot(Window):
     """Snapshot windows: ``[t_j, t_j+1)`` between consecutive distinct starts and ends of a group's events.
@@ -171,7 +167,7 @@ class Snapshot(Window):
     """
 
     name = "snapshot"
-    is_piecewise = True
+    traits = WindowTraits(is_piecewise=True)
 
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
         return replace(
@@ -188,7 +184,7 @@ class Snapshot(Window):
         return "every change"
 
     def assigner(self, names: Sequence[str]) -> Assigner:
-        return SnapshotAssigner()
+        return SnapshotAssigner(self.traits)
 
 
 class SnapshotVerbs(WindowKindVerbs[W]):
@@ -216,8 +212,6 @@ class SnapshotVerbs(WindowKindVerbs[W]):
 @dataclass(frozen=True)
 class SnapshotAssigner(Assigner):
     """Assigns events to snapshots by the distinct endpoints of their group."""
-
-    is_piecewise = True
 
     def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
         """Return equal numbers for events of a group with the same end that start before c - 1.

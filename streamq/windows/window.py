@@ -17,9 +17,8 @@ from streamq.choices import ClipInput, Stamp
 from streamq.plan.footprint import Footprint, Retention
 from streamq.plan.node import Traits, named_after
 from streamq.plan.schema import Schema, check_key
-from streamq.runtime.evaluators.assigner import Assigner
+from streamq.runtime.evaluators.assigner import Assigner, WindowTraits
 from streamq.runtime.time.endpoints import Bound
-from streamq.time import Grid, WindowEnds
 from streamq.windows.batch_events import BatchEvents
 
 
@@ -32,39 +31,10 @@ class Window(ABC):
     bound: ClassVar[Bound] = Bound.NONE
     """The rule that bounds the windows once the input has ended; an ``until`` of the user's bounds those of all lifetimes."""
 
-    is_piecewise: ClassVar[bool] = False
-    """True if windows are the pieces between the endpoints of a group's events: their ends move with them, a change leaves the
-    pieces before it unchanged, and events of one lifetime, as a group of their own, have that lifetime as their window."""
-
-    by_places: ClassVar[bool] = False
-    """True if windows go by the places of events in an order, which includes the whole payload, and not by time alone."""
-
-    by_numbers: ClassVar[bool] = False
-    """True if windows go by numbers of events or instants of a group: an event alone does not tell which windows it is in."""
-
-    inner_keys: tuple[str, ...] = ()
-    """The keys, among an operator's, by which the members of one window are grouped; windows do not depend on them."""
-
-    where: str = ""
-    """The boolean column that is true of the events that are members; windows go by all events. "": all are members."""
-
     @property
-    def default_stamp(self) -> Stamp:
-        """The lifetime of results if the user chose none.
-
-        It is POINT_AT_END where windows may stay open for ever without events of their group, by numbers or after a landmark: if
-        they lived on the windows, the results of one idle group would hold back the CTI.
-        """
-        stays_open = self.by_numbers or self.bound is Bound.ALWAYS
-        return Stamp.POINT_AT_END if stays_open else Stamp.ALIGN
-
-    @property
-    def windows_of_a_point(self) -> int:
-        """The number of windows with an event of one instant: on a grid the greatest, of windows that grow the mean, rounded up.
-
-        It is INFINITY for windows that never stop growing; of one group two windows overlap if it is above 1.
-        """
-        return 1 if self.grid is None else self.grid.n
+    @abstractmethod
+    def traits(self) -> WindowTraits:
+        """The traits by which operators and rules compute over the windows."""
 
     def footprint(self, longest: int | None, keys: tuple[str, ...], *, condenses: bool) -> Footprint:
         """Return the footprint of an operator that keeps the members of windows; its cost is said by the operator.
@@ -85,86 +55,15 @@ class Window(ABC):
 
     def _retention(self, longest: int, keys: tuple[str, ...], *, condenses: bool) -> Retention | None:
         """Return what a stream keeps of events; None where windows do not bound it. The arguments are those of footprint."""
-        return None if self.grid is None else Retention(self.grid.size + self.grid.hop + longest)
-
-    @property
-    def grid(self) -> Grid | None:
-        """The grid that the windows lie on, by which they can be split into basic windows; None if they lie on none."""
         return None
-
-    @property
-    def hops(self) -> Grid | None:
-        """A grid of windows that end where these end, each a hop after the one before; None if the distances differ."""
-        return self.grid
-
-    @property
-    def fixed_ends(self) -> WindowEnds | None:
-        """The fixed window ends to which a CTI is rounded down; None if the ends depend on events, or the CTI is not rounded."""
-        return self.grid
-
-    def basic_grid(self) -> Grid:
-        """Return the grid; only for windows that have one."""
-        assert self.grid is not None, f"{self.name} windows lie on no grid"
-        return self.grid
-
-    @property
-    def by_starts(self) -> bool:
-        """True if an event's start alone decides which windows it is in."""
-        return False
-
-    def with_members(self, inner_keys: tuple[str, ...], where: str) -> Window | None:
-        """Return the same windows with members by a condition and in groups; None if windows depend on their members."""
-        return None
-
-    def outer_keys(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the keys, among ``keys``, of the groups that have windows of their own."""
-        return tuple(key for key in keys if key not in self.inner_keys)
-
-    def order(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns by which events that start together are ordered: those the user named, then others of ``names``.
-
-        It is empty where windows go by time alone.
-        """
-        return ()
-
-    def equal_starts(self, stamp: Stamp) -> bool:
-        """True if results of several windows of one group may start at one instant: as at a landmark, or where rows tie."""
-        return self.by_places or (self.bound is Bound.ALWAYS and stamp == Stamp.ALIGN)
-
-    def traits(self, stamp: Stamp, source: Traits) -> Traits:
-        """Return the traits of results over events with the traits ``source``.
-
-        Time-bound results may retract rows, move ends and be endless. Others may only be endless: if they live on windows that
-        end by an event, because neither a rule nor a number ends them, and the source may be endless. Those that live on windows
-        of a grid last as long as these, and those of snapshots no longer than the longest event.
-        """
-        if stamp == Stamp.TIME_BOUND:
-            return Traits(True, True, True)
-        if stamp != Stamp.ALIGN:
-            return Traits()
-        if (grid := self.grid) is not None:
-            return Traits(longest=grid.size, cells=grid if grid.size == grid.hop else None)
-        ends_by_event = self.bound is Bound.NONE and not self.by_numbers
-        longest = source.longest if self.is_piecewise else None
-        return Traits(infinite=ends_by_event and source.infinite, longest=longest)
 
     @abstractmethod
     def shown(self, axis: str) -> str:
         """Return the lengths as explain shows them: ``size=1 hour, hop=5 minutes``."""
 
-    def shown_with(self, clip: ClipInput, stamp: Stamp, axis: str) -> str:
-        """Return the lengths, and clip and stamp unless they are the defaults: ``gap=5, clip=left, stamp=align``."""
-        shown = self.shown(axis) + ("" if clip == ClipInput.FULL else f", clip={clip}")
-        return shown + ("" if stamp == self.default_stamp else f", stamp={stamp}")
-
     @abstractmethod
     def assigner(self, names: Sequence[str]) -> Assigner:
         """Return the assigner of events with the columns ``names`` to the windows, for streams and in-process."""
-
-    @property
-    def is_copied(self) -> bool:
-        """True if a batch may copy events into their windows, which takes one reading of them: see :meth:`copies`."""
-        return not (self.by_numbers or self.is_piecewise)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return, for a batch, one row for each member of each window, and the columns that identify a window of a group.
@@ -174,13 +73,49 @@ class Window(ABC):
         """
         raise NotImplementedError(f"{self.name} windows are evaluated")
 
-    def check(self, schema: Schema, verb: str) -> None:
-        """Raise UnknownColumn or TypeMismatch for a column of the user's order that ``schema`` lacks or that has no order.
 
-        ``verb``: the name for errors.
-        """
-        for name in self.order(()):
-            check_key(schema.require(name, verb), name, verb, "order")
+def default_stamp(window: Window) -> Stamp:
+    """Return the lifetime of results if the user chose none.
+
+    It is POINT_AT_END where windows may stay open for ever without events of their group, by numbers or after a landmark: if
+    they lived on the windows, the results of one idle group would hold back the CTI.
+    """
+    stays_open = window.traits.counting.n or window.bound is Bound.ALWAYS
+    return Stamp.POINT_AT_END if stays_open else Stamp.ALIGN
+
+
+def result_traits(window: Window, stamp: Stamp, source: Traits) -> Traits:
+    """Return the traits of results over events with the traits ``source``.
+
+    Time-bound results may retract rows, move ends and be endless. Others may only be endless: if they live on windows that
+    end by an event, because neither a rule nor a number ends them, and the source may be endless. Those that live on windows
+    of a grid last as long as these, and those of snapshots no longer than the longest event.
+    """
+    if stamp == Stamp.TIME_BOUND:
+        return Traits(True, True, True)
+    if stamp != Stamp.ALIGN:
+        return Traits()
+    windows = window.traits
+    if (grid := windows.grid) is not None:
+        return Traits(longest=grid.size, cells=grid if grid.size == grid.hop else None)
+    ends_by_event = window.bound is Bound.NONE and not windows.counting.n
+    longest = source.longest if windows.is_piecewise else None
+    return Traits(infinite=ends_by_event and source.infinite, longest=longest)
+
+
+def show_lengths(window: Window, clip: ClipInput, stamp: Stamp, axis: str) -> str:
+    """Return the lengths, and clip and stamp unless they are the defaults: ``gap=5, clip=left, stamp=align``."""
+    shown = window.shown(axis) + ("" if clip == ClipInput.FULL else f", clip={clip}")
+    return shown + ("" if stamp == default_stamp(window) else f", stamp={stamp}")
+
+
+def check_order(window: Window, schema: Schema, verb: str) -> None:
+    """Raise UnknownColumn or TypeMismatch for a column of the user's order of rows that ``schema`` lacks or that has no order.
+
+    ``verb``: the name for errors.
+    """
+    for name in window.traits.counting.order_by:
+        check_key(schema.require(name, verb), name, verb, "order")
 
 
 W = TypeVar("W")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import streamq as sq
+from streamq.runtime.evaluators.assigner import WindowTraits
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.hopping import UNITS, CalendarAssigner
 from tests.judged import answer
@@ -118,7 +119,7 @@ def test_weeks_begin_on_mondays_and_months_on_the_first() -> None:
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Havana", "Pacific/Apia", "Asia/Manila", "Africa/Cairo"])
 def test_each_instant_lies_in_the_window_of_its_number(zone: str, unit: str) -> None:
-    assigner: Any = CalendarAssigner(1, unit, zone)
+    assigner: Any = CalendarAssigner(WindowTraits(), 1, unit, zone)
     draws = np.random.default_rng(0)
     instants = np.concatenate([
         draws.integers(-(10**16), 10**16, 200),
@@ -131,4 +132,4 @@ def test_each_instant_lies_in_the_window_of_its_number(zone: str, unit: str) -> 
 
 @pytest.mark.parametrize("c", [MINUS_INFINITY, MINUS_INFINITY + 1, INFINITY, INFINITY - 1])
 def test_at_the_ends_of_the_axis_progress_is_itself(c: int) -> None:
-    assert CalendarAssigner(1, "month", "UTC")._window_of(c) == c
+    assert CalendarAssigner(WindowTraits(), 1, "month", "UTC")._window_of(c) == c

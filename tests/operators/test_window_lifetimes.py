@@ -231,12 +231,12 @@ def test_ends_and_basic_windows_agree() -> None:
     """Points of one number lie on the same side of every end, also before the first landmark, and at the edges of the axis."""
     for window in (Landmark(5, 3), Landmark(5, -7, 12), Landmark(4, 2, 4), Landmark(7, 1, 3)):
         starts = np.arange(-40, 40)
-        numbers = window.assigner(()).basic_windows(starts)
-        assert numbers is not None
+        numbers, ends = window.assigner(()).basic_windows(starts), window.traits.ends
+        assert numbers is not None and ends is not None
         for c in range(-40, 60):
-            end = window.fixed_ends.floor_to_end(c)
+            end = ends.floor_to_end(c)
             assert end <= c
-            assert end == MINUS_INFINITY or window.fixed_ends.floor_to_end(end) == end
+            assert end == MINUS_INFINITY or ends.floor_to_end(end) == end
             for number in np.unique(numbers):
                 assert len(set(starts[numbers == number] < end)) == 1
     edges = np.array([-(2**63) + 2, 2**62], np.int64)

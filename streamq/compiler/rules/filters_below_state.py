@@ -116,8 +116,8 @@ def push_where_below_state(node: Node) -> FilterPassage | None:
 def _sides(below: Operator) -> tuple[_JudgedInput, ...]:
     """Return the sides of an operator's inputs, in their order; none for an operator below which no filter goes."""
     match below:
-        case WindowAggregate(keys=keys) | TopK(keys=keys):
-            return (_group(below.window.outer_keys(keys)),)
+        case WindowAggregate() | TopK():
+            return (_group(below.outer_keys),)
         case ToSignal(keys=keys) | LastRows(keys=keys) | Scan(keys=keys):
             return (_group(keys),)
         case DistinctIds(ids=ids):
@@ -286,7 +286,7 @@ def _members_filtered(window: WindowAggregate, column: str, below: Expr) -> Wind
     applied = dict(window.aggregates)[column]
     assert isinstance(applied.function, UserOperator)
     if not applied.function.events_that_stay(
-        window.window.name, on_grid=window.window.grid is not None, endless=window.input.traits.infinite
+        window.window.name, on_grid=window.window.traits.grid is not None, endless=window.input.traits.infinite
     ):
         return replace(window, input=Where(window.input, below))
     with_filter = replace(applied, where=below if applied.where is None else conjunction([applied.where, below]))

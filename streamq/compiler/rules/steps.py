@@ -344,7 +344,7 @@ def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
         return None
     keys = node.keys if isinstance(node, WindowAggregate | MergePartials) else ()
     if isinstance(node, WindowAggregate):
-        if node.window.by_places or node.reads_all:
+        if node.window.traits.counts_rows or node.reads_all:
             # the whole payload orders events of equal starts, and events are set aside with their whole payload
             return None
     return frozenset(keys).union(*(expression_facts(e).uses for e in expressions))

@@ -30,7 +30,7 @@ from streamq.plan.partial import Partial
 from streamq.plan.passes import columns, reads_lifetime, rewrite_expression
 from streamq.plan.schema import POINT
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
-from streamq.windows import Hopping, Snapshot, Window
+from streamq.windows import Hopping, Snapshot
 
 
 def restate_aggregates(node: Node) -> Node | None:
@@ -75,7 +75,7 @@ def split_basic_windows(node: Node) -> Node | None:
     these with their numbers, and the others as partial results (``GridFactory``).
     """
     match node:
-        case WindowAggregate(source, keys, window, aggregates) if node.is_grid and node.merges:
+        case WindowAggregate(source, keys, Hopping() as window, aggregates) if node.is_grid and node.merges:
             split = expand(aggregates, source.schema)
             merged = MergePartials(source, keys, window, split.arguments, split.partials, node.stamp)
             return Select(merged, (*((k, Col(k)) for k in keys), *split.outputs))
@@ -85,12 +85,12 @@ def split_basic_windows(node: Node) -> Node | None:
 def why_not_split(node: Node) -> str | None:
     """Return, for ``explain()``, the reason that forbids the rule; None at windows off a grid whose aggregates all merge."""
     match node:
-        case WindowAggregate(source, _, window, aggregates) if window.grid is None and not node.merges:
+        case WindowAggregate(source, _, window, aggregates) if window.traits.grid is None and not node.merges:
             instead = "all members are kept"
             if node.keeps_values:
                 instead = "settled members of one value are kept as one row"
             return f"{window.name} windows are on no grid, and {not_merged(aggregates, source.schema)}: {instead}"
-        case WindowAggregate(source, _, window, aggregates) if window.grid is not None and not (
+        case WindowAggregate(source, _, window, aggregates) if window.traits.grid is not None and not (
             node.is_grid and node.merges
         ):
             if node.stamp == Stamp.TIME_BOUND:
@@ -148,7 +148,7 @@ def _pairs_below(node: Node) -> WindowedJoin | None:
 def _obstacle(node: WindowAggregate, pairs: WindowedJoin) -> str | None:
     """Return the reason why aggregates per window of ``pairs`` are not computed by range of windows; None if they can be."""
     source = node.input.schema
-    if pairs.window.windows_of_a_point == 1:
+    if pairs.window.grid.n == 1:
         return "windows do not overlap: a pair of points is in one window"
     if pairs.left.traits.infinite or pairs.right.traits.infinite:
         return "events may never end (set_duration and to_points end them): the last window of such a pair depends on all events"
@@ -262,13 +262,13 @@ class _Windows:
 
 def _by_length(windows: _Windows) -> tuple[int, int, int]:
     """Return a key by which the windows whose basic windows others read come last."""
-    grid = windows.node.window.basic_grid()
+    grid = windows.node.window.grid
     return grid.size, -grid.hop, -grid.offset
 
 
-def consists_of_basic(window: Window, longest: Window) -> bool:
+def consists_of_basic(window: Hopping, longest: Hopping) -> bool:
     """Return True if windows on a grid consist of the basic windows of others, which are no shorter and a hop each."""
-    own, basic = window.basic_grid(), longest.basic_grid()
+    own, basic = window.grid, longest.grid
     distances = (own.size, own.hop, own.offset - basic.offset)
     return basic.divides and own.size <= basic.size and not any(distance % basic.hop for distance in distances)
 
@@ -317,9 +317,9 @@ def _stream_of(windows: MergePartials) -> Node:
     return below
 
 
-def _merged(readers: Sequence[MergePartials], window: Window) -> MergePartials:
+def _merged(readers: Sequence[MergePartials], window: Hopping) -> MergePartials:
     """Return the partial results of all readers, each once, by basic windows of ``window``."""
-    read: dict[Window, dict[str, Partial]] = {}
+    read: dict[Hopping, dict[str, Partial]] = {}
     for reader in readers:
         read.setdefault(reader.window, {}).update((partial.name, partial) for partial in reader.partials)
     return replace(

@@ -20,10 +20,10 @@ from streamq.runtime.arrow.columnar import codes, first_places, ints
 from streamq.runtime.arrow.values import Ints, Mask, column_ranks, distinct
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.groups import Holds, ToCome, no_holds
-from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
+from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid, WindowEnds
 
 if TYPE_CHECKING:
-    from streamq.runtime.time.progress_rule import Cti, MissingRows
+    from streamq.runtime.time.progress_rule import Cti
 
 
 def distinct_pairs(g: Ints, at: Ints) -> tuple[Ints, Ints]:
@@ -190,35 +190,82 @@ class Ranges:
         return Ranges(self.event[which], self.owner[which], self.low[which], self.high[which], self.where)
 
 
-class Assigner(ABC):
-    """The assignment of the events of groups ``g`` to windows of one kind."""
+@dataclass(frozen=True)
+class CountMeasure:
+    """The numbers that windows go by: of the rows of a group, or of its distinct instants, ``n`` a window, one every ``step``.
 
-    is_piecewise: bool = False
-    """True if windows are the pieces between changes: a change ends one of them, and leaves earlier ones unchanged."""
+    distinct: the instants that are counted, "start" or "end"; "": rows are, in the order of start, then of the columns
+    ``order_by``. inner_keys: the keys, among an operator's, by which the members of one window are grouped. where: the boolean
+    column that is true of the members, among the rows that are counted; "": all are members.
+    """
 
-    counts_events: bool = False
-    """True if windows go by numbers of events: those of a chain are consecutive, and a row of them stands for their number."""
-
+    n: int
+    step: int = 1
+    distinct: str = ""
+    order_by: tuple[str, ...] = ()
     inner_keys: tuple[str, ...] = ()
-    """The keys, among the evaluator's, by which the members of one window are grouped."""
-
     where: str = ""
-    """The boolean column that is true of the members, among the events that windows are made of; "": all are members."""
 
-    @property
-    def has_chains(self) -> bool:
-        """True if some settled events stay together in the same windows for good, as :meth:`chains` tells."""
-        return True
 
-    @property
-    def order_columns(self) -> tuple[str, ...]:
-        """The columns of the payload that decide which windows an event is in; by default none."""
-        return ()
+BY_TIME = CountMeasure(0)
+"""No numbers: windows go by the lifetimes of events."""
+
+
+@dataclass(frozen=True)
+class WindowTraits:
+    """The traits of windows that decide how operators over them are computed; a kind and its assigner have the same.
+
+    ends: the fixed ends to which a CTI is rounded down; None if the ends depend on events, or the CTI is not rounded.
+    counting: the numbers that windows go by: an event alone does not tell which windows it is in.
+    is_piecewise: windows are the pieces between the endpoints of a group's events: their ends move with them, a change leaves the
+    pieces before it unchanged, and events of one lifetime, as a group of their own, have that lifetime as their window.
+    """
+
+    ends: WindowEnds | None = None
+    counting: CountMeasure = BY_TIME
+    is_piecewise: bool = False
 
     @property
     def grid(self) -> Grid | None:
-        """The grid of the windows, which are then reported one by one; None: they lie on no grid."""
-        return None
+        """The grid that windows lie on, by which they are split into basic windows and reported; None if they lie on none."""
+        return self.ends if isinstance(self.ends, Grid) else None
+
+    @property
+    def counts_rows(self) -> bool:
+        """True if windows go by the places of rows in an order, which includes the whole payload."""
+        return self.counting.n > 0 and not self.counting.distinct
+
+    @property
+    def windows_of_a_point(self) -> int:
+        """The number of windows with an event of one instant, as ``WindowEnds`` has it; above 1 windows of a group overlap."""
+        if self.counting.n:
+            return -(-self.counting.n // self.counting.step)
+        return 1 if self.ends is None else self.ends.n
+
+    def outer_keys(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the keys, among ``keys``, of the groups that have windows of their own."""
+        return tuple(key for key in keys if key not in self.counting.inner_keys)
+
+
+def head_events(table: pa.Table, number: Ints, traits: WindowTraits) -> Ints:
+    """Return, by number of a chain, the event whose columns a row of the chain has: the first, in the order of rows counted."""
+    if not traits.counts_rows:
+        return first_places(number)
+    order, _ = event_order(table, number, traits.counting.order_by)
+    return order[first_places(number[order])]
+
+
+def groups_to_come(g: Ints, table: pa.Table, upto: int, start: int) -> ToCome:
+    """Return the groups of the events that live beyond ``upto``, each with ``start``, before which no window to come begins."""
+    later = g[ints(table, RE) > upto]
+    return ToCome(later, np.full(len(later), start))
+
+
+@dataclass(frozen=True)
+class Assigner(ABC):
+    """The assignment of the events of groups ``g`` to windows of one kind."""
+
+    traits: WindowTraits
 
     @property
     def cti(self) -> Cti:
@@ -226,10 +273,6 @@ class Assigner(ABC):
         from streamq.runtime.time.progress_rule import Cti
 
         return Cti.EARLIEST_WINDOW
-
-    def wanted(self, *, grouped: bool) -> MissingRows | None:
-        """Return the rows that a window waits for when no progress can close it; None: progress closes it."""
-        return None
 
     @abstractmethod
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
@@ -255,8 +298,8 @@ class Assigner(ABC):
 
         Events of one number are in the same windows from now on, of those that end at or after c - 1. One event from their least
         start to their greatest end would be in these windows, and no others would change if it replaced them; if windows are
-        pieces, one from their greatest start to their least end; if windows count events, one that counts as all of them. By
-        default each event has a number of its own.
+        pieces, one from their greatest start to their least end; if windows count rows, one that counts as all of them: chains
+        are consecutive. By default each event has a number of its own.
         """
         return np.arange(len(g))
 
@@ -267,10 +310,6 @@ class Assigner(ABC):
         """
         return None
 
-    def heads(self, table: pa.Table, number: Ints) -> Ints:
-        """Return, by number of a chain, the event whose columns a row of the chain has; by default the one that comes first."""
-        return first_places(number)
-
     def latest_cti(self, c: int) -> int:
         """Return the CTI to send at c if no group holds it back."""
         return c
@@ -278,14 +317,9 @@ class Assigner(ABC):
     def to_come(self, g: Ints, table: pa.Table, upto: int) -> ToCome:
         """Return the groups of events with windows that :meth:`ranges` leaves out because they start at ``upto`` or later.
 
-        By default these are the groups of the events that live beyond ``upto``, each with the instant of :meth:`next_start`.
+        By default these are the groups of the events that live beyond ``upto``.
         """
-        later = g[ints(table, RE) > upto]
-        return ToCome(later, np.full(len(later), self.next_start(upto)))
-
-    def next_start(self, t: int) -> int:
-        """Return a bound on the start of the first window from ``t`` on: none starts before it; by default ``t``."""
-        return t
+        return groups_to_come(g, table, upto, upto)
 
 
 class RangeAssigner(Assigner):

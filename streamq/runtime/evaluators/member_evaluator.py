@@ -92,7 +92,7 @@ class MemberEvaluator(ABC):
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
         """The key columns of the one input, of the groups that have windows of their own."""
-        return (tuple(key for key in self.keys if key not in self.assigner.inner_keys),)
+        return (self.assigner.traits.outer_keys(self.keys),)
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -100,12 +100,13 @@ class MemberEvaluator(ABC):
 
         A piece, a window between two changes of its members, may become longer until progress is past its end.
         """
-        from streamq.runtime.time.progress_rule import ProgressRule
+        from streamq.runtime.time.progress_rule import MissingRows, ProgressRule
 
-        wanted = self.assigner.wanted(grouped=bool(self.group_columns[0]))
+        traits, counting = self.assigner.traits, self.assigner.traits.counting
+        wanted = MissingRows(counting.n, counting.distinct, bool(self.group_columns[0])) if counting.n else None
         if self.stamp == Stamp.TIME_BOUND:
             return ProgressRule(self._cti_rule, Release.PAST_END, Release.PAST_START, wanted=wanted)
-        point, piece = self.stamp == Stamp.POINT_AT_END, self.assigner.is_piecewise
+        point, piece = self.stamp == Stamp.POINT_AT_END, traits.is_piecewise
         at_end = Release.AT_WINDOW_END if point else Release.AT_END
         past_end = Release.PAST_WINDOW_END if point else Release.PAST_END
         return ProgressRule(
@@ -113,7 +114,7 @@ class MemberEvaluator(ABC):
             final=past_end if piece else at_end,
             early=Release.PAST_START if piece and not (point or self.sensitive) else at_end,
             windows=True,
-            grid=self.assigner.grid,
+            grid=traits.grid,
             waits_for_members=self.waits_for_members,
             wanted=wanted,
         )
@@ -127,7 +128,7 @@ class MemberEvaluator(ABC):
         """
         if self.stamp in (Stamp.POINT_AT_END, Stamp.TIME_BOUND):
             return True
-        return self.assigner.is_piecewise and not self.sensitive
+        return self.assigner.traits.is_piecewise and not self.sensitive
 
     @property
     def _cti_rule(self) -> Cti:
@@ -144,6 +145,17 @@ class MemberEvaluator(ABC):
     def condenses(self) -> bool:
         """True if settled events may be replaced by fewer rows; evaluators that know how override it."""
         return False
+
+    @property
+    def _has_chains(self) -> bool:
+        """True if some settled events stay together in the same windows for good, as :meth:`Assigner.chains` tells.
+
+        Where rows are counted they do so from one window's beginning to the next. Not if a window begins at every row, if
+        consecutive rows may be in different groups of a window, or if an end that may move would part them.
+        """
+        counting = self.assigner.traits.counting
+        is_parted = counting.step == 1 or counting.inner_keys or counting.where or self.waits_for_members
+        return not (self.assigner.traits.counts_rows and is_parted)
 
     @property
     def condenses_at_once(self) -> bool:
@@ -187,7 +199,7 @@ class MemberEvaluator(ABC):
         The numbers are those of :meth:`chains`, which says what the lifetime of a row is, or similar ones.
         """
         rows, of = self._merged(events, number)
-        by_start, by_end = (np.maximum, np.minimum) if self.assigner.is_piecewise else (np.minimum, np.maximum)
+        by_start, by_end = (np.maximum, np.minimum) if self.assigner.traits.is_piecewise else (np.minimum, np.maximum)
         for by, name in ((by_start, LE), (by_end, RE)):
             bound = np.full(int(number.max(initial=-1)) + 1, MINUS_INFINITY if by is np.maximum else INFINITY)
             by.at(bound, number, ints(events, name))
@@ -249,4 +261,4 @@ class MemberEvaluator(ABC):
     @property
     def leaves_out_rows_to_come(self) -> bool:
         """True if windows are the pieces between changes: a piece that has not begun changes no result."""
-        return self.assigner.is_piecewise
+        return self.assigner.traits.is_piecewise

@@ -25,7 +25,7 @@ from streamq.runtime.arrow.overlap import next_after
 from streamq.runtime.arrow.values import ORDER, Ints, Mask, column_ranks, combine_numbers, number_values
 from streamq.runtime.deltas import LE, RE
 from streamq.runtime.evaluator import SettledProgress
-from streamq.runtime.evaluators.assigner import OrderedRows, event_order
+from streamq.runtime.evaluators.assigner import OrderedRows, event_order, groups_to_come
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.groups import GROUP_NUMBER, ToCome
 from streamq.runtime.time.progress_rule import AT_ONCE, SETTLED, EndlessRow, ProgressRule, Release
@@ -112,8 +112,7 @@ class ChopEvaluator(SettledProgress):
 
     def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
         """Return the events that live beyond ``upto``, with the start of the first cell from there on."""
-        later = ints(inputs[0], GROUP_NUMBER)[ints(inputs[0], RE) > upto]
-        return ToCome(later, np.full(len(later), self.cells.next_start(upto)))
+        return groups_to_come(ints(inputs[0], GROUP_NUMBER), inputs[0], upto, self.cells.next_start(upto))
 
 
 @dataclass(frozen=True)

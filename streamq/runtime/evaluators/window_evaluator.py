@@ -27,7 +27,7 @@ from streamq.plan.partial import (
 from streamq.runtime.arrow.columnar import codes, concat, expand_ranges, ints, with_column, with_columns
 from streamq.runtime.arrow.values import Ints, Mask, column_ranks, distinct, float_bits
 from streamq.runtime.deltas import DIGEST, LE, RE, WEIGHT
-from streamq.runtime.evaluators.assigner import Ranges, event_order, find_places, is_new_pair
+from streamq.runtime.evaluators.assigner import Ranges, event_order, find_places, head_events, is_new_pair
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.grid_ranges import LAST_END, grid_lifetimes
 from streamq.runtime.groups import GROUP_NUMBER, HASH, Hashes, combine_hashes, hashes
@@ -259,12 +259,9 @@ class WindowEvaluator(MemberEvaluator):
     def condenses(self) -> bool:
         """True if settled events may be replaced by their partial results, and their values with numbers of events.
 
-        No result may need anything else of them. Where windows count events, an end that may move would part those that are
-        next to one another.
+        No result may need anything else of them.
         """
-        if not self.assigner.has_chains or self.sensitive or (self.assigner.counts_events and self.waits_for_members):
-            return False
-        return self.reads_values or not self.reductions
+        return self._has_chains and not self.sensitive and (self.reads_values or not self.reductions)
 
     @property
     def condenses_at_once(self) -> bool:
@@ -293,7 +290,7 @@ class WindowEvaluator(MemberEvaluator):
 
     def condensable(self, deltas: pa.Table) -> pa.Table:
         """Return deltas with the columns that are left of events: keys, partial results, values, those of order."""
-        ordered = self.assigner.order_columns
+        ordered = self.assigner.traits.counting.order_by
         names = dict.fromkeys([*self.keys, *ordered, *self._held_columns, *self._values, LE, RE, WEIGHT, HASH])
         return self.with_partials(deltas).select([*names])
 
@@ -306,7 +303,7 @@ class WindowEvaluator(MemberEvaluator):
     def _merged(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
         merged = merge_partial_rows(with_column(events, INDEX, number), [INDEX], self.partials)
         of = ints(merged, INDEX)
-        rows = events.take(pa.array(self.assigner.heads(events, number)[of]))
+        rows = events.take(pa.array(head_events(events, number, self.assigner.traits)[of]))
         return with_columns(rows, {name: merged.column(name) for name in self._held_columns}), of
 
     def _in_order(self, table: pa.Table) -> pa.Table:
@@ -485,28 +482,25 @@ class TopKEvaluator(MemberEvaluator):
 
     @property
     def condenses(self) -> bool:
-        """True if settled events stay together in the same windows: all but the best are forgotten.
-
-        Where windows count events, an end that may move would part those that are next to one another.
-        """
-        return self.assigner.has_chains and not (self.assigner.counts_events and self.waits_for_members)
+        """True if settled events stay together in the same windows: all but the best are forgotten."""
+        return self._has_chains
 
     def condensable(self, deltas: pa.Table) -> pa.Table:
-        """Return deltas, where windows count events with the number that each row counts for."""
-        counts = self.assigner.counts_events
+        """Return deltas, where windows count rows with the number that each row counts for."""
+        counts = self.assigner.traits.counts_rows
         return with_column(deltas, COUNT, np.ones(deltas.num_rows, np.int64)) if counts else deltas
 
     def condensed(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
         """Return the best events of each number, and the number of each.
 
-        Where windows count events, these keep their order and lifetimes, and the first of a number stays, too, and counts for
+        Where windows count rows, these keep their order and lifetimes, and the first of a number stays, too, and counts for
         those that are forgotten: no window parts them, and there are better ones in each that has it.
         """
-        if not self.assigner.counts_events:
+        if not self.assigner.traits.counts_rows:
             return super().condensed(events, number)
         stays = np.zeros(len(number), bool)
         stays[self._best_of(events, number)] = True
-        heads = self.assigner.heads(events, number)[distinct(number)]
+        heads = head_events(events, number, self.assigner.traits)[distinct(number)]
         stays[heads] = True
         count = ints(events, COUNT).copy()
         all_of_number = np.bincount(number, count).astype(np.int64)

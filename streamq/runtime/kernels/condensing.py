@@ -83,7 +83,7 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
     @property
     def _has_wheel(self) -> bool:
         """True if events sleep: windows part them by their ends, which cannot move."""
-        return self.evaluator.assigner.is_piecewise and not self.ends_move
+        return self.evaluator.assigner.traits.is_piecewise and not self.ends_move
 
     @property
     def _condenses(self) -> bool:
@@ -127,8 +127,8 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         if not self._condenses:
             return outdated
         is_settled = ~is_outdated & (ints(events, RE if self.ends_move else LE) < clock.c)
-        if not self.evaluator.assigner.counts_events:
-            # where windows count events, those that stay by themselves say where others are
+        if not self.evaluator.assigner.traits.counts_rows:
+            # where windows count rows, those that stay by themselves say where others are
             alike = self.evaluator.alike(events, ints(events, GROUP_NUMBER))
             is_settled &= np.bincount(alike, is_settled)[alike] > 1
         settled = events.filter(pa.array(is_settled))

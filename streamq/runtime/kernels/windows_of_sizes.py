@@ -321,14 +321,14 @@ class NumberedWindowsKernel(RecomputeKernel[WindowEvaluator]):
 
     def _numbers(self, deltas: pa.Table, first: int) -> tuple[pa.Table, Ints]:
         """Return the partial results of rows by their numbers, from ``first`` on, in their order, and the starts of all rows."""
-        assigner = self.evaluator.assigner
+        counting = self.evaluator.assigner.traits.counting
         rows = history_of(deltas)
-        order, _ = event_order(rows, np.zeros(rows.num_rows, np.int64), assigner.order_columns)
+        order, _ = event_order(rows, np.zeros(rows.num_rows, np.int64), counting.order_by)
         number = np.empty(len(order), np.int64)
         number[order] = first + np.arange(len(order))
         members = with_column(rows.drop_columns([RE]), LE, number)
-        if assigner.where:
-            members = members.filter(members.column(assigner.where))
+        if counting.where:
+            members = members.filter(members.column(counting.where))
         return self.windows.combine(0, members), ints(rows, LE)[order]
 
     def _final_rows(self, state: KernelBaskets, passed: pa.Table) -> pa.Table | None:

@@ -51,9 +51,10 @@ def members(node: WindowAggregate | TopK, events: str, groups: Sequence[str], ru
     made of all events, then those that do not satisfy the windows' condition are left out.
     """
     window, schema = node.window, node.input.schema
-    own = [g for g, key in zip(groups, node.keys, strict=True) if key not in window.inner_keys]
+    own = [g for g, key in zip(groups, node.keys, strict=True) if key not in window.traits.counting.inner_keys]
     every = room_of(window).members(window, Members(events, own, schema), run)
-    return run.table(f"SELECT * FROM {every} WHERE p{schema.names.index(window.where)}") if window.where else every
+    where = window.traits.counting.where
+    return run.table(f"SELECT * FROM {every} WHERE p{schema.names.index(where)}") if where else every
 
 
 def stamped(node: WindowAggregate | TopK) -> tuple[str, str, str]:
