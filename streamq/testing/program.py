@@ -21,6 +21,7 @@ from streamq.plan.node import Node, nodes, number_sources, rename_tables
 from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Field
 from streamq.reading import table_readers
+from streamq.run.batch.answers import read_connectors
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.kernel import DROP
 from streamq.stream import Stream
@@ -87,7 +88,8 @@ def program(query: Stream, tables: Mapping[str, pa.Table] | None = None) -> str:
     )
     """
     plan, names = number_sources(query.plan)
-    rows = {names[name]: rows for name, rows in (query.tables if tables is None else tables).items() if name in names}
+    read = read_connectors(query.tables if tables is None else tables, "program")
+    rows = {names[name]: table for name, table in read.items() if name in names}
     return whole_program({"q": plan}, rows, statements({"q": query}))
 
 

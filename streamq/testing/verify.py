@@ -20,6 +20,7 @@ from hypothesis.internal.conjecture.choice import choice_constraints_key, choice
 from pyspark.sql import SparkSession
 
 from streamq.compiler.results import Results, without_policies
+from streamq.connectors.connector import Connector
 from streamq.errors import NeedsSpark, PlanError, QueryFailed, check_keywords, kind_of
 from streamq.operators import JoinTable
 from streamq.plan.node import Node, nodes, number_sources
@@ -419,4 +420,6 @@ def _static(plan: Any, name: str) -> bool:
 
 
 def _arrow(table: Any) -> pa.Table:
+    if isinstance(table, Connector):
+        return table.in_memory("verify")
     return table if isinstance(table, pa.Table) else table.toArrow()

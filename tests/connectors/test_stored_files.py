@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import types as s
 
 import streamq as sq
+from streamq import testing as t
 from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, TypeMismatch, UnknownColumn
 
 CARS = [{"at": 1, "k": "a"}, {"at": 4, "k": "b"}, {"at": 12, "k": "a"}]
@@ -45,6 +46,9 @@ def test_a_query_over_files_runs_without_spark(tmp_path: Path) -> None:
     assert joined.to_pandas()["name"].tolist() == ["Anna", "Bo", "Anna"]
     assert "join_table of cars: 3 inserted" in str(joined.trace())
     assert sq.compare_levels(query).batches == 3
+    assert "Anna" in t.program(joined)
+    assert t.verify(joined, examples=2).cases
+    joined.plot()
 
 
 def test_a_plan_in_json_holds_its_files(tmp_path: Path) -> None:
