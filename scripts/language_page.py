@@ -128,7 +128,7 @@ def sections() -> dict[str, list[Entry]]:
 
 
 OPERATORS, AGGREGATES = "streamq.operators.", "streamq.aggregates."
-PATTERNS, PROGRESS, SOURCES = "streamq.patterns.", "streamq.progress_policies.", "streamq.sources."
+PATTERNS, PROGRESS, SOURCES = "streamq.patterns.", "streamq.progress_policies", "streamq.sources."
 CONNECTORS = "streamq.connectors."
 
 

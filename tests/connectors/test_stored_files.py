@@ -47,7 +47,7 @@ def test_a_query_over_files_runs_without_spark(tmp_path: Path) -> None:
     assert "join_table of cars: 3 inserted" in str(joined.trace())
     assert sq.compare_levels(query).batches == 3
     assert "Anna" in t.program(joined)
-    assert t.verify(joined, examples=2).cases
+    assert t.verify(joined, profile="fast", examples=2).cases
     joined.plot()
 
 
