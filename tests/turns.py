@@ -95,7 +95,7 @@ EVERY: Mapping[str, int] = {
     "spark/test_patterns.py": 3,
     "spark/test_plans.py": 12,
     "spark/test_quarantine.py": 2,
-    "spark/test_reading.py": 2,
+    "spark/test_stored_files.py": 2,
     "spark/test_run_all.py": 3,
     "spark/test_session.py": 2,
     "spark/test_sources.py": 2,

@@ -85,7 +85,8 @@ class Except(EvaluatedOperator):
     )
 
     def _traits(self) -> Traits:
-        return replace(super()._traits(), mixes_windows=self.left.traits.mixes_windows)
+        # rows that meet become one
+        return replace(super()._traits(), longest=None, mixes_windows=self.left.traits.mixes_windows)
 
     def _schema(self) -> Schema:
         """Return the columns of both inputs; raise PlanError if columns or time axes differ, or a column cannot be compared."""
