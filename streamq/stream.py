@@ -224,7 +224,7 @@ class Stream(
         return batch_frame(self.plan, self.tables, until, expected, hint)
 
     def to_arrow(self, until: int | dt.datetime | None = None) -> pa.Table:
-        """Return the answer as an Arrow table, ordered by start, end and payload; literal and Arrow tables need no Spark.
+        """Return the answer as an Arrow table, ordered by start, end and payload; without DataFrames it needs no Spark.
 
         The table can hold every value of Spark's types. Python has no years beyond 9999 or before 1: for such instants
         Arrow's ``to_pylist`` raises an OverflowError, while :meth:`show` and :meth:`to_pandas` work.
@@ -236,7 +236,7 @@ class Stream(
     def to_pandas(self, until: int | dt.datetime | None = None) -> pd.DataFrame:
         """Return the answer as a pandas DataFrame, ordered by start, end and payload.
 
-        Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us, UTC]``,
+        Queries without DataFrames run in-process, without Spark; others as a batch. Instants are ``datetime64[us, UTC]``,
         which has the range of Spark's timestamps (except its least value, -2^63, pandas' NaT); dates are ``datetime64[ms]``.
         Arrays are lists, structs dicts, and maps lists of pairs, of Python values; in them an instant beyond Python's range
         is text. ``until`` as in :meth:`to_df`.

@@ -277,7 +277,7 @@ def test_session_says_what_is_wrong_before_any_spark_starts() -> None:
 @pytest.mark.parametrize("verb", ["run", "to_stream", "to_df"])
 def test_no_session_is_one_kind_of_error(verb: str) -> None:
     query = sq.events([(1, 2, {"v": 1})])
-    found = "the query has only literal and Arrow tables"
+    found = "the query has no DataFrame"
     with pytest.raises(SessionError, match=f"^{verb}: no active SparkSession; {found}. Start one: sq.session()."):
         getattr(query, verb)()
 

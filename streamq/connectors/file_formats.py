@@ -7,6 +7,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import IO, Any, ClassVar
 
 import pyarrow as pa
@@ -27,7 +28,23 @@ Options = Mapping[str, Any]
 
 
 class Unclear(Exception):
-    """Raised where Spark reads another value, or might, and where only Spark reads; the text says what was found."""
+    """Raised where Spark reads another value, or might, and where only Spark reads; the text says what was found.
+
+    ``hint``: what to do if Spark does not read it either.
+    """
+
+    def __init__(self, found: str, hint: str = "") -> None:
+        super().__init__(found)
+        self.hint = hint
+
+
+@contextmanager
+def _unclear() -> Iterator[None]:
+    """Raise Unclear for what Arrow refuses in a text: Spark may read it."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise Unclear(str(error).splitlines()[0]) from error
 
 
 class FileFormat(ABC):
@@ -75,8 +92,13 @@ class Parquet(FileFormat):
     def rows(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> pa.Table:
         kinds = {field.name: field.type for field in self.fields(file)}
         for column in columns:
-            if (kind := kinds.get(column.name, column.type)) != column.type:
-                raise Unclear(f"column {column.name} is {kind.simpleString()}, not {column.type.simpleString()}")
+            kind = kinds.get(column.name, column.type)
+            # without a zone: in UTC
+            is_instant = isinstance(kind, t.TimestampNTZType) and isinstance(column.type, t.TimestampType)
+            # but for which parts may be NULL
+            if kind.simpleString() != column.type.simpleString() and not is_instant:
+                found = f"column {column.name} is {kind.simpleString()}, not {column.type.simpleString()}"
+                raise Unclear(found, f'Write its type into the schema, as "{column.name} {kind.simpleString()}".')
         file.seek(0)
         source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
         table = source.read([column.name for column in columns if column.name in kinds])
@@ -87,6 +109,8 @@ class Parquet(FileFormat):
             arrays[column.name] = table.column(column.name).cast(to) if is_there else pa.nulls(table.num_rows, to)
         return pa.table(arrays)
 
+
+NANOSECONDS = "Spark has none: write the file with microseconds, in pandas by to_parquet(path, coerce_timestamps='us')."
 
 UNSIGNED: Mapping[pa.DataType, t.DataType] = {
     pa.uint8(): t.ShortType(), pa.uint16(): t.IntegerType(), pa.uint32(): t.LongType(), pa.uint64(): t.DecimalType(20, 0),
@@ -101,7 +125,7 @@ def _spark_type(kind: pa.DataType) -> t.DataType:
     if kind in UNSIGNED:
         return UNSIGNED[kind]
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        raise Unclear("times in nanoseconds")
+        raise Unclear("times in nanoseconds", NANOSECONDS)
     if pa.types.is_null(kind):
         raise Unclear("a column without a type")
     try:
@@ -127,16 +151,17 @@ class Csv(FileFormat):
             return pa.table({column.name: pa.array([], arrow_type(column.type)) for column in columns})
         has_header = str(options.get("header", "false")).lower() == "true"
         separator = str(options.get("sep", options.get("delimiter", ",")))
-        table = pyarrow.csv.read_csv(
-            io.BytesIO(data),
-            pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(has_header), block_size=max(1, len(data))),
-            pyarrow.csv.ParseOptions(delimiter=separator),
-            pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        )
+        with _unclear():
+            table = pyarrow.csv.read_csv(
+                io.BytesIO(data),
+                pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(has_header), block_size=max(1, len(data))),
+                pyarrow.csv.ParseOptions(delimiter=separator),
+                pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
         if table.num_rows + has_header != sum(1 for line in data.splitlines() if line):
             raise Unclear("a text over several lines")
         return pa.table({c.name: typed_texts(table.column(c.name), c) for c in columns})
@@ -170,10 +195,8 @@ def typed_texts(texts: pa.ChunkedArray, column: Field) -> pa.ChunkedArray:
     odd = texts.filter(pc.invert(pc.match_substring_regex(texts, f"^({pattern})$")))
     if len(odd):
         raise Unclear(f"{odd[0].as_py()!r} in column {column.name}, which is {column.type.simpleString()}")
-    try:
+    with _unclear():
         return _instants(texts) if isinstance(column.type, t.TimestampType) else texts.cast(arrow_type(column.type))
-    except pa.ArrowInvalid as error:
-        raise Unclear(f"column {column.name}: {str(error).splitlines()[0]}") from error
 
 
 def _instants(texts: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -212,11 +235,12 @@ class JsonLines(FileFormat):
             if column.name not in texts and any(map(_is_time, _parts(column.type))):
                 raise Unclear(f"column {column.name}, with times in {column.type.simpleString()}")
         read = {name: pa.string() if name in texts else kind for name, kind in types.items()}
-        table = pyarrow.json.read_json(
-            io.BytesIO(data),
-            pyarrow.json.ReadOptions(block_size=max(1, len(data))),
-            pyarrow.json.ParseOptions(explicit_schema=pa.schema(read), unexpected_field_behavior="ignore"),
-        )
+        with _unclear():
+            table = pyarrow.json.read_json(
+                io.BytesIO(data),
+                pyarrow.json.ReadOptions(block_size=max(1, len(data))),
+                pyarrow.json.ParseOptions(explicit_schema=pa.schema(read), unexpected_field_behavior="ignore"),
+            )
         if table.num_rows != count:
             raise Unclear("a line that does not hold one object")
         return pa.table(

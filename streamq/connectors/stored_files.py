@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -17,7 +18,7 @@ from pyspark.sql import types as t
 
 from streamq.connectors.connector import Connector
 from streamq.connectors.file_formats import FORMATS, Unclear, typed_texts
-from streamq.errors import NeedsSpark, PlanError, SourceError, check_keywords
+from streamq.errors import NeedsSpark, PlanError, SourceError, check_keywords, nearest
 from streamq.plan.schema import MICRO_BATCH, Field, lazy
 from streamq.plan.spark_types import parse_fields
 from streamq.runtime.arrow.arrow_types import arrow_type
@@ -25,9 +26,14 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PARQUET = "parquet"
+
 AT_ONCE = 64 << 20
 """The default for the bytes of files in a micro-batch: some million rows of a few columns."""
 
+
+SPARKS_FORMATS = frozenset({PARQUET, "csv", "json", "orc", "avro", "text", "xml"})
+"""Formats of Spark's own, by which misspellings are told; there may be others in its packages."""
 
 UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Bytes a unit."""
@@ -75,7 +81,9 @@ class Files(Connector):
         """The columns, those of the user or of the first file; SourceError if neither says so."""
         if self.schema is not None:
             return self.schema
-        hint = f'Give the columns: sq.files({self.path!r}, schema="at timestamp, v double").'
+        given = {"format": self.format} if self.format != PARQUET else {}
+        written = "".join(f", {name}={value!r}" for name, value in [*given.items(), *self.options])
+        hint = f'Give the columns: sq.files({self.path!r}{written}, schema="at timestamp, v double").'
         kind = FORMATS.get(self.format)
         if kind is None:
             raise SourceError("files", f"the columns of {self.format} files", "only Spark reads these", hint)
@@ -85,7 +93,9 @@ class Files(Connector):
             try:
                 with self._opened(file) as data:
                     return kind.fields(data)
-            except (Unclear, pa.ArrowException, OSError) as error:
+            except Unclear as error:
+                raise SourceError("files", f"no columns in {file.path}", str(error), error.hint or hint) from error
+            except (pa.ArrowException, OSError) as error:
                 raise SourceError("files", f"no columns in {file.path}", _first_line(error), hint) from error
         raise SourceError("files", f"no file in {self.path}", "which columns there are is not known", hint)
 
@@ -109,9 +119,10 @@ class Files(Connector):
                     for f in self.fields
                 }
             except Unclear as error:
-                raise NeedsSpark(verb, f"{file.path} is not read without Spark", str(error), SPARK_READS) from error
+                wrong = f"{file.path} is not read without Spark"
+                raise NeedsSpark(verb, wrong, str(error), error.hint or SPARK_READS) from error
             except (pa.ArrowException, OSError) as error:
-                raise NeedsSpark(verb, f"{file.path} is not read", _first_line(error), SPARK_READS) from error
+                raise SourceError(verb, f"{file.path} is not read", _first_line(error), "Mend or remove it.") from error
             tables.append(pa.table(columns))
         return pa.concat_tables(tables)
 
@@ -119,10 +130,24 @@ class Files(Connector):
         return spark.read.format(self.format).schema(self._struct).options(**self._options).load(self.path)
 
     def stream(self, spark: SparkSession) -> DataFrame:
+        path = self.path
+        if self._is_file:
+            # of a path without a pattern Spark's stream reads folders alone
+            path = f"{path[:-1]}[{path[-1]}]"
         reader = spark.readStream.format(self.format).schema(self._struct).options(**self._options)
         if self.at_once is not None and BOUNDS.isdisjoint(name.lower() for name, _ in self.options):
             reader = reader.option("maxBytesPerTrigger", self.at_once)
-        return reader.load(self.path)
+        return reader.load(path)
+
+    @property
+    def _is_file(self) -> bool:
+        """True if the path is that of a single file, as far as can be told without Spark."""
+        try:
+            system, path = self._place
+            (info,) = system.get_file_info([path])
+        except (pa.ArrowException, OSError):
+            return False
+        return not self.is_pattern and info.type == fs.FileType.File
 
     @property
     def _struct(self) -> t.StructType:
@@ -149,7 +174,7 @@ class Files(Connector):
     def _opened(self, file: fs.FileInfo) -> pa.NativeFile:
         """Return a file to read, decompressed if its name says that it is compressed."""
         system, _ = self._place
-        if self.format == "parquet":
+        if self.format == PARQUET:
             return system.open_input_file(file.path)
         data = system.open_input_stream(file.path)
         return pa.BufferReader(data.read())
@@ -176,6 +201,7 @@ class Files(Connector):
             finished = None if fixed < len(parts) else self._finished(system, begin, found)
         except OSError as error:
             raise SourceError(verb, f"{self.path} cannot be listed", _first_line(error)) from error
+        is_any = False
         for info in sorted(found, key=lambda info: info.path):
             names = info.path.rstrip("/").split("/")
             folders = names[len(parts) : -1]
@@ -187,8 +213,11 @@ class Files(Connector):
                 continue
             if finished is not None and info.path.strip("/") not in finished:
                 continue
+            is_any = True
             divided = (name.partition("=") for name in folders)
             yield info, {unquote(name): value for name, _, value in divided if name != MICRO_BATCH}
+        if self.is_pattern and not is_any:
+            raise SourceError(verb, f"no file fits {self.path}", "", "Look at the path.")
 
     def _finished(self, system: fs.FileSystem, folder: str, found: list[fs.FileInfo]) -> set[str] | None:
         """Return the paths of the files that a stream of Spark's has finished, from its log; None without a log."""
@@ -223,7 +252,9 @@ def _column_text(field: Field) -> str:
 SECRET = re.compile("secret|password|token|credential|access.?key", re.IGNORECASE)
 """What the name of an option has whose value is nobody else's business."""
 
-SPARK_READS = "Spark reads it: q.to_df() or q.run(), in a session."
+SPARK_READS = (
+    "Spark reads it: q.to_df() or q.run(), in a session; what is no value of the type is NULL there (mode=...)."
+)
 """The hint of an error about a file that is not read without Spark."""
 
 WILD = re.compile(r"[*?\[{]")
@@ -243,9 +274,9 @@ def _first_line(error: BaseException) -> str:
 
 @check_keywords
 def files(
-    path: str,
+    path: str | PathLike[str],
     *,
-    format: str = "parquet",
+    format: str = PARQUET,
     schema: t.StructType | str | None = None,
     at_once: int | str | None = AT_ONCE,
     **options: Any,
@@ -269,11 +300,17 @@ def files(
 
         trips = sq.points(sq.files("trips/*.csv", format="csv", schema="at timestamp, fare double", header=True), time="at")
     """
+    path = fspath(path) if isinstance(path, PathLike) else path
     if not isinstance(path, str) or not path:
-        raise PlanError("files", "path is a text", f"found {path!r}", 'As sq.files("trips/").')
+        hint = 'As sq.files("trips/"); of several files a pattern, as "trips/*.csv".'
+        raise PlanError("files", "path is a text", f"found {path!r}", hint)
     if not isinstance(format, str) or not format:
         raise PlanError("files", "format is a text", f"found {format!r}", 'As format="csv".')
+    if meant := nearest(format, SPARKS_FORMATS - {format.lower()}):
+        raise PlanError("files", f"no format {format!r}", "", meant)
     for name, value in options.items():
+        if meant := nearest(name, ("format", "schema", "at_once")):
+            raise PlanError("files", f"no parameter {name!r}", "", meant)
         if value is not None and not isinstance(value, str | bool | int | float):
             hint = f"Write {', '.join(f'{n}={v!r}' for n, v in value.items())}." if isinstance(value, Mapping) else ""
             what = f"found {name}={value!r}"

@@ -47,6 +47,8 @@ def input_table(table: Any, verb: str) -> InputTable:
         kind = kind_of(table)
         if kind == "pandas DataFrame":
             hint = "Give pyarrow.Table.from_pandas(df, preserve_index=False), to run in-process, or spark.createDataFrame(df)."
+        elif isinstance(table, str):
+            hint = f"Of files say sq.files({table!r})."
         elif kind == "Stream":
             hint = "It is a stream already: go on from it, as stream.where(...)."
         else:

@@ -28,7 +28,7 @@ def written(path: Path, rows: list[dict[str, Any]]) -> str:
 
 
 def rows_of(path: Path | str, **how: Any) -> list[dict[str, Any]]:
-    return sq.files(str(path), **how).in_memory("show").to_pylist()
+    return sq.files(path, **how).in_memory("show").to_pylist()
 
 
 def test_a_query_over_files_runs_without_spark(tmp_path: Path) -> None:
@@ -83,6 +83,8 @@ def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
     assert rows_of(tmp_path / "mo*") == [{"at": 4}]
     with pytest.raises(NeedsSpark, match="show: a pattern with braces"):
         rows_of(tmp_path / "{1,2}.parquet", schema="at bigint")
+    with pytest.raises(SourceError, match=r"show: no file fits .*/x\*. Look at the path."):
+        rows_of(tmp_path / "x*", schema="at bigint")
     with pytest.raises(SourceError, match=r"show: nothing at .*none; .* does not exist. Look at the path."):
         rows_of(tmp_path / "none", schema="at bigint")
     (tmp_path / "empty").mkdir()
@@ -138,14 +140,14 @@ def test_columns_of_parquet_files(tmp_path: Path) -> None:
     with pytest.raises(NeedsSpark, match=r"1.parquet is not read without Spark; column u is smallint, not bigint"):
         rows_of(tmp_path, schema="u bigint")
     for array, why in (
-        (pa.array([1], pa.timestamp("ns")), "times in nanoseconds"),
-        (pa.nulls(1), "a column without a type"),
+        (pa.array([1], pa.timestamp("ns")), "times in nanoseconds. Spark has none: write"),
+        (pa.nulls(1), "a column without a type. Give the columns"),
     ):
         pq.write_table(pa.table({"x": array}), tmp_path / "odd.parquet")
-        with pytest.raises(SourceError, match=f"files: no columns in .*odd.parquet; {why}. Give the columns"):
+        with pytest.raises(SourceError, match=f"files: no columns in .*odd.parquet; {why}"):
             sq.points(sq.files(str(tmp_path / "odd.parquet")), time="x")
     (tmp_path / "odd.parquet").write_bytes(b"PAR1")
-    with pytest.raises(NeedsSpark, match="odd.parquet is not read; .* Spark reads it"):
+    with pytest.raises(SourceError, match="odd.parquet is not read; .* Mend or remove it"):
         rows_of(tmp_path / "odd.parquet", schema="x int")
     with pytest.raises(UnknownColumn, match="points: no column 'when'"):
         sq.points(files, time="when")
@@ -184,6 +186,8 @@ def test_lines_of_text(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({"path": 3}, "path is a text; found 3"),
+        ({"format": "cvs"}, "no format 'cvs'. Did you mean 'csv'?"),
+        ({"fromat": "csv"}, "no parameter 'fromat'. Did you mean 'format'?"),
         ({"format": None}, "format is a text; found None"),
         ({"at_once": "64 pears"}, "at_once is a number of bytes, at least 1; found '64 pears'"),
         ({"at_once": 0}, "at_once is a number of bytes, at least 1; found 0"),

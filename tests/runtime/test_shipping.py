@@ -25,6 +25,7 @@ from streamq import functions
 from streamq.choices import OutputForm
 from streamq.compiler.results import Result, choose_egress, result_columns
 from streamq.operators import step, written_operators
+from streamq.operators.alter_lifetime import MovedRows
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col
 from streamq.plan.lowering import ship_runtime
@@ -100,7 +101,7 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
     assigners = [window.assigner(("v",)) for window in A_WINDOW_A_KIND]
     assert {type(window) for window in A_WINDOW_A_KIND} == set(KINDS)
-    steps = [vars(step)[name] for name in ("ComputedColumns", "FilteredRows", "MovedRows")]
+    steps = [step.ComputedColumns, step.FilteredRows, MovedRows]
     (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, ExprProgressMap, InnerPath, steps, shipped, assigners)))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

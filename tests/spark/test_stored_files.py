@@ -184,6 +184,8 @@ def test_parquet_files_are_what_spark_reads(spark: SparkSession, plain: None, tm
     found = sq.files(str(tmp_path / "in"), schema=schema)
     assert found.in_memory("show").num_rows == 5
     assert values(python_rows(found.in_memory("show"))) == values(python_rows(found.frame(spark).toArrow()))
+    instants = sq.files(str(tmp_path / "in"), schema=schema.replace("timestamp_ntz", "timestamp"))
+    assert values(python_rows(instants.in_memory("show"))) == values(python_rows(instants.frame(spark).toArrow()))
     one = sq.files(str(next((tmp_path / "in").glob("part=2/*.parquet"))))
     assert [(f.name, f.type) for f in one.fields] == [(f.name, f.dataType) for f in rows.schema.fields[:-1]]
 
@@ -213,6 +215,16 @@ def test_a_query_over_files_is_one_line_for_every_host(spark: SparkSession, plai
     # the end is one more
     assert batches == {"default": 2, "two": 3, "own": 3}
     assert values(python_rows(query.to_df().toArrow())) == values(python_rows(query.to_arrow()))
+
+
+def test_a_stream_of_a_single_file(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("1,a\n2,b\n")
+    (tmp_path / "2.csv").write_text("3,c\n")
+    cars = sq.points(sq.files(tmp_path / "1.csv", format="csv", schema="at bigint, k string"), time="at")
+    cars.run(
+        sink=str(tmp_path / "out"), checkpoint=str(tmp_path / "cp"), trigger="available_now", finish=True, buckets=2
+    )
+    assert sorted(row["k"] for row in sq.files(tmp_path / "out").in_memory("show").to_pylist()) == ["a", "b"]
 
 
 def test_what_spark_does_not_read(spark: SparkSession, tmp_path: Path) -> None:

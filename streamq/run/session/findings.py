@@ -322,7 +322,7 @@ def session_of(tables: Collection[Any], verb: str) -> SparkSession:
             return spark
     active = active_session()
     if active is None:
-        reason = "the query has only literal and Arrow tables" if tables else ""
+        reason = "the query has no DataFrame" if tables else ""
         raise SessionError(verb, "no active SparkSession", reason, "Start one: sq.session().")
     return active
 
