@@ -195,11 +195,7 @@ def test_what_a_plan_says_of_its_rows_must_be_so() -> None:
     with_ends = replace(points.plan.traits, longest=None)
     for part, instead, wrong in (
         ("_schema", lambda node: points.schema, r"union claims to return points, but returns \(-?\d+, -?\d+\)"),
-        (
-            "_traits",
-            lambda node: replace(points.plan.traits, longest=None),
-            "union claims to return lifetimes that end, but returns",
-        ),
+        ("_traits", lambda node: with_ends, "union claims to return lifetimes that end, but returns"),
     ):
         with mock.patch.object(type(both.plan), part, instead), pytest.raises(t.VerificationFailed, match=wrong):
             t.verify(points.union(spans), profile=FAST)
