@@ -186,6 +186,7 @@ def test_top_k_goes_by_one_expression() -> None:
         (lambda s: s.select(x=sq.start() + "10 seconds"), "A duration is dt.timedelta(seconds=10)"),
         (lambda s: s.select(x="10 seconds" + sq.end()), "A duration is dt.timedelta(seconds=10)"),
         (lambda s: s.where(sq.start() > "2024-01-01"), "An instant is dt.datetime(2024, 5, 1, 12, 30)"),
+        (lambda s: s.where(sq.start().cast("date") == "2024-05-01"), "A day is dt.date(2024, 5, 1)"),
         (lambda s: s.where(sq.end() - sq.start() > "1 day"), "A duration is dt.timedelta(seconds=10)"),
         (lambda s: s.where(sq.duration() > sq.end() - sq.start()), "sq.end() - sq.start() is a duration"),
         (lambda s: s.where(sq.col("v") > "1"), "Cast one side."),

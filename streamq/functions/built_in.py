@@ -276,6 +276,8 @@ def _instead(kinds: set[type[DataType]]) -> str:
     """Return the hint for two types that have no order between them."""
     if kinds == {t.TimestampType, t.StringType}:
         return "An instant is dt.datetime(2024, 5, 1, 12, 30), of the datetime module."
+    if kinds == {t.DateType, t.StringType}:
+        return "A day is dt.date(2024, 5, 1), of the datetime module."
     if kinds == {t.DayTimeIntervalType, t.StringType}:
         return "A duration is dt.timedelta(seconds=10), of the datetime module."
     if t.DayTimeIntervalType in kinds:

@@ -182,7 +182,7 @@ class WindowAggregate(MemberOperator):
     def detail(self) -> str:
         shown = ", ".join(f"{shown_name(name)} = {show(a)}" for name, a in self.aggregates)
         window = show_lengths(self.window, self.clip, self.stamp, self.schema.axis)
-        return f"{window}{self._shown_groups}: {shown}"
+        return f"{window}{self._shown_groups}" + (f": {shown}" if shown else "")
 
     @property
     def module_notes(self) -> tuple[str, ...]:
