@@ -71,8 +71,9 @@ def lifetime_ranges(predicates: Iterable[Expr], axis: str) -> dict[str, Range]:
 def narrowed(source: InsertSource, table: DataFrame, predicates: Iterable[Expr]) -> DataFrame:
     """Return a source's table without rows that predicates on its events drop for their start or end; itself if they drop none.
 
-    Under ``invalid="fail"`` rows without a start stay, so that they fail; rows that are no events for another reason are looked
-    for among those that stay. A source with ids is filtered by the start alone, as rows of an id and start meet.
+    A missing end is NULL to a comparison, as in the query. Under ``invalid="fail"`` rows without a start stay, so that they fail;
+    rows that are no events for another reason are looked for among those that stay. A source with ids is filtered by the start
+    alone, as rows of an id and start meet.
     """
     kinds = {field.name: field.type for field in source.columns}
     ranges: Mapping[str, Range] = lifetime_ranges(predicates, source.schema.axis)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 import re
 from pathlib import Path
 
@@ -197,6 +198,21 @@ def test_a_scan_takes_the_filters_of_starts_and_ends(spark: SparkSession, tmp_pa
     assert "Or(GreaterThanOrEqual(at,2024-01-03 12:00:00.0),IsNull(at))" in filters(failing)
     with pytest.raises(InvalidEvent):
         failing.to_pandas()
+
+
+def test_filters_of_starts_and_ends_keep_what_they_ask_for(spark: SparkSession, plain: None) -> None:
+    """Each comparison with a constant, in both orders, of starts and of ends, of which some are missing."""
+    lives = t.table(
+        "a bigint, b bigint, k string", [(1, 3, "a"), (2, None, "b"), (3, 5, "c"), (5, 9, "d"), (6, None, "e")]
+    )
+    source = sq.intervals(frame(spark, lives), "a", "b", name="lives")
+    compare = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq)
+    asked = [(one, part, swap) for one in compare for part in (sq.start(), sq.end()) for swap in (False, True)]
+    conditions = [one(5, part) if swap else one(part, 5) for one, part, swap in asked]
+    for is_met in conditions:
+        # one by one: what several queries read is not narrowed
+        query = source.where(is_met)
+        assert_same_history(query.to_df().toArrow(), oracle(query.plan, {"lives": lives}))
 
 
 def test_a_hint_and_expected_rows_choose_another_form_and_not_another_answer(spark: SparkSession) -> None:
