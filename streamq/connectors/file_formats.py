@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
+from pyarrow import fs
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_type
@@ -33,8 +34,8 @@ class Unclear(Exception):
     ``hint``: what to do if Spark does not read it either.
     """
 
-    def __init__(self, found: str, hint: str = "") -> None:
-        super().__init__(found)
+    def __init__(self, observed: str, hint: str = "") -> None:
+        super().__init__(observed)
         self.hint = hint
 
 
@@ -55,6 +56,10 @@ class FileFormat(ABC):
     options: ClassVar[frozenset[str]] = frozenset()
     """The options, in lower case, that ``rows`` knows."""
 
+    def opened(self, system: fs.FileSystem, path: str) -> pa.NativeFile:
+        """Return a file to read from its beginning to its end, decompressed if its name says that it is compressed."""
+        return system.open_input_stream(path)
+
     def fields(self, file: IO[bytes]) -> tuple[Field, ...]:
         """Return the columns of a file; raise Unclear if files of the format do not say which they have."""
         raise Unclear(f"{self.name} files do not say which columns they have")
@@ -72,9 +77,15 @@ class Parquet(FileFormat):
 
     name = "parquet"
 
+    def opened(self, system: fs.FileSystem, path: str) -> pa.NativeFile:
+        """Return a file to read at any place, as its columns lie apart."""
+        return system.open_input_file(path)
+
     def fields(self, file: IO[bytes]) -> tuple[Field, ...]:
+        return self._fields(pq.ParquetFile(file, coerce_int96_timestamp_unit="us"))
+
+    def _fields(self, source: pq.ParquetFile) -> tuple[Field, ...]:
         """Return the columns that Spark has noted in the file, else those that it makes of the file's types."""
-        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
         notes = source.metadata.metadata or {}
         if b"org.apache.spark.legacyDateTime" in notes or b"org.apache.spark.legacyINT96" in notes:
             raise Unclear("times of the Julian calendar")
@@ -90,24 +101,27 @@ class Parquet(FileFormat):
         )
 
     def rows(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> pa.Table:
-        kinds = {field.name: field.type for field in self.fields(file)}
+        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        # names are compared without case, as Spark does
+        stored = {field.name.lower(): field for field in self._fields(source)}
         for column in columns:
-            kind = kinds.get(column.name, column.type)
+            kind = stored.get(column.name.lower(), column).type
             # without a zone: in UTC
             is_instant = isinstance(kind, t.TimestampNTZType) and isinstance(column.type, t.TimestampType)
             # but for which parts may be NULL
             if kind.simpleString() != column.type.simpleString() and not is_instant:
-                found = f"column {column.name} is {kind.simpleString()}, not {column.type.simpleString()}"
-                raise Unclear(found, f'Write its type into the schema, as "{column.name} {kind.simpleString()}".')
-        file.seek(0)
-        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-        table = source.read([column.name for column in columns if column.name in kinds])
-        arrays = {}
+                wrong = f"column {column.name} is {kind.simpleString()}, not {column.type.simpleString()}"
+                raise Unclear(wrong, f'Write its type into the schema, as "{column.name} {kind.simpleString()}".')
+        names = {column.name: stored[column.name.lower()].name for column in columns if column.name.lower() in stored}
+        read = source.read(list(names.values()))
+        # a table without columns still has rows
+        rows = read.select([])
         for column in columns:
             to = arrow_type(column.type)
-            is_there = column.name in kinds
-            arrays[column.name] = table.column(column.name).cast(to) if is_there else pa.nulls(table.num_rows, to)
-        return pa.table(arrays)
+            is_there = column.name in names
+            values = read.column(names[column.name]).cast(to) if is_there else pa.nulls(read.num_rows, to)
+            rows = rows.append_column(column.name, values)
+        return rows
 
 
 NANOSECONDS = "Spark has none: write the file with microseconds, in pandas by to_parquet(path, coerce_timestamps='us')."
@@ -129,11 +143,11 @@ def _spark_type(kind: pa.DataType) -> t.DataType:
     if pa.types.is_null(kind):
         raise Unclear("a column without a type")
     try:
-        found = from_arrow_type(kind, prefer_timestamp_ntz=True)
-        arrow_type(found)
+        in_spark = from_arrow_type(kind, prefer_timestamp_ntz=True)
+        arrow_type(in_spark)
     except (PySparkTypeError, NeedsSpark, ValueError) as error:
         raise Unclear(f"a column of type {kind}") from error
-    return found
+    return in_spark
 
 
 class Csv(FileFormat):
@@ -143,14 +157,19 @@ class Csv(FileFormat):
     options = frozenset({"header", "sep", "delimiter"})
 
     def rows(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> pa.Table:
+        if not columns:
+            raise Unclear("lines without a column to read")
+        separator = str(options.get("sep", options.get("delimiter", ",")))
+        if len(separator) != 1:
+            raise Unclear(f"fields between {separator!r}")
         data = file.read()
-        if b"\\" in data or re.search(rb'""[^,\r\n]|[^,\r\n]""', data):
+        beside = rb"[^\r\n" + re.escape(separator).encode() + rb"]"
+        if b"\\" in data or re.search(rb'""' + beside + rb"|" + beside + rb'""', data):
             raise Unclear("quotes within quotes, or a backslash")
         names = [column.name for column in columns]
         if not data.strip(b"\r\n"):
             return pa.table({column.name: pa.array([], arrow_type(column.type)) for column in columns})
         has_header = str(options.get("header", "false")).lower() == "true"
-        separator = str(options.get("sep", options.get("delimiter", ",")))
         with _unclear():
             table = pyarrow.csv.read_csv(
                 io.BytesIO(data),
@@ -218,6 +237,8 @@ class JsonLines(FileFormat):
     name = "json"
 
     def rows(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> pa.Table:
+        if not columns:
+            raise Unclear("lines without a column to read")
         data = file.read()
         lines = [line for line in map(bytes.strip, data.split(b"\n")) if line]
         count = len(lines)

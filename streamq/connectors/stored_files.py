@@ -33,7 +33,7 @@ AT_ONCE = 64 << 20
 
 
 SPARKS_FORMATS = frozenset({PARQUET, "csv", "json", "orc", "avro", "text", "xml"})
-"""Formats of Spark's own, by which misspellings are told; there may be others in its packages."""
+"""The formats of files that Spark has; others are tables, or come with packages."""
 
 UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Bytes a unit."""
@@ -45,7 +45,7 @@ LOG = "_spark_metadata"
 """The folder in which a stream of Spark's notes the files that it has finished; one that was killed leaves others, too."""
 
 Divided = Mapping[str, str]
-"""What the folders of a file, named ``column=value``, say of all its rows."""
+"""The texts of columns, by their names in lower case, that a file's folders have in names such as ``day=2024-05-01``."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,7 @@ class Files(Connector):
         """The columns, those of the user or of the first file; SourceError if neither says so."""
         if self.schema is not None:
             return self.schema
-        given = {"format": self.format} if self.format != PARQUET else {}
-        written = "".join(f", {name}={value!r}" for name, value in [*given.items(), *self.options])
-        hint = f'Give the columns: sq.files({self.path!r}{written}, schema="at timestamp, v double").'
+        hint = f'Give the columns: sq.files({self.path!r}, format={self.format!r}, schema="at timestamp, v double").'
         kind = FORMATS.get(self.format)
         if kind is None:
             raise SourceError("files", f"the columns of {self.format} files", "only Spark reads these", hint)
@@ -91,7 +89,7 @@ class Files(Connector):
             if divided:
                 raise SourceError("files", "columns in the names of folders have no type", file.path, hint)
             try:
-                with self._opened(file) as data:
+                with kind.opened(self._place[0], file.path) as data:
                     return kind.fields(data)
             except Unclear as error:
                 raise SourceError("files", f"no columns in {file.path}", str(error), error.hint or hint) from error
@@ -108,22 +106,20 @@ class Files(Connector):
             raise NeedsSpark(verb, what, "", SPARK_READS)
         tables = [pa.table({f.name: pa.array([], arrow_type(f.type)) for f in self.fields})]
         for file, divided in self._files(verb):
-            inside = [field for field in self.fields if field.name not in divided]
+            inside = [field for field in self.fields if field.name.lower() not in divided]
             try:
-                with self._opened(file) as data:
+                with kind.opened(self._place[0], file.path) as data:
                     rows = kind.rows(data, inside, options)
-                columns = {
-                    f.name: folder_value(divided[f.name], f, rows.num_rows)
-                    if f.name in divided
-                    else rows.column(f.name)
-                    for f in self.fields
-                }
+                for field in self.fields:
+                    if field.name.lower() in divided:
+                        value = folder_value(divided[field.name.lower()], field, rows.num_rows)
+                        rows = rows.append_column(field.name, value)
             except Unclear as error:
                 wrong = f"{file.path} is not read without Spark"
                 raise NeedsSpark(verb, wrong, str(error), error.hint or SPARK_READS) from error
             except (pa.ArrowException, OSError) as error:
                 raise SourceError(verb, f"{file.path} is not read", _first_line(error), "Mend or remove it.") from error
-            tables.append(pa.table(columns))
+            tables.append(rows.select([field.name for field in self.fields]))
         return pa.concat_tables(tables)
 
     def frame(self, spark: SparkSession) -> DataFrame:
@@ -162,22 +158,14 @@ class Files(Connector):
     @property
     def _place(self) -> tuple[fs.FileSystem, str]:
         """The file system and the path in it."""
-        scheme, separator, rest = self.path.partition("://")
-        if not separator:
-            return fs.LocalFileSystem(), str(Path(self.path.removeprefix("file:")).absolute())
+        scheme, separator, rest = self.path.partition(":")
+        if not separator or "/" in scheme:
+            return fs.LocalFileSystem(), str(Path(self.path).absolute())
         if scheme == "file":
-            return fs.LocalFileSystem(), rest
+            return fs.LocalFileSystem(), str(Path(rest.removeprefix("//")).absolute())
         # names of Hadoop's clients for S3
-        system, path = fs.FileSystem.from_uri(f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{rest}")
+        system, path = fs.FileSystem.from_uri(f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}")
         return system, path
-
-    def _opened(self, file: fs.FileInfo) -> pa.NativeFile:
-        """Return a file to read, decompressed if its name says that it is compressed."""
-        system, _ = self._place
-        if self.format == PARQUET:
-            return system.open_input_file(file.path)
-        data = system.open_input_stream(file.path)
-        return pa.BufferReader(data.read())
 
     def _files(self, verb: str) -> Iterator[tuple[fs.FileInfo, Divided]]:
         """Yield the files that Spark reads, by their paths, each with what its folders say; SourceError if there is no folder.
@@ -185,24 +173,26 @@ class Files(Connector):
         These are the files in the folder and in folders named ``column=value``, without those whose names begin with ``_`` or
         ``.``; if a stream has written the folder, those that it has finished.
         """
-        system, path = self._place
+        try:
+            system, path = self._place
+        except (pa.ArrowException, OSError) as error:
+            raise NeedsSpark(verb, f"{self.path} is out of reach", _first_line(error), SPARK_READS) from error
         parts = path.rstrip("/").split("/")
         fixed = next((i for i, part in enumerate(parts) if WILD.search(part)), len(parts))
         begin = "/".join(parts[:fixed]) or "/"
-        if fixed < len(parts) and any("{" in part for part in parts):
+        if "{" in self.path:
             raise NeedsSpark(verb, f"a pattern with braces: {self.path}", "", SPARK_READS)
         try:
             (top,) = system.get_file_info([begin])
             if top.type == fs.FileType.NotFound:
                 raise SourceError(verb, f"nothing at {self.path}", f"{begin} does not exist", "Look at the path.")
-            found = (
-                [top] if top.type == fs.FileType.File else system.get_file_info(fs.FileSelector(begin, recursive=True))
-            )
-            finished = None if fixed < len(parts) else self._finished(system, begin, found)
+            is_file = top.type == fs.FileType.File
+            below = [top] if is_file else system.get_file_info(fs.FileSelector(begin, recursive=True))
+            finished = None if self.is_pattern else self._finished(system, begin, below)
         except OSError as error:
             raise SourceError(verb, f"{self.path} cannot be listed", _first_line(error)) from error
         is_any = False
-        for info in sorted(found, key=lambda info: info.path):
+        for info in sorted(below, key=lambda info: info.path):
             names = info.path.rstrip("/").split("/")
             folders = names[len(parts) : -1]
             if info.type != fs.FileType.File or len(names) < len(parts):
@@ -215,14 +205,14 @@ class Files(Connector):
                 continue
             is_any = True
             divided = (name.partition("=") for name in folders)
-            yield info, {unquote(name): value for name, _, value in divided if name != MICRO_BATCH}
+            yield info, {unquote(name).lower(): value for name, _, value in divided if name != MICRO_BATCH}
         if self.is_pattern and not is_any:
             raise SourceError(verb, f"no file fits {self.path}", "", "Look at the path.")
 
-    def _finished(self, system: fs.FileSystem, folder: str, found: list[fs.FileInfo]) -> set[str] | None:
+    def _finished(self, system: fs.FileSystem, folder: str, below: list[fs.FileInfo]) -> set[str] | None:
         """Return the paths of the files that a stream of Spark's has finished, from its log; None without a log."""
         entries: dict[int, fs.FileInfo] = {}
-        for info in found:
+        for info in below:
             parent, _, name = info.path.rpartition("/")
             number, _, compact = name.partition(".")
             if parent.endswith(f"/{LOG}") and parent.rpartition("/")[0] == folder and number.isdigit():
@@ -250,7 +240,7 @@ def _column_text(field: Field) -> str:
 
 
 SECRET = re.compile("secret|password|token|credential|access.?key", re.IGNORECASE)
-"""What the name of an option has whose value is nobody else's business."""
+"""The names of options that are secrets, by a part of theirs."""
 
 SPARK_READS = (
     "Spark reads it: q.to_df() or q.run(), in a session; what is no value of the type is NULL there (mode=...)."
@@ -258,7 +248,7 @@ SPARK_READS = (
 """The hint of an error about a file that is not read without Spark."""
 
 WILD = re.compile(r"[*?\[{]")
-"""What makes a part of a path a pattern."""
+"""The signs that make a part of a path a pattern."""
 
 
 def folder_value(text: str, field: Field, rows: int) -> pa.ChunkedArray:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamq.compiler.results import LATE_ROWS, ResultColumns, user_late_rows
-from streamq.connectors.stored_files import Files
+from streamq.connectors.stored_files import SPARKS_FORMATS, Files
 from streamq.errors import PlanError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink
@@ -211,13 +211,6 @@ def _files(folder: Path, number: int) -> Sequence[Path] | None:
     return logged_files(folder / "_spark_metadata", number)
 
 
-FILES = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
-"""File formats, for which Spark keeps a log of micro-batches in the folder.
-
-Of these alone a folder may consist of others; a table of another format, such as Delta, keeps its own account of its files.
-"""
-
-
 @dataclass(frozen=True)
 class DataSourceSink(Sink):
     """A sink given as a path, which is a folder of Parquet files, or as ``{"format": ..., option: ...}``."""
@@ -234,7 +227,8 @@ class DataSourceSink(Sink):
 
     @property
     def takes_micro_batches(self) -> bool:
-        return "path" in self.options and self.format.lower() in FILES
+        # of files alone a folder may consist of others; a table, such as Delta's, keeps its own account of its files
+        return "path" in self.options and self.format.lower() in SPARKS_FORMATS
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
         """Return rows of that micro-batch from Parquet files that this computer has; None for other formats and places."""

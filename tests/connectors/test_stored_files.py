@@ -120,6 +120,31 @@ def test_a_folder_that_a_stream_wrote_has_the_files_that_it_finished(tmp_path: P
     assert [row["at"] for row in rows_of(tmp_path)] == [ord("a"), ord("c"), ord("d")]
 
 
+def test_columns_go_by_name_without_case_and_rows_without_columns_are_rows(tmp_path: Path) -> None:
+    written(tmp_path / "Day=2024-01-01" / "1.parquet", [{"At": 1}, {"At": 2}])
+    assert rows_of(tmp_path, schema="at bigint, day date")[1] == {"at": 2, "day": dt.date(2024, 1, 1)}
+    assert rows_of(tmp_path, schema="day date") == [{"day": dt.date(2024, 1, 1)}] * 2
+    (tmp_path / "Day=2024-01-01" / "1.parquet").rename(tmp_path / "1.parquet")
+    assert rows_of(tmp_path, schema="more int") == [{"more": None}] * 2
+    (tmp_path / "texts" / "k=1").mkdir(parents=True)
+    (tmp_path / "texts" / "k=1" / "1.csv").write_text("1\n2\n")
+    for form in ("csv", "json"):
+        with pytest.raises(NeedsSpark, match="lines without a column to read"):
+            rows_of(tmp_path / "texts", format=form, schema="k int")
+
+
+def test_what_is_out_of_reach(tmp_path: Path) -> None:
+    for path in ("dbfs:/trips", "nowhere://trips/x"):
+        with pytest.raises(NeedsSpark, match=f"show: {path} is out of reach; .* Spark reads it"):
+            rows_of(path, schema="at bigint")
+    (tmp_path / "1.csv").write_text("1||2\n")
+    with pytest.raises(NeedsSpark, match=r"fields between '\|\|'"):
+        rows_of(tmp_path, format="csv", schema="a int, b int", sep="||")
+    with pytest.raises(SourceError) as caught:
+        sq.points(sq.files(tmp_path, format="csv", **{"fs.s3a.secret.key": "mine"}), time="at")
+    assert "mine" not in str(caught.value)
+
+
 def test_columns_of_parquet_files(tmp_path: Path) -> None:
     """Unsigned integers, dictionaries and large texts have Spark's types; a file may lack a column, not have another type."""
     odd = pa.table(

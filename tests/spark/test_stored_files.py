@@ -184,6 +184,8 @@ def test_parquet_files_are_what_spark_reads(spark: SparkSession, plain: None, tm
     found = sq.files(str(tmp_path / "in"), schema=schema)
     assert found.in_memory("show").num_rows == 5
     assert values(python_rows(found.in_memory("show"))) == values(python_rows(found.frame(spark).toArrow()))
+    upper = sq.files(str(tmp_path / "in"), schema="ID bigint, X double, PART bigint")
+    assert values(python_rows(upper.in_memory("show"))) == values(python_rows(upper.frame(spark).toArrow()))
     instants = sq.files(str(tmp_path / "in"), schema=schema.replace("timestamp_ntz", "timestamp"))
     assert values(python_rows(instants.in_memory("show"))) == values(python_rows(instants.frame(spark).toArrow()))
     one = sq.files(str(next((tmp_path / "in").glob("part=2/*.parquet"))))

@@ -29,6 +29,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES
 from streamq.compiler.stages import compile_stages
 from streamq.connectors.connector import Connector
+from streamq.connectors.stored_files import BOUNDS, SPARKS_FORMATS
 from streamq.errors import PlanError, nearest, sentence, unknown_column, warn
 from streamq.html import shortened_value, with_escapes
 from streamq.operators import Source
@@ -155,11 +156,6 @@ def _whole(value: Any) -> str:
     return str(value)
 
 
-FILE_FORMATS = {"parquet", "csv", "json", "orc", "text"}
-LIMITS = {"maxfilespertrigger", "maxbytespertrigger"}
-"""The options of a file source that cut its input into several micro-batches."""
-
-
 def is_literal(tables: Mapping[str, Any]) -> bool:
     """Return True if no table is a DataFrame, so that the query runs in-process."""
     return all(isinstance(table, pa.Table | Connector) for table in tables.values())
@@ -195,7 +191,7 @@ def _is_unlimited(leaf: Any) -> bool:
     names = set()
     while options.hasNext():
         names.add(options.next()._1().lower())
-    return source.className().lower() in FILE_FORMATS and not names & LIMITS
+    return source.className().lower() in SPARKS_FORMATS and not names & BOUNDS
 
 
 def as_frames(tables: Mapping[str, Any], verb: str) -> dict[str, DataFrame]:
