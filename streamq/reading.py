@@ -67,17 +67,17 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
 
 def _connectors(document: Mapping[str, Any]) -> dict[str, Connector]:
     """Return the connectors that a plan names, by table; raise PlanError for one that does not exist."""
-    found: dict[str, Connector] = {}
+    connectors: dict[str, Connector] = {}
     for name, entry in document.get("tables", {}).items():
         kind = entry.get("connector") if isinstance(entry, Mapping) else None
         if kind not in CONNECTORS:
             raise PlanError("from_json", f"no connector {kind!r}", f"there are: {', '.join(CONNECTORS)}")
-        found[name] = CONNECTORS[kind](entry)
-    return found
+        connectors[name] = CONNECTORS[kind](entry)
+    return connectors
 
 
 CONNECTORS: Mapping[Any, Callable[[Mapping[str, Any]], Connector]] = {"files": files_from_json}
-"""How a connector is read from the entry of a plan, by its name."""
+"""The functions that make a connector of an entry of a plan, by the connector's name."""
 
 
 def table_readers(plan: Node) -> dict[str, list[Source | JoinTable]]:

@@ -36,7 +36,7 @@ from tests.coming_from import T, W
 
 LISTS = T.append_column("xs", pa.array([[1, 2]] * T.num_rows))
 ON_SPARK = ("s.run(", "s.to_df(", "sq.session(", "sq.points(sq.files(")
-"""What starts Spark or reads files, so that its arguments are judged here and the call is not made."""
+"""Calls that start Spark or read files: their arguments are judged here, and they are not made."""
 
 OF_COLUMN = {
     name: Instead(code.format(argument='"v"', column='sq.col("v")'), remark)

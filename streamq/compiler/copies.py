@@ -63,10 +63,10 @@ def _read_by_operators(plan: Node) -> frozenset[str]:
 
     def makers(node: Node, inputs: list[frozenset[str]]) -> frozenset[str]:
         """Return the operators with state whose rows a node passes on or makes; note those that such an operator reads."""
-        made = frozenset[str]().union(*inputs)
+        makers_below = frozenset[str]().union(*inputs)
         if not isinstance(node, EvaluatedOperator):
-            return made
-        read.update(made)
+            return makers_below
+        read.update(makers_below)
         return frozenset([node.digest])
 
     fold(plan, makers)

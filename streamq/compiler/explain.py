@@ -352,10 +352,9 @@ def _notes(rates: ExpectedRates, expected: Expected | None, form: BatchForm | No
             notes["CTI"] = node.progress
         if (forms := node.batch_forms(rates)) is not None:
             notes["batch"] = str(forms.choose(form))
-        if len(node.children) > 1 and any(
-            known := [child.traits.lifetimes(child.schema.axis) for child in node.children]
-        ):
-            notes["lifetimes"] = "; ".join(one or "of any length" for one in known)
+        lifetimes = [child.traits.lifetimes(child.schema.axis) for child in node.children]
+        if len(lifetimes) > 1 and any(lifetimes):
+            notes["lifetimes"] = "; ".join(one or "of any length" for one in lifetimes)
         if node.module_notes:
             notes["modules"] = list(node.module_notes)
     return notes

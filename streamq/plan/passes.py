@@ -27,10 +27,10 @@ T = TypeVar("T")
 
 
 class _Answers:
-    """The answers of passes so far, by the question, ``kept`` within a context; None where they are not."""
+    """The answers of passes so far, by their questions, within a context that keeps them; None in others."""
 
     def __init__(self) -> None:
-        self.kept: ContextVar[dict[Hashable, Any] | None] = ContextVar("answers", default=None)
+        self.by_question: ContextVar[dict[Hashable, Any] | None] = ContextVar("answers", default=None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to workers empty."""
@@ -43,17 +43,17 @@ _answers = _Answers()
 @contextmanager
 def answers_kept() -> Iterator[None]:
     """Keep the answers of passes, those from around it included: a filter that goes down asks again at each operator."""
-    outer = _answers.kept.get()
-    token = _answers.kept.set({} if outer is None else outer)
+    outer = _answers.by_question.get()
+    token = _answers.by_question.set({} if outer is None else outer)
     try:
         yield
     finally:
-        _answers.kept.reset(token)
+        _answers.by_question.reset(token)
 
 
 def kept_answer(question: Hashable, compute: Callable[[], T]) -> T:
     """Return the answer to a question, which names the pass and the digests that it is about: one that is kept, or a new one."""
-    answers = _answers.kept.get()
+    answers = _answers.by_question.get()
     if answers is None:
         return compute()
     if question not in answers:
