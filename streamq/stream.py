@@ -140,8 +140,8 @@ class Stream(
         be saved or sent; :meth:`explanation` returns it), "fragment" (an element for a page of your own) or, for one part that is
         a plan, "mermaid".
         ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`; the stages are those of a run with these
-        arguments. ``expected``: an ``sq.Expected``, from which rows, state and the costs of batch forms are estimated. ``form``:
-        that of :meth:`to_df`; the incremental plan shows what each operator makes of it.
+        arguments. ``expected``: an ``sq.Expected``, from which rows, state, the costs of batch forms and the order of joins are
+        estimated. ``form``: that of :meth:`to_df`; the incremental plan shows what each operator makes of it.
         """
         arguments = {name: value for name, value in locals().items() if name not in ("self", "format")}
         from streamq.compiler.explain import print_explanation
@@ -162,17 +162,16 @@ class Stream(
     ) -> str:
         """Return the text that :meth:`explain` prints; raise PlanError for arguments that do not exist or do not fit."""
         from streamq.compiler.batch import chosen_form
-        from streamq.compiler.estimates import checked_expected
         from streamq.compiler.explain import explain
         from streamq.compiler.stages import compile_stages
         from streamq.plan.node import number_sources
         from streamq.run.run_options import RunOptions
 
         plans, options = RunOptions.from_call("explain", locals()).compiled_with()
-        expected, hint = checked_expected(expected, self.plan, "explain"), chosen_form(form, "explain")
+        hint = chosen_form(form, "explain")
         with answers_kept():
             program = compile_stages(number_sources(plans)[0], options)
-            return explain(program, mode, format, self._explained_first(), expected, hint)
+            return explain(program, mode, format, self._explained_first(), hint)
 
     def _explained_first(self) -> Sequence[Section]:
         """Return the sections of an explanation that come before those of the plan."""
@@ -211,7 +210,8 @@ class Stream(
         reported, unless lifetimes never end: then the bound is the greatest finite endpoint of the window's input or, if that
         is later, the progress of its sources (the greatest start or CTI among their rows, also those that filters drop or
         retractions remove). The result consists of DataFrame operations only; nothing runs until you act on it. ``expected``:
-        an ``sq.Expected``, from which windows on a grid choose the form that costs least. ``form`` overrides that choice:
+        an ``sq.Expected``, from which windows on a grid choose the form that costs least, and inner joins, and the parts of a
+        SEQUENCE, the order in which they make fewest pairs. ``form`` overrides the form:
         "direct", "explode", "difference", "running", "blocks", "dyadic" or "evaluated"
         (docs/decisions/forms_of_windows_in_batch.md), for all windows that can be computed so; the others choose for themselves,
         as :meth:`explain` shows. Raises PlanError if none can.

@@ -1,13 +1,16 @@
-"""Estimates rows and state of a plan from the input that is expected, as upper bounds."""
+"""Estimates rows and state of a plan from the input that is expected, as upper bounds; pairs of joins as if keys were even."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from streamq.choices import JoinKind
 from streamq.errors import PlanError, kind_of, nearest
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import GridFactory
+from streamq.operators.join import Join
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.expr import fold
@@ -64,12 +67,85 @@ def expected_rates(plan: Node, expected: Expected | None) -> ExpectedRates:
     return ExpectedRates(rates, expected)
 
 
-def rows_line(node: Node, rates: ExpectedRates, expected: Expected) -> str | None:
-    """Return the rows of a node in the time of the expectation as text: ``at most 600 rows in 1 minute``; None if unknown."""
-    rows = rates.rate(node)
-    if rows is None:
-        return None
-    return f"{_in_time(rows, expected, node.schema.axis)}{_but_for(node)}"
+@dataclass(frozen=True)
+class Flow:
+    """Events at an even rate: ``rate``, how many start in a tick, and ``length``, how many ticks one of them lives."""
+
+    rate: float
+    length: float
+
+    def joined(self, other: Flow, values: float) -> Flow:
+        """Return the pairs of two flows whose keys have so many ``values``, each as often as any other.
+
+        Events that live for a and b ticks meet if less than a + b lies between their starts, and then for ab / (a + b) ticks on
+        average. So the estimate of several joins does not depend on their order.
+        """
+        reach = self.length + other.length
+        return Flow(self.rate * other.rate * reach / values, self.length * other.length / reach)
+
+
+class LikelyFlows:
+    """The rows that nodes are likely to give: inner joins are estimated, too, and so is what reads their pairs.
+
+    A key without a number of values counts as one value, a condition as always true, and a lifetime that the plan does not bound
+    as long as the time of the expectation.
+    """
+
+    def __init__(self, expected: Expected):
+        self.expected = expected
+        self._flows: dict[str, Flow | None] = {}
+
+    def flow(self, node: Node) -> Flow | None:
+        """Return the events of a node; None where they cannot be estimated."""
+
+        def visit(part: Node, inputs: list[Flow | None]) -> Flow | None:
+            if part.digest not in self._flows:
+                self._flows[part.digest] = self._flow(part, inputs)
+            return self._flows[part.digest]
+
+        return fold(node, visit)
+
+    def values(self, node: Node, column: str) -> float:
+        """Return the number of values that a column is expected to have; 1 without one."""
+        return self.expected.groups(node, (column,)) or 1.0
+
+    def pairs(self, plan: Node) -> float | None:
+        """Return the pairs a tick that all inner joins of a plan make together; None where one of them is not estimated."""
+        flows = [self.flow(node) for node in nodes(plan) if isinstance(node, Join) and node.how == JoinKind.INNER]
+        return None if None in flows else sum(flow.rate for flow in flows if flow is not None)
+
+    def _flow(self, node: Node, inputs: Sequence[Flow | None]) -> Flow | None:
+        if isinstance(node, Join) and node.how == JoinKind.INNER:
+            left, right = inputs
+            values = [max(self.values(node.left, a), self.values(node.right, b)) for a, b in node.on]
+            return left and right and left.joined(right, math.prod(values))
+        rows = [None if flow is None else flow.rate for flow in inputs]
+        rate = node.expected_rows(rows, self.expected) if isinstance(node, Operator) else None
+        if rate is None:
+            return None
+        longest = node.traits.longest
+        same = [f for f, child in zip(inputs, node.children, strict=True) if f and child.traits.longest == longest]
+        if len(node.children) == len(same) == 1:
+            return Flow(rate, same[0].length)
+        every = ticks(self.expected.every, node.schema.axis, "Expected")
+        return Flow(rate, every if longest is None else longest)
+
+
+def rows_line(node: Node, rates: ExpectedRates, likely: LikelyFlows) -> str | None:
+    """Return the rows of a node in the time of the expectation as text: ``at most 600 rows in 1 minute``; None if unknown.
+
+    Of pairs, and of what reads them, it is what is likely: ``about 600 rows in 1 minute``.
+    """
+    rows, flow, axis = rates.rate(node), likely.flow(node), node.schema.axis
+    if rows is not None:
+        return f"at most {_in_time(rows, likely.expected, axis)}{_but_for(node)}"
+    return None if flow is None else f"about {_in_time(flow.rate, likely.expected, axis)}"
+
+
+def pairs_line(before: Node, after: Node, likely: LikelyFlows) -> str:
+    """Return the pairs that the joins of two plans make, of which one takes the place of the other, as one line."""
+    counts = [_in_time(likely.pairs(plan) or 0.0, likely.expected, before.schema.axis) for plan in (after, before)]
+    return f"its joins make about {counts[0]}, and as written {counts[1]}"
 
 
 def _but_for(node: Node) -> str:
@@ -93,7 +169,7 @@ def cost_line(node: Node, rates: ExpectedRates, expected: Expected, lags: Mappin
         events, share = rates.rate(windows.input), windows.partials_an_event(rates)
         sent = _sent([events], expected, axis)
         if events is not None and share is not None:
-            sent += f", {_in_time(events * share, expected, axis)} in micro-batches of a hop or longer{_but_for(node)}"
+            sent += f", at most {_in_time(events * share, expected, axis)} in micro-batches of a hop or longer{_but_for(node)}"
     lag = max(lags[source.table] for source in nodes(node) if isinstance(source, Source))
     is_bounded = lag < INFINITY and (windows is not None or form != EARLY)
     state = expected_state(node, lag, rates, expected) if is_bounded else None
@@ -156,13 +232,13 @@ def _missing(node: Node, expected: Expected) -> str:
 def _sent(inputs: Sequence[float | None], expected: Expected, axis: str) -> str:
     """Return the rows of all inputs together as text."""
     rates = [rows for rows in inputs if rows is not None]
-    return _in_time(sum(rates), expected, axis) if len(rates) == len(inputs) else UNKNOWN
+    return f"at most {_in_time(sum(rates), expected, axis)}" if len(rates) == len(inputs) else UNKNOWN
 
 
 def _in_time(rows: float, expected: Expected, axis: str) -> str:
     """Return ``rows`` a tick as rows in the time of the expectation, as text."""
     every = ticks(expected.every, axis, "Expected")
-    return f"at most {_rows(rows * every)} in {show_duration(every, axis)}"
+    return f"{_rows(rows * every)} in {show_duration(every, axis)}"
 
 
 def _rows(number: float) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from streamq import html
 from streamq.choices import check_word
 from streamq.compiler.batch import check_form
-from streamq.compiler.estimates import cost_line, expected_rates, rows_line
+from streamq.compiler.estimates import LikelyFlows, cost_line, expected_rates, pairs_line, rows_line
 from streamq.compiler.explain_graphs import NO_MEASUREMENTS, Measurements, plan_graph, rule_marks, stage_graph
 from streamq.compiler.options import Options
 from streamq.compiler.plan_graph import PlanGraph, Section, sections_html
@@ -28,7 +28,7 @@ from streamq.compiler.stages import HOLDING
 from streamq.errors import PlanError, counted
 from streamq.operators import Select, Source
 from streamq.operators.operator import BatchForm, Operator
-from streamq.plan.footprint import Expected, ExpectedRates
+from streamq.plan.footprint import ExpectedRates
 from streamq.plan.node import Node, nodes
 from streamq.policies import Level
 from streamq.time import show_duration
@@ -39,14 +39,14 @@ STAGES_GUIDE = (
 )
 
 
-def stages_section(program: StagedPlan, expected: Expected | None, measured: Measurements) -> Section:
+def stages_section(program: StagedPlan, measured: Measurements) -> Section:
     """Return the section on the stages of a run.
 
     Each stage is shown with its buckets, its state and the bound of it, the part of it that is read, the cost, CTI rule and
     finality, and with what it keeps for good. If input is expected, the rows that it takes and keeps are estimated; of a run
     they are measured.
     """
-    options = program.options
+    options, expected = program.options, program.options.expected
     several, rates = len(program.results) > 1, expected_rates(program.plan, expected)
     forms = {state.name: state.form for state in program.states}
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
@@ -165,22 +165,20 @@ def explain(
     mode: str | None = None,
     format: str = "text",
     before: Sequence[Section] = (),
-    expected: Expected | None = None,
     form: BatchForm | None = None,
     measured: Measurements = NO_MEASUREMENTS,
 ) -> str:
     """Explain how the plans of a program are executed; ``mode`` selects one part (MODES), ``format`` is one of FORMATS.
 
-    ``before``: parts to show first, each with its own mode. ``expected``: the input from which rows and state are estimated.
-    ``form``: the batch form that the user asks for. ``measured``: measurements of a run. Raises PlanError for a mode or format
-    that does not exist, and for a form that no operator can take.
+    ``before``: parts to show first, each with its own mode. ``form``: the batch form that the user asks for. ``measured``:
+    measurements of a run. Raises PlanError for a mode or format that does not exist, and for a form that no operator can take.
     """
     modes = (*(part.mode for part in before), *MODES)
     if mode is not None:
         check_word(mode, modes, "mode", "explain")
     check_word(format, FORMATS, "format", "explain")
     asked = modes if mode is None else (mode,)
-    own = explain_sections(program, asked, expected, form, measured)
+    own = explain_sections(program, asked, form, measured)
     parts = [*(part for part in before if part.mode in asked), *own]
     if format == "json":
         return json.dumps({part.mode: part.data() for part in parts}, indent=2)
@@ -217,30 +215,29 @@ def state_section(state: str, reason: str) -> Section:
 def explain_sections(
     program: StagedPlan,
     modes: tuple[str, ...] = MODES,
-    expected: Expected | None = None,
     form: BatchForm | None = None,
     measured: Measurements = NO_MEASUREMENTS,
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
-    plan, done = program.written, program.rewriting
-    rates = expected_rates(done.plan, expected)
+    plan, done, expected = program.written, program.rewriting, program.options.expected
+    rates, likely = expected_rates(done.plan, expected), None if expected is None else LikelyFlows(expected)
     check_form(done.plan, form, "explain")
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part(
             "logical", "logical plan", plan, _nothing, partial(rule_marks, done, before=True)
         ),
-        "rules": lambda: _rules_part(done),
+        "rules": lambda: _rules_part(done, likely),
         "incremental": lambda: replace(
             _plan_part(
                 "incremental",
                 "incremental plan (CTI: c, unless said otherwise)",
                 done.plan,
-                partial(_notes, rates, expected, form),
+                partial(_notes, rates, likely, form),
                 partial(rule_marks, done, before=False),
             ),
             guide=CTI_GUIDE,
         ),
-        "physical": lambda: stages_section(program, expected, measured),
+        "physical": lambda: stages_section(program, measured),
     }
     return [makers[mode]() for mode in MODES if mode in modes]
 
@@ -337,14 +334,14 @@ def _nothing(node: Node) -> Notes:
     return {}
 
 
-def _notes(rates: ExpectedRates, expected: Expected | None, form: BatchForm | None, node: Node) -> Notes:
+def _notes(rates: ExpectedRates, likely: LikelyFlows | None, form: BatchForm | None, node: Node) -> Notes:
     """Return the notes on a node of the incremental plan.
 
     They are its CTI, unless that is c, the rows that are expected, its batch form, if it has several, and the notes on modules
     of the user's own.
     """
     notes: Notes = {}
-    rows = None if expected is None else rows_line(node, rates, expected)
+    rows = None if likely is None else rows_line(node, rates, likely)
     if rows is not None:
         notes["expected"] = rows
     if isinstance(node, Operator):
@@ -363,11 +360,14 @@ def _notes(rates: ExpectedRates, expected: Expected | None, form: BatchForm | No
 # rules
 
 
-def _rules_part(done: RewriteResult) -> Section:
-    """Return the part on rules: examples of those that fired, and nodes where an expected one did not, with the reason."""
+def _rules_part(done: RewriteResult, likely: LikelyFlows | None) -> Section:
+    """Return the part on rules: examples of those that fired, and nodes where an expected one did not, with the reason.
+
+    Of rules that read what is expected it also says what they save.
+    """
     lines: list[str] = []
     for rule in dict.fromkeys(f.rule for f in done.firings):
-        lines += _fired(rule, [f for f in done.firings if f.rule == rule])
+        lines += _fired(rule, [f for f in done.firings if f.rule == rule], likely)
     lines += [] if done.firings else ["none fired"]
     lines += ["did not fire"] if done.skipped else []
     for s in done.skipped:
@@ -385,12 +385,14 @@ def _rules_part(done: RewriteResult) -> Section:
     return Section("rules", "rules", lines, data)
 
 
-def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
-    """Yield the lines on a rule that fired: its law, its first firings, and the number of the others."""
+def _fired(rule: Rule, firings: list[Firing], likely: LikelyFlows | None) -> Iterator[str]:
+    """Yield the lines on a rule that fired: its law, its first firings with what they save, and the number of the others."""
     yield f"{rule.name}: {rule.law}"
     for firing in firings[:SHOWN]:
         before, after = firing.sketches
         yield f"      {before}"
         yield f"   => {after}"
+        if likely is not None and rule.reads_rates:
+            yield f"      {pairs_line(firing.left, firing.right, likely)}"
     if len(firings) > SHOWN:
         yield f"      and {len(firings) - SHOWN} more"

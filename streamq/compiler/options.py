@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from streamq.choices import OutputForm
 from streamq.compiler.results import Egress
 from streamq.errors import PlanError
+from streamq.plan.footprint import Expected
 from streamq.policies import MIDDLE, Level
 
 BUCKETS = 32
@@ -41,7 +42,7 @@ class Options:
     ``buckets``: the most buckets of a stage. ``streaming``: False to treat invalid rows as a batch does. ``level``: the level of
     consistency. ``early``: a changelog or upserts report windows and rows before the
     watermark reaches them. ``ansi``: Spark computes by its ANSI rules; False if the session has turned them off. ``placement``:
-    the places of operators in the checkpoint that the run goes on from.
+    the places of operators in the checkpoint that the run goes on from. ``expected``: the input that is expected.
     """
 
     egresses: tuple[Egress, ...] = (Egress(),)
@@ -52,6 +53,7 @@ class Options:
     early: bool = False
     ansi: bool = True
     placement: Placement = NOWHERE
+    expected: Expected | None = None
 
     @property
     def only_final(self) -> bool:

@@ -9,17 +9,21 @@ than once, and the ways from sources to the first operators with state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeVar
 
+from streamq.compiler.estimates import LikelyFlows
 from streamq.compiler.rules import RULES, Rule
+from streamq.compiler.rules.rule import EXPANSION
 from streamq.errors import NeedsSpark, RewriteError, StreamqError
-from streamq.operators import Explode, MergePartials, Select, Source, Where, WindowAggregate
+from streamq.operators import Explode, Join, MergePartials, Select, Source, Where, WindowAggregate
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.grid_factory import show_partials
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr, fold, show
+from streamq.plan.footprint import Expected
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import answers_kept, reads_lifetime
 from streamq.plan.schema import show_keys
@@ -120,6 +124,8 @@ def read_more_than_once(plan: Node) -> set[str]:
     return {digest for digest, times in read.items() if times > 1}
 
 
+T = TypeVar("T")
+
 SHARED = "what is below is read elsewhere too, and would be computed twice"
 
 
@@ -168,22 +174,39 @@ class RewriteResult:
     skipped: tuple[SkippedRule, ...]
 
 
-def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None) -> RewriteResult:
+def rewrite(
+    plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None, expected: Expected | None = None
+) -> RewriteResult:
     """Expand all nodes of a plan and apply ``rules`` until none fires any more.
 
-    ``budget`` bounds the number of firings (default: 1,000 plus a hundred per node). Raises RewriteError, naming the rule, if a
-    rule changes the schema or the traits, makes an illegal plan, or changes nothing, and if the budget is spent.
+    ``budget`` bounds the number of firings (default: 1,000 plus a hundred per node). ``expected``: the input that is expected.
+    Raises RewriteError, naming the rule, if a rule changes the schema or the traits, makes an illegal plan, or changes nothing,
+    and if the budget is spent.
     """
-    plan = expanded(plan)
-    allowed = 1_000 + 100 * len(nodes(plan)) if budget is None else budget
+    likely = None if expected is None else LikelyFlows(expected)
+    rules = [rule for rule in rules if likely is not None or not rule.reads_rates]
     firings: list[Firing] = []
     skipped: list[SkippedRule] = []
     with answers_kept():
-        for phase in sorted({r.phase for r in rules}):
-            run = _Phase([r for r in rules if r.phase <= phase], plan, allowed, firings)
+        plan = expanded(plan, partial(_expansion, [r for r in rules if r.phase == EXPANSION], likely, firings))
+        allowed = 1_000 + 100 * len(nodes(plan)) if budget is None else budget
+        for phase in sorted({r.phase for r in rules} - {EXPANSION}):
+            own = [r for r in rules if EXPANSION < r.phase <= phase]
+            run = _Phase(own, plan, allowed, firings, likely)
             plan = run.normal_form(plan)
             skipped += run.skipped([r for r in rules if r.phase == phase], plan)
     return RewriteResult(plan, tuple(firings), tuple(skipped))
+
+
+def _expansion(rules: Sequence[Rule], likely: LikelyFlows | None, firings: list[Firing], node: Node) -> Node:
+    """Return the expansion of a node: its own, or that of the first rule that has another one."""
+    whole = node.expansion
+    for rule in rules if whole is not node else ():
+        other = _apply(rule, node, likely, whole)
+        if other is not None:
+            firings.append(Firing(rule, whole, other))
+            return other
+    return whole
 
 
 class _Phase:
@@ -193,8 +216,10 @@ class _Phase:
     ``refused``: firings that would have computed a shared window twice.
     """
 
-    def __init__(self, rules: Sequence[Rule], plan: Node, budget: int, firings: list[Firing]):
-        self.rules, self.budget, self.firings = rules, budget, firings
+    def __init__(
+        self, rules: Sequence[Rule], plan: Node, budget: int, firings: list[Firing], likely: LikelyFlows | None
+    ):
+        self.rules, self.budget, self.firings, self.likely = rules, budget, firings, likely
         self.normal: dict[str, Node] = {}
         self.shared = read_more_than_once(plan)
         self.refused: dict[tuple[str, str], SkippedRule] = {}
@@ -233,7 +258,8 @@ class _Phase:
         Only ``rules`` count: those whose ``why_not`` returns a reason, and those in ``refused``.
         """
         parts = nodes(plan)
-        skipped = [SkippedRule(r, n, reason) for r in rules if r.why_not for n in parts if (reason := r.why_not(n))]
+        asked = [(r, r.why_not, n) for r in rules if r.why_not for n in parts]
+        skipped = [SkippedRule(r, n, reason) for r, why, n in asked if (reason := _ask(r, why, n, self.likely))]
         digests = {n.digest for n in parts}
         return [*skipped, *(s for s in self.refused.values() if s.node.digest in digests and s.rule in rules)]
 
@@ -256,10 +282,10 @@ class _Phase:
         longer reads, but others do, make their inputs shared. Raises RewriteError after more than ``budget`` firings.
         """
         for rule in self.rules:
-            result = self._apply(rule, node)
+            result = _apply(rule, node, self.likely, node)
             if result is None:
                 continue
-            if rule.recomputes and self._shares_window_below(node):
+            if rule.recomputes and self._recomputes_shared(node, result):
                 self.refused[rule.name, node.digest] = SkippedRule(rule, node, SHARED)
                 continue
             self.firings.append(Firing(rule, node, result))
@@ -270,11 +296,15 @@ class _Phase:
             return result
         return None
 
-    def _shares_window_below(self, node: Node) -> bool:
-        """Return True if a node that is read more than once lies below, with at most filters, selects and explodes between.
+    def _recomputes_shared(self, node: Node, result: Node) -> bool:
+        """Return True if the result of a rule computes anew what a node that is read more than once computes.
 
-        That node is the window that a rule would compute anew, or lies above it.
+        Of a join it is one that the result does not read any more. Else that node is the window that the rule changes, or lies
+        above it, with at most filters, selects and explodes between.
         """
+        if isinstance(node, Join):
+            still_read = {n.digest for n in nodes(result)}
+            return any(n.digest in self.shared and n.digest not in still_read for n in nodes(node) if n is not node)
         below = node.children[0]
         while isinstance(below, Where | Select | Explode) and below.digest not in self.shared:
             below = below.input
@@ -292,33 +322,38 @@ class _Phase:
                 self.shared.update(c.digest for c in below.children)
                 todo.extend(below.children)
 
-    def _apply(self, rule: Rule, node: Node) -> Node | None:
-        """Return the result of a rule at a node, None if it does not apply.
 
-        Raises RewriteError if the result is an illegal plan, has another schema or other traits, or is the node itself.
-        NeedsSpark passes.
-        """
-        try:
-            result = rule.function(node)
-        except NeedsSpark:
-            raise
-        except StreamqError as error:
-            raise RewriteError("rewrite", f"rule {rule.name} makes an illegal plan", str(error)) from error
-        if result is None:
-            return None
+def _ask(rule: Rule, function: Callable[..., T], node: Node, likely: LikelyFlows | None) -> T:
+    """Return what a function of a rule answers at a node."""
+    return function(node, likely) if rule.reads_rates else function(node)
 
-        def where() -> str:
-            return f"at {type(node).__name__}({node.detail()})"
 
-        if result.schema != node.schema:
-            change = f"{node.schema.describe()} became {result.schema.describe()} {where()}"
-            raise RewriteError("rewrite", f"rule {rule.name} changes the schema", change)
-        if result.traits != node.traits:
-            change = f"{node.traits} became {result.traits} {where()}"
-            raise RewriteError("rewrite", f"rule {rule.name} changes the traits", change)
-        if result.digest == node.digest:
-            raise RewriteError("rewrite", f"rule {rule.name} fires and changes nothing", where())
-        return result
+def _apply(rule: Rule, node: Node, likely: LikelyFlows | None, replaced: Node) -> Node | None:
+    """Return the result of a rule at a node, which takes the place of ``replaced``; None if it does not apply.
+
+    Raises RewriteError if the result is an illegal plan, has another schema or other traits, or is the same. NeedsSpark passes.
+    """
+    try:
+        result = _ask(rule, rule.function, node, likely)
+    except NeedsSpark:
+        raise
+    except StreamqError as error:
+        raise RewriteError("rewrite", f"rule {rule.name} makes an illegal plan", str(error)) from error
+    if result is None:
+        return None
+
+    def where() -> str:
+        return f"at {type(node).__name__}({node.detail()})"
+
+    if result.schema != replaced.schema:
+        change = f"{replaced.schema.describe()} became {result.schema.describe()} {where()}"
+        raise RewriteError("rewrite", f"rule {rule.name} changes the schema", change)
+    if result.traits != replaced.traits:
+        change = f"{replaced.traits} became {result.traits} {where()}"
+        raise RewriteError("rewrite", f"rule {rule.name} changes the traits", change)
+    if result.digest == replaced.digest:
+        raise RewriteError("rewrite", f"rule {rule.name} fires and changes nothing", where())
+    return result
 
 
 # a few operators on one line, for people

@@ -367,7 +367,7 @@ def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = R
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
-    rewriting = rewrite(replace(written, egresses=options.egresses), rules)
+    rewriting = rewrite(replace(written, egresses=options.egresses), rules, expected=options.expected)
     plan, policies = without_policies(as_results(rewriting.plan))
     plan = with_copies(plan)
     of_queries = [node for node in nodes(written) if isinstance(node, Source) and options.streaming]

@@ -138,6 +138,11 @@ class Join(Pairing):
         theirs = [Field(to, self.right.schema.type_of(n)) for n, to in self.right_names]
         return self.left.schema.with_fields([*ours, *theirs]).with_consumed(self.right.schema)
 
+    def columns_below(self, name: str) -> list[tuple[Node, str]] | None:
+        # columns of a right side that may be missing have one value more
+        sides = ((self.left, self.left_names), (self.right, self.right_names if self.how == JoinKind.INNER else ()))
+        return [(side, n) for side, names in sides for n, to in names if to == name] or None
+
     def detail(self) -> str:
         keys = ", ".join(show_equality(a, b) for a, b in self.on)
         parts = [f"on {keys}"] if keys else ["on no key"]

@@ -18,6 +18,8 @@ from pyspark.sql import types as t
 
 from streamq.aggregates.basic import count
 from streamq.choices import JoinKind, LengthKind
+from streamq.compiler.estimates import LikelyFlows
+from streamq.compiler.rules.rule import can_fail, nondeterminism
 from streamq.functions.catalogue import builder, function_of
 from streamq.functions.logic import EQUAL, GREATER, GREATER_OR_EQUAL, ISIN, LESS, LESS_OR_EQUAL
 from streamq.functions.structures import SEQUENCE
@@ -329,14 +331,15 @@ class DefinitionLowering:
         composites: Mapping[str, Mapping[str, Sequence[str]]],
         *,
         has_ids: bool,
+        likely: LikelyFlows | None,
     ):
         """Take the event types, the keys, the conditions, and the columns that conditions and OUTPUT read.
 
         ``runs``: aggregates by their columns; ``composites``: fields of sub-patterns by variable and name, with the events that
-        may have them. ``has_ids``: matches get ids.
+        may have them. ``has_ids``: matches get ids. ``likely``: the rows that are expected, None if nobody has said.
         """
         self.types, self.correlation, self.conditions = types, correlation, conditions
-        self.runs, self.composites, self.has_ids = runs, composites, has_ids
+        self.runs, self.composites, self.has_ids, self.likely = runs, composites, has_ids, likely
 
     def lowered(self, part: Part) -> Matches:
         """Return the matches of a part, named by its variable and filtered by the conditions on them alone."""
@@ -434,6 +437,29 @@ class DefinitionLowering:
     def pair(self, left: Matches, right: Matches) -> Pair:
         """Return the pair of two patterns with the conditions on both, which are no longer pending then."""
         return Pair(left, right, self.keys, self.conditions.take((*left.variables, *right.variables)))
+
+    def rarest_first(self, parts: Sequence[Matches]) -> list[int]:
+        """Return the numbers of parts in the order in which to join them: the rarest first, if rows are expected.
+
+        Within one scope and by the same keys that order makes fewest pairs. It is that of the text if the rows of a part are not
+        estimated, and if a condition on several of them may fail, because it would see other pairs.
+        """
+        written = list(range(len(parts)))
+        flows = [self.likely and self.likely.flow(part.stream.plan) for part in parts]
+        rates = [flow.rate for flow in flows if flow]
+        if len(rates) < len(parts) or self._may_fail(parts):
+            return written
+        first, second, *others = sorted(written, key=rates.__getitem__)
+        return [*sorted((first, second)), *others]
+
+    def _may_fail(self, parts: Sequence[Matches]) -> bool:
+        """Return True if a condition on the events of some parts may fail, or may be true in one order and not in another."""
+        variables = {name: named for part in parts for name, named in part.variables.items()}
+        schema = parts[0].schema.with_fields({f.name: f for part in parts for f in part.schema.fields}.values())
+        optional = frozenset[str]().union(*(part.optional for part in parts))
+        pending = [c for c in self.conditions.left if c.variables <= variables.keys()]
+        conditions = [condition_on(c, variables, schema, optional) for c in pending]
+        return any(nondeterminism(condition) or can_fail(condition, schema) for condition in conditions)
 
     def scanned(
         self, parts: Sequence[Part], scan: type[PatternScan], *, count: int, within: int

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from streamq.choices import LengthKind
+from streamq.compiler.estimates import LikelyFlows
 from streamq.errors import StreamqError, nearest
 from streamq.functions.logic import conjuncts
 from streamq.operators.alter_lifetime import Length, Start, instant_as_ticks
@@ -66,13 +67,20 @@ Where = Callable[[Variables], Iterable[Conjunct]]
 
 
 def matches_of(
-    program: Program, types: Mapping[str, EventType], where: Where = lambda _: (), *, has_ids: bool = False
+    program: Program,
+    types: Mapping[str, EventType],
+    where: Where = lambda _: (),
+    *,
+    has_ids: bool = False,
+    likely: LikelyFlows | None = None,
 ) -> EventType:
     """Return the matches of the program's last definition; raise Refusal at the place of an error.
 
     ``where`` makes more conditions of the last definition; with ``has_ids`` its matches have ids even if it reads none.
+    ``likely``: the rows that are expected, which decide in which order parts are joined.
     """
-    return _defined(program.definitions[-1], _with_earlier(program, types, has_ids), where, has_ids=has_ids)
+    earlier = _with_earlier(program, types, has_ids, likely)
+    return _defined(program.definitions[-1], earlier, where, has_ids=has_ids, likely=likely)
 
 
 def variables_of(program: Program, types: Mapping[str, EventType]) -> Variables:
@@ -83,7 +91,9 @@ def variables_of(program: Program, types: Mapping[str, EventType]) -> Variables:
     return _variables(last.pattern, earlier)
 
 
-def _with_earlier(program: Program, types: Mapping[str, EventType], has_ids: bool) -> dict[str, EventType]:
+def _with_earlier(
+    program: Program, types: Mapping[str, EventType], has_ids: bool, likely: LikelyFlows | None = None
+) -> dict[str, EventType]:
     """Return the event types and the definitions before the last one, by name.
 
     The matches of a definition have ids if ``has_ids`` is true, or if it or a later one reads ids.
@@ -93,7 +103,7 @@ def _with_earlier(program: Program, types: Mapping[str, EventType], has_ids: boo
     for i, definition in enumerate(earlier):
         fields = {name: kind.fields for name, kind in every.items()}
         is_asked = has_ids or mentions_ids(program.definitions[i:], fields)
-        every[definition.name] = _defined(definition, every, has_ids=is_asked)
+        every[definition.name] = _defined(definition, every, has_ids=is_asked, likely=likely)
     return every
 
 
@@ -131,7 +141,12 @@ def no_type(kind: Type, types: Collection[str]) -> Refusal:
 
 
 def _defined(
-    definition: Definition, types: Mapping[str, EventType], where: Where = lambda _: (), *, has_ids: bool = False
+    definition: Definition,
+    types: Mapping[str, EventType],
+    where: Where = lambda _: (),
+    *,
+    has_ids: bool = False,
+    likely: LikelyFlows | None = None,
 ) -> EventType:
     """Return the matches of a definition as an event type, over the types before it; raise Refusal at the place of an error.
 
@@ -156,7 +171,7 @@ def _defined(
         v: {name: tuple(field.owners) for name, field in fields.items() if field_column(v, name) in asked}
         for v, fields in variables.composites.items()
     }
-    lowering = DefinitionLowering(types, keys, conditions, variables.runs, composites, has_ids=has_ids)
+    lowering = DefinitionLowering(types, keys, conditions, variables.runs, composites, has_ids=has_ids, likely=likely)
     matches = lowering.lowered(definition.pattern)
     _check_left(conditions.left, variables)
     # a condition without a variable filters the matches, and not what they negate
@@ -392,7 +407,10 @@ class Detect(Node):
     @cached_property
     def expansion(self) -> Node:
         """The matches with the columns of OUTPUT."""
-        matches = self.event_type(has_ids=False)
+        return self.expansion_by(None)
+
+    def expansion_by(self, likely: LikelyFlows | None) -> Node:
+        matches = self.event_type(has_ids=False, likely=likely)
         return matches.stream.select(*matches.fields).plan
 
     @property
@@ -400,21 +418,24 @@ class Detect(Node):
         """The plans of the event types, by their names."""
         return dict(zip(self.names, self.inputs, strict=True))
 
-    def event_type(self, *, has_ids: bool) -> EventType:
+    def event_type(self, *, has_ids: bool, likely: LikelyFlows | None = None) -> EventType:
         """Return the matches as events of a type, with their roots and contributors, and with ids if asked.
 
-        Inputs have ids if the matches must have some, or a definition reads them.
+        Inputs have ids if the matches must have some, or a definition reads them. ``likely``: the rows that are expected.
         """
-        if has_ids not in self._event_types:
-            program, fields = self.definitions.program, {name: plan.schema.names for name, plan in self.types.items()}
-            is_asked = has_ids or mentions_ids(program.definitions, fields)
-            types = {name: event_type(plan, has_ids=is_asked) for name, plan in self.types.items()}
-            self._event_types[has_ids] = matches_of(program, types, self._conjuncts, has_ids=has_ids)
-        return self._event_types[has_ids]
+        if likely is None and has_ids in self._event_types:
+            return self._event_types[has_ids]
+        program, fields = self.definitions.program, {name: plan.schema.names for name, plan in self.types.items()}
+        is_asked = has_ids or mentions_ids(program.definitions, fields)
+        types = {name: event_type(plan, has_ids=is_asked, likely=likely) for name, plan in self.types.items()}
+        matches = matches_of(program, types, self._conjuncts, has_ids=has_ids, likely=likely)
+        if likely is None:
+            self._event_types[has_ids] = matches
+        return matches
 
     @cached_property
     def _event_types(self) -> dict[bool, EventType]:
-        """The matches lowered so far: with ids, without ids, or both."""
+        """The matches lowered so far, as the text has its parts: with ids, without ids, or both."""
         return {}
 
     def _conjuncts(self, variables: Variables) -> Iterator[Conjunct]:
@@ -434,9 +455,9 @@ class Detect(Node):
         return " ".join(self.definitions.text.split())
 
 
-def event_type(plan: Node, *, has_ids: bool) -> EventType:
+def event_type(plan: Node, *, has_ids: bool, likely: LikelyFlows | None = None) -> EventType:
     """Return the rows of a plan as events of a type: matches if the plan is a pattern, else single events."""
     if isinstance(plan, Detect):
-        return plan.event_type(has_ids=has_ids)
+        return plan.event_type(has_ids=has_ids, likely=likely)
     stream = Stream(plan, {})
     return EventType(stream, tuple(stream.columns))

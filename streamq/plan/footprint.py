@@ -5,14 +5,16 @@ Costs are estimated from the input that a user expects: rows in a time, and numb
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 
 from streamq.errors import PlanError, kind_of
 from streamq.plan.node import Node
-from streamq.time import Duration, length, plain_integer, ticks
+from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_duration, ticks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,16 @@ class Expected:
         else:
             object.__setattr__(self, "rows", _number("rows", self.rows))
         object.__setattr__(self, "distinct", _numbers("distinct", self.distinct, 'distinct={"line": 40}'))
+
+    def to_json(self) -> str:
+        """Return the expectation as JSON, which :meth:`from_json` reads: it lies in the checkpoint of a run."""
+        every = show_duration(length(self.every, ""), TIMESTAMP) if isinstance(self.every, timedelta) else self.every
+        return json.dumps({"rows": self.rows, "every": every, "distinct": self.distinct}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Expected:
+        """Return the expectation that :meth:`to_json` has written."""
+        return cls(**json.loads(text))
 
     def rows_a_tick(self, name: str, axis: str) -> float | None:
         """Return the rows a tick of the source called ``name``; None if no number is given for it."""
@@ -129,13 +141,13 @@ def column_of_sources(node: Node, column: str) -> str | None:
         if (at.digest, name) in seen:
             continue
         seen.add((at.digest, name))
-        below = at.copied_column(name) if at.children else name
+        if not at.children:
+            columns.add(name)
+            continue
+        below = at.columns_below(name)
         if below is None:
             return None
-        if at.children:
-            left += [(child, below) for child in at.children]
-        else:
-            columns.add(name)
+        left += below
     return columns.pop() if len(columns) == 1 else None
 
 

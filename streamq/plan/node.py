@@ -157,9 +157,18 @@ class Node(ABC):
         """The plan that the compiler puts in its place before the first rule; the node itself if it can be executed."""
         return self
 
+    def expansion_by(self, likely: Any) -> Node:
+        """Return the expansion for the rows that are expected, the compiler's ``LikelyFlows``."""
+        return self.expansion
+
     def copied_column(self, name: str) -> str | None:
         """Return the inputs' column that an output column copies; None if it is computed."""
         return None
+
+    def columns_below(self, name: str) -> list[tuple[Node, str]] | None:
+        """Return the inputs, each with its column, whose values an output column has; None if it is computed."""
+        below = self.copied_column(name)
+        return None if below is None else [(child, below) for child in self.children]
 
     def detail(self) -> str:
         """The node's own parameters, for explain."""
@@ -287,13 +296,16 @@ def nodes(root: Node) -> list[Node]:
     return in_order
 
 
-def expanded(root: N) -> N:
+def expanded(root: N, expansion: Callable[[Node], Node] = lambda node: node.expansion) -> N:
     """Return the plan with every node replaced by its expansion, expansions included."""
     done: dict[str, Node] = {}
+    wholes: dict[str, Node] = {}
     waiting: list[Node] = [root]
     while waiting:
         node = waiting[-1]
-        whole = node.expansion
+        if node.digest not in wholes:
+            wholes[node.digest] = expansion(node)
+        whole = wholes[node.digest]
         below = (whole,) if whole is not node else node.children
         missing = [part for part in below if part.digest not in done]
         if missing:

@@ -29,6 +29,7 @@ from streamq.connectors.connector import Connector
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import as_dataframe
+from streamq.plan.footprint import Expected
 from streamq.plan.lowering import in_utc
 from streamq.plan.node import Node, nodes, number_sources, tables_behind
 from streamq.run.batch.answers import as_frames, is_dataframe, is_unlimited
@@ -53,8 +54,9 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
     """Compile queries so that they go on from a stored state, if there is one; return the program and its identity.
 
     ``plan`` holds them as they were written, with their sources numbered. Operators stay in the stages that have their state. If
-    they do not fit, they are compiled once more, and no rule changes what an operator keeps by what stands above or beside it.
-    If they fit in neither way, it is the first.
+    they do not fit, they are compiled for the input that was expected when the state began, which has decided the order of its
+    joins, and then once more so that no rule changes what an operator keeps by what stands above or beside it. If they fit in
+    no way, it is the first.
     """
     if stored is None:
         program = compile_stages(plan, options)
@@ -62,9 +64,11 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
     by_name = {operator.name: operator.stage for operator in stored.operators}
     partials = {operator.name: frozenset(dict(operator.partials)) for operator in stored.operators if operator.partials}
     placement = Placement(by_name=by_name, stages=stored.stages, sources=stored.sources, partials=partials)
+    before = Expected.from_json(stored.expected) if stored.expected else None
     programs = []
-    for rules in (RULES, [rule for rule in RULES if not rule.crosses_state]):
-        program = compile_stages(plan, replace(options, placement=placement), rules)
+    local = [rule for rule in RULES if not rule.crosses_state]
+    for expected, rules in ((options.expected, RULES), (before, RULES), (before, local)):
+        program = compile_stages(plan, replace(options, placement=placement, expected=expected), rules)
         programs.append((program, identity_of(program).with_number(stored)))
         if not fit_to_state(stored, programs[-1][1]).misfits:
             return programs[-1]

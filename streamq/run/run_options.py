@@ -7,9 +7,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from streamq.choices import OutputForm, choose_word
+from streamq.compiler.estimates import checked_expected
 from streamq.compiler.options import Options, check_early
 from streamq.compiler.results import Egress, Results, choose_egress
 from streamq.errors import PlanError, TimeError, nearest
+from streamq.plan.footprint import Expected
 from streamq.plan.node import Node, Verbs
 from streamq.policies import Consistency, consistency_of
 from streamq.run.pacing import hops_of
@@ -118,6 +120,7 @@ class RunOptions:
     progress_log: bool = False
     early: bool = False
     folder: str | None = None
+    expected: Expected | None = None
 
     @classmethod
     def from_call(cls, verb: str, arguments: Mapping[str, Any], results: Sequence[ResultRequest] = ()) -> Self:
@@ -147,7 +150,8 @@ class RunOptions:
     def compiled_with(self) -> tuple[Results, Options]:
         """Return the plans of the results as they were written, and the options of the compiler, with the default of buckets.
 
-        Raises PlanError for an output or a level that the queries cannot have, and for an illegal number of buckets.
+        Raises PlanError for an output or a level that the queries cannot have, for an illegal number of buckets, and for what is
+        expected of sources and columns that do not exist.
         """
         buckets = self.buckets
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
@@ -155,7 +159,13 @@ class RunOptions:
         written = Results.from_plans(self.plans, self.verb)
         level = consistency_of(self.consistency, written.schema.axis, self.verb)
         egresses = tuple(result.egress(self.verb) for result in self.results)
-        options = Options(egresses=egresses, level=level, early=self.early, late_output=self.late_sink is not None)
+        options = Options(
+            egresses=egresses,
+            level=level,
+            early=self.early,
+            late_output=self.late_sink is not None,
+            expected=checked_expected(self.expected, written, self.verb),
+        )
         check_early(self.early, options, self.verb)
         return written, options
 

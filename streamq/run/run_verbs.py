@@ -76,6 +76,7 @@ class RunVerbs(Verbs):
         buckets: int | None = None,
         progress_log: bool = False,
         early: bool = False,
+        expected: Expected | None = None,
     ) -> Run:
         """Start the query as a stream, and return its :class:`Run`.
 
@@ -123,6 +124,9 @@ class RunVerbs(Verbs):
         checkpoint began; each part costs some milliseconds a micro-batch. A checkpoint has its number for life, which is the
         default there; :func:`migrate` computes the state anew in another one. For a new checkpoint the default is
         ``spark.sql.shuffle.partitions``, at most 32.
+
+        expected: an ``sq.Expected``, by which inner joins, and the parts of a SEQUENCE, are joined in the order of fewest pairs,
+        as :meth:`explain` shows; a checkpoint keeps the order with which it has begun.
 
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,
         also for an output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.
@@ -178,6 +182,7 @@ def run_all(
     buckets: int | None = None,
     progress_log: bool = False,
     early: bool = False,
+    expected: Expected | None = None,
 ) -> Run:
     """Start several queries as one stream, each result with its own output and sink.
 
@@ -239,7 +244,6 @@ def explain_all(
         sq.explain_all([sq.result(counts), sq.result(sums)], mode="physical")
     """
     from streamq.compiler.batch import chosen_form
-    from streamq.compiler.estimates import checked_expected
     from streamq.compiler.explain import explain, print_explanation
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import number_sources
@@ -247,9 +251,9 @@ def explain_all(
     verb = "explain_all"
     _check_results(results, verb)
     plans, options = RunOptions.from_call(verb, locals(), results).compiled_with()
-    expected, hint = checked_expected(expected, plans, verb), chosen_form(form, verb)
+    hint = chosen_form(form, verb)
     program = compile_stages(number_sources(plans)[0], options)
-    print_explanation(lambda format: explain(program, mode, format, expected=expected, form=hint), format)
+    print_explanation(lambda format: explain(program, mode, format, form=hint), format)
 
 
 def _check_results(results: object, verb: str) -> None:

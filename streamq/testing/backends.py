@@ -32,7 +32,9 @@ from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.results import OUTPUT_COLUMNS, Egress, Results
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
-from streamq.plan.node import Node
+from streamq.plan.footprint import Expected
+from streamq.operators.source import Source
+from streamq.plan.node import Node, nodes
 from streamq.plan.schema import MICRO_BATCH
 from streamq.policies import Level
 from streamq.run.batch.answers import batch_frames, local_history
@@ -65,7 +67,7 @@ from streamq.testing.history import (
 )
 from streamq.testing.oracle.run import JUDGES
 from streamq.testing.oracle.values import ticks
-from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, instant_ticks
 from streamq.user_code.repository import called_modules, modules
 
 if TYPE_CHECKING:
@@ -82,7 +84,8 @@ def execute(case: Case, how: Execution, expected: Expectation | None = None) -> 
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     if how.backend == LITERAL:
-        answers = [local_history(read_back(plan), case.tables, how.chosen, case.until) for plan in case.plans]
+        told = _told(case.plans, how)
+        answers = [local_history(read_back(plan), case.tables, how.chosen, case.until, told) for plan in case.plans]
         return side_by_side([as_history(answer.drop_columns([WEIGHT])) for answer in answers])
     outputs = how.outputs(len(case.plans))
     return side_by_side(
@@ -180,7 +183,22 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
 def _options(case: Case, how: Execution, level: Level) -> Options:
     outputs = how.outputs(len(case.plans))
     egresses = tuple(Egress(output, ctis=how.ctis and output == OutputForm.CHANGELOG) for output in outputs)
-    return Options(egresses=egresses, late_output=how.late_output, buckets=how.buckets, level=level, early=how.early)
+    return Options(
+        egresses=egresses,
+        late_output=how.late_output,
+        buckets=how.buckets,
+        level=level,
+        early=how.early,
+        expected=_told(case.plans, how),
+    )
+
+
+def _told(plans: Sequence[Node], how: Execution) -> Expected | None:
+    """Return the rows that are said to be expected of the sources of some plans; None if nothing is said."""
+    names = dict.fromkeys(one.shown_name() for plan in plans for one in nodes(plan) if isinstance(one, Source))
+    rows = dict(zip(names, itertools.cycle(how.told), strict=False))
+    every = 10 if plans[0].schema.axis == INTEGER else "10 seconds"
+    return Expected(rows=rows, every=every) if rows else None
 
 
 def _checked(run: LocalRun, axis: str, step: Callable[[], Any]) -> list[pa.Table]:
@@ -259,7 +277,10 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
             frames = {name: frame(session, table) for name, table in case.tables.items()}
-            answers = [batch_frames(plan, frames, case.instant, how.chosen).rows.toArrow() for plan in case.plans]
+            told = _told(case.plans, how)
+            answers = [
+                batch_frames(plan, frames, case.instant, how.chosen, expected=told).rows.toArrow() for plan in case.plans
+            ]
             for rows in answers:
                 check_ends(rows)
             return side_by_side([history(rows) for rows in answers])
@@ -354,6 +375,7 @@ def _run(
     The last instalment ends the stream; ``last`` then holds the bound of its windows (None: no bound), and is empty before.
     """
     where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "early": how.early}
+    where["expected"] = _told([result.query.plan for result in results], how)
     where |= {"late_sink": str(folder / "late")} if how.late_output else {}
 
     def start(**more: Any) -> Run:

@@ -24,16 +24,19 @@ class Rule:
     """A law for the rewriter: ``function`` returns the node that replaces another one, or None if the law does not apply.
 
     ``why_not`` returns the reason why the law does not fire at a node where a user might expect it, or None; ``explain()`` shows
-    it. ``phase``: rules of phase 0 are applied until none fires, then those of phases 0 and 1 together. ``recomputes``: the rule
-    changes a window below the node, so it is skipped if other nodes read that window, which would then be computed twice.
-    ``crosses_state``: it changes what an operator with state keeps, by what stands above or beside it.
+    it. ``phase``: rules of phase 0 are applied until none fires, then those of phases 0 and 1 together; those of EXPANSION once,
+    to a node that expands, and return another expansion. ``recomputes``: the rule changes an operator with state below the node,
+    so it is skipped if other nodes read that one, which would then be computed twice. ``crosses_state``: it changes what an
+    operator with state keeps, by what stands above or beside it. ``reads_rates``: both functions also take the rows that are
+    expected, ``LikelyFlows``; it is not applied where nobody has said what to expect.
     """
 
-    function: Callable[[Node], Node | None]
-    why_not: Callable[[Node], str | None] | None = None
+    function: Callable[..., Node | None]
+    why_not: Callable[..., str | None] | None = None
     phase: int = 0
     recomputes: bool = False
     crosses_state: bool = False
+    reads_rates: bool = False
 
     @property
     def name(self) -> str:
@@ -45,6 +48,9 @@ class Rule:
         """The law ``left => right``, with which the function's docstring begins."""
         return (self.function.__doc__ or "").split("``")[1]
 
+
+EXPANSION = -1
+"""The phase of rules that are applied before all nodes are expanded."""
 
 LARGEST = 128
 """The most nodes of an expression that a rule may build; larger expressions stay in two operators."""

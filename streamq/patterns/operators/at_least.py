@@ -367,27 +367,43 @@ class Sequence(PatternOperator):
         return all(are_connected(frozenset().union(*bound[at:]), equations) for at in range(len(bound) - 1))
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """Join the parts in a chain; or scan them once, if a part selects or consumes."""
+        """Join the parts in a chain, rare ones first; or scan them once, if a part selects or consumes."""
         if has_choice(self.parts):
             parts, matches = lowering.scanned(self.parts, SequenceScan, count=len(self.parts), within=self.scope)
         else:
             parts = [lowering.lowered(part) for part in self.parts]
-            matches = parts[0]
-            for part in parts[1:]:
-                matches = self._followed(lowering, matches, part, parts[0].starts)
+            first, *others = lowering.rarest_first(parts)
+            matches, joined = parts[first], [first]
+            for number in others:
+                matches = self._joined(lowering, matches, parts, joined, number)
+                joined = sorted([*joined, number])
         matches = replace(
             matches,
+            events=tuple(event for part in parts for event in part.events),
             root=least_instant([p.root for p in parts]),
             contributors=tuple(p.starts for p in parts),
             lasts=rest_of_scope(matches, parts[0].starts, self.scope),
         )
         return lowering.identified(matches, f"SEQUENCE {self.scope}", (p.id for p in parts))
 
-    def _followed(self, lowering: DefinitionLowering, before: Matches, later: Matches, first: Expr) -> Matches:
-        """Join the matches so far with later ones of the next part, within the scope that begins at the instant ``first``."""
-        pair = lowering.pair(before, later)
-        is_within = [] if first is before.starts else [elapsed_ticks(later, first) <= tick_count(self.scope)]
-        return pair.joined(open_matches(before.stream, self.scope), later.stream, *is_within)
+    def _joined(
+        self, lowering: DefinitionLowering, matches: Matches, parts: Several[Matches], joined: Several[int], number: int
+    ) -> Matches:
+        """Join the matches of the parts ``joined``, which stand at their last event, with the part ``number``.
+
+        A later event is looked for by the matches, which wait for it for the whole scope; an earlier one waits for the last event
+        of the matches itself.
+        """
+        part, starts = parts[number], [parts[n].starts for n in joined]
+        if number > joined[-1]:
+            is_within = [elapsed_ticks(part, starts[0]) <= tick_count(self.scope)] if len(joined) > 1 else []
+            return lowering.pair(matches, part).joined(
+                open_matches(matches.stream, self.scope), part.stream, *is_within
+            )
+        after = [part.starts < start for n, start in zip(joined[:-1], starts, strict=False) if n > number]
+        before = [start < part.starts for n, start in zip(joined, starts, strict=True) if n < number]
+        pair = lowering.pair(part, matches)
+        return pair.joined(open_matches(part.stream, self.scope), matches.stream, *after[:1], *before[-1:])
 
     def keeps(self, words: PictureWords) -> str:
         begun = ", and what they have begun," if len(self.parts) > 2 and not has_choice(self.parts) else ""

@@ -251,7 +251,7 @@ def batch_frames(
             if frames[source.table].isStreaming:
                 wrong = f"source {source.shown_name()} is a streaming DataFrame"
                 raise PlanError(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...).")
-        rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
+        rewritten = rewrite(plan, RULES if rules is None else rules, expected=expected).plan
         rewritten = without_unread_columns(rewritten)
         check_form(rewritten, form, verb)
         modules = sorted({aside.module for aside in set_aside(rewritten)})
@@ -352,21 +352,32 @@ def _warn_of_set_aside(aside: pa.Table, verb: str) -> None:
     warn(sentence(verb, wrong, f"first: {first['source']}: {first['reason']}", TAKE_IT))
 
 
-def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:
+def local_history(
+    plan: Node,
+    tables: Mapping[str, pa.Table],
+    rules: Any = None,
+    until: int | None = None,
+    expected: Expected | None = None,
+) -> pa.Table:
     """Compute the answer in-process and return it as deltas: ``__le`` and ``__re`` in ticks, and the payload."""
-    return local_answer(plan, tables, rules, until)[0]
+    return local_answer(plan, tables, rules, until, expected)[0]
 
 
 def local_answer(
-    plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None
+    plan: Node,
+    tables: Mapping[str, pa.Table],
+    rules: Any = None,
+    until: int | None = None,
+    expected: Expected | None = None,
 ) -> tuple[pa.Table, pa.Table]:
     """Compute the answer in-process; return its deltas, and the events that modules set aside, as rows of the late output.
 
-    ``rules`` rewrite the plan; None: all. ``until``, in ticks, bounds the windows of endless lifetimes.
+    ``rules`` rewrite the plan; None: all. ``until``, in ticks, bounds the windows of endless lifetimes. ``expected``: the input
+    that is expected.
     """
     root, names = number_sources(Results((plan,)))
     tables = {names[name]: table for name, table in tables.items() if name in names}
-    options = Options(buckets=1, streaming=False, late_output=bool(set_aside(expanded(root))))
+    options = Options(buckets=1, streaming=False, late_output=bool(set_aside(expanded(root))), expected=expected)
     run = LocalRun(compile_stages(root, options, RULES if rules is None else rules), static=tables)
 
     # a single micro-batch that also ends the input: as in batch, nothing is late and the watermark does not matter

@@ -188,6 +188,7 @@ def identity_of(program: StagedPlan) -> Identity:
         early=options.early,
         blocks=options.counted_level.block != 0,
         clock=bool(program.clock_policies),
+        expected="" if options.expected is None else options.expected.to_json(),
     )
 
 

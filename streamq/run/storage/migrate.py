@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from streamq.errors import CheckpointError, PlanError, check_keywords
+from streamq.plan.footprint import Expected
 from streamq.plan.node import Verbs, not_a_stream, tables_behind
 from streamq.policies import Consistency
 from streamq.run.failure import spark_errors
@@ -55,6 +56,7 @@ def migrate(
     late_sink: str | None = None,
     buckets: int | None = None,
     early: bool = False,
+    expected: Expected | None = None,
 ) -> Migration:
     """Compute the state of a changed query anew from its sources, up to where a checkpoint stands; return the :class:`Migration`.
 

@@ -17,7 +17,7 @@ from streamq.runtime.hosts.readings import TALLIES
 from streamq.runtime.state.baskets import Baskets
 from streamq.runtime.time.progress import CLOCKS
 
-STATE_VERSION = 39
+STATE_VERSION = 40
 """The version of the layout of state, identity and sink folders; it changes whenever one of these does."""
 
 IDENTITY = "identity"
@@ -106,7 +106,7 @@ class Identity:
     keeps of them. ``blocks``: a level of consistency holds rows back. ``folders``, those that rows are written into, each with
     the form of its rows, and ``clock``, whether there is one among the sources that Spark reads, are in the identity of a
     checkpoint, not in the mark of a state. ``number`` is that of the query among those that have gone on from one another on a
-    checkpoint, from 0 on.
+    checkpoint, from 0 on. ``expected``: the input that was expected when the order of its joins was chosen, as JSON; "" if none.
     """
 
     version: int = STATE_VERSION
@@ -122,6 +122,7 @@ class Identity:
     folders: tuple[tuple[str, str], ...] = ()
     clock: bool = False
     number: int = 0
+    expected: str = ""
 
     def with_number(self, stored: Identity) -> Self:
         """Return the identity with its number on a checkpoint where ``stored`` is that of the last query, maybe the same."""

@@ -17,6 +17,7 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import expressions, operators, start, windows
 from streamq.choices import ClipInput, JoinKind, LengthKind, Stamp
+from streamq.compiler.estimates import LikelyFlows
 from streamq.compiler.results import Egress, Results
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
@@ -190,6 +191,19 @@ def hopping(source: Node, size: int, hop: int, **aggregates: Any) -> Node:
     return WindowAggregate(source, ("k",), Hopping(size, hop), tuple(aggregates.items()))
 
 
+RARE, long, other = stays.rename(v="p", w="q"), trips.set_duration(6), more.set_duration(8)
+EXPECTED = sq.Expected(rows={"trips": 1_000, "more": 100, "stays": 1}, every=10, distinct={"k": 3})
+
+
+def in_turn(*streams: Stream, where: Expr | None = None, on: Any = "k") -> Stream:
+    """Streams joined on each other, the first two without a condition."""
+    first, second, *others = streams
+    joined = first.join(second, on=on)
+    for other in others:
+        joined = joined.join(other, on=on, where=where)
+    return joined
+
+
 NAMES = {**vars(expressions), **vars(operators), **vars(windows), **globals()}
 """What the calls of the tables may name."""
 
@@ -197,9 +211,10 @@ NAMES = {**vars(expressions), **vars(operators), **vars(windows), **globals()}
 def applied(rule: Rule, call: str) -> str:
     """What a rule makes of a plan, as text, and why it does no more; the history must stay that of the plan by the oracle."""
     left = eval(call, NAMES)
-    made, reason = rule.function(left), rule.why_not and rule.why_not(left)
+    told = (LikelyFlows(EXPECTED),) * rule.reads_rates
+    made, reason = rule.function(left, *told), rule.why_not and rule.why_not(left, *told)
     if made is not None:
-        assert (made.schema, made.traits) == (left.schema, left.traits)
+        assert (made.schema, made.traits) == (left.schema, left.expansion.traits)
     if made is not None and "RANDOM" not in call:
         # only streamq itself can say what a user's code gives, and what partial results are
         is_own = rule.name == "push_where_below_udo" or isinstance(left, MergePartials | Results)
