@@ -22,6 +22,7 @@ MODULES = {
     "nexmark_stream": "benchmarks.nexmark_stream",
     "modules": "benchmarks.modules",
     "first_events": "benchmarks.first_events",
+    "join_order": "benchmarks.join_order",
     "patterns": "benchmarks.patterns",
     "streaming_patterns": "benchmarks.streaming_patterns",
     "arrival": "benchmarks.arrival",

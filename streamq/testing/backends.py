@@ -32,8 +32,8 @@ from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.results import OUTPUT_COLUMNS, Egress, Results
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
-from streamq.plan.footprint import Expected
 from streamq.operators.source import Source
+from streamq.plan.footprint import Expected
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import MICRO_BATCH
 from streamq.policies import Level
@@ -279,7 +279,8 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
             frames = {name: frame(session, table) for name, table in case.tables.items()}
             told = _told(case.plans, how)
             answers = [
-                batch_frames(plan, frames, case.instant, how.chosen, expected=told).rows.toArrow() for plan in case.plans
+                batch_frames(plan, frames, case.instant, how.chosen, expected=told).rows.toArrow()
+                for plan in case.plans
             ]
             for rows in answers:
                 check_ends(rows)

@@ -46,7 +46,7 @@ def order_joins(node: Node, likely: LikelyFlows) -> Node | None:
     chain = _chain(node)
     if chain is None or chain.obstacle(likely) is not None:
         return None
-    ordered = _Ordering(chain, likely).plan()
+    ordered = _JoinOrder(chain, likely).plan()
     before, after = likely.pairs(node), likely.pairs(ordered)
     return ordered if before is not None and after is not None and after < before * LESS else None
 
@@ -162,7 +162,7 @@ def _steps_to_join(top: Node) -> tuple[list[Select | Where], Join | None]:
     return (steps, below) if isinstance(below, Join) and below.how == JoinKind.INNER else ([], None)
 
 
-class _Ordering:
+class _JoinOrder:
     """The joins of a chain in another order: ``order`` has the parts that are joined so far, ``node`` their pairs, by labels.
 
     ``groups``: for each label those that are equal to it, directly or by others, and of its type; ``unlike``: equalities between
