@@ -7,6 +7,7 @@ from streamq.operators.bags import Except, Union
 from streamq.operators.clip import Clip, ToSignal
 from streamq.operators.expansion import Explode, JoinTable
 from streamq.operators.join import Join, WindowedJoin
+from streamq.operators.latest_windows import LatestAggregate, LatestPairs, LatestWindows
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator
 from streamq.operators.per_window import WindowSpan
@@ -22,11 +23,12 @@ from streamq.plan.node import NODES
 def written_operators() -> list[type[Operator]]:
     """Return the operators of which users' queries consist, sorted by name; only the rewriter makes the others."""
     kinds = (NODES[name] for name in sorted(NODES))
-    return [k for k in kinds if issubclass(k, Operator) and not issubclass(k, Attempt | MergePartials | WindowSpan)]
+    rewritten = Attempt | LatestAggregate | MergePartials | WindowSpan
+    return [k for k in kinds if issubclass(k, Operator) and not issubclass(k, rewritten)]
 
 
 __all__ = [
     "AlterLifetime", "Attempt", "Chop", "Clip", "DistinctIds", "Except", "Explode", "Join", "JoinTable",
-    "LastRows", "MergePartials", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
-    "WindowAggregate", "WindowSpan", "WindowedJoin", "written_operators",
+    "LastRows", "LatestPairs", "LatestWindows", "MergePartials", "Scan", "Select", "Source", "ToSignal", "TopK", "Union",
+    "Where", "WindowAggregate", "WindowSpan", "WindowedJoin", "written_operators",
 ]  # fmt: skip

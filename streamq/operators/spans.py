@@ -285,9 +285,8 @@ class SpanVerbs(Verbs):
         the next window's. So an event begins to live with its row or, if ``step`` is above 1 or there are not ``n`` rows yet,
         with a later one; old lifetimes are ignored. Rows are counted in the order of (start, ``order_by``), ties go by the rest
         of the payload; of each ``key``, if there is one, by themselves. An aggregate in a ``select`` over them is of the last
-        rows at each instant, as of snapshots; by groups of many rows it costs a stream less once for each window, as
-        ``rows_window(n, step).group_by(...)`` has it. Raises PlanError, UnknownColumn, TypeMismatch. (CQL's
-        ``[ROWS n SLIDE step]``, ``[PARTITION BY key ROWS n]``.)
+        rows at each instant, as of snapshots; a stream adds up each step once, if the aggregate merges. Raises PlanError,
+        UnknownColumn, TypeMismatch. (CQL's ``[ROWS n SLIDE step]``, ``[PARTITION BY key ROWS n]``.)
 
         ::
 

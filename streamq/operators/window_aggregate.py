@@ -272,7 +272,19 @@ class WindowAggregate(MemberOperator):
         has_groups = counting.where or counting.inner_keys
         if not has_groups or self.outer_keys or self.stamp != Stamp.POINT_AT_END:
             return False
-        return self.merges and not (self.ordered or self.is_time_sensitive or self.input.traits.retracts)
+        return self.adds_up_rows and not self.input.traits.retracts
+
+    @property
+    def adds_up_rows(self) -> bool:
+        """True if results merge, and depend neither on the order of members nor on their lifetimes."""
+        return self.merges and not (self.ordered or self.is_time_sensitive)
+
+    @property
+    def numbered_grid(self) -> GridFactory:
+        """The factory of the kernel of windows of rows over the axis of their numbers."""
+        counting = self.window.traits.counting
+        windows = self._grid_factory(Grid(counting.n, counting.step), self._split(), ())
+        return replace(windows, merges=True, stamp=Stamp.ALIGN)
 
     def _fits_grid(self, aggregate: Aggregate) -> bool:
         """True if an aggregate merges, or a stream computes it on a grid beside others that do."""
@@ -322,8 +334,7 @@ class WindowAggregate(MemberOperator):
         if self.is_grid and traits.grid is not None:
             factory = self._grid_factory(traits.grid, split, order)
         elif self._is_numbered:
-            windows = self._grid_factory(Grid(counting.n, counting.step), split, order)
-            factory = NumberedFactory(windows=replace(windows, merges=True, stamp=Stamp.ALIGN))
+            factory = NumberedFactory(windows=self.numbered_grid)
         elif any(reduction.calls_module for reduction in split.reductions):
             factory = _CallModulesFactory(time_bound_by)
         return self._member_evaluation(

@@ -198,12 +198,9 @@ def hashes_with(hashes: GroupHashes, bits: int, prefix: int) -> GroupHashes:
 
 
 def is_among(hashes: Any, some: GroupHashes) -> Mask:
-    """Mark the hashes that occur among some others, which are in order."""
-    values = np.asarray(hashes)
-    if not len(some):
-        return np.zeros(len(values), bool)
-    place = np.minimum(np.searchsorted(some, values), len(some) - 1)
-    among: Mask = some[place] == values
+    """Mark the hashes, in a column or an array, that occur among some others."""
+    values = pa.array(hashes) if isinstance(hashes, np.ndarray) else hashes
+    among: Mask = pc.is_in(values, value_set=pa.array(some)).to_numpy(zero_copy_only=False)
     return among
 
 

@@ -197,31 +197,40 @@ STEPS = 64
 """The steps of a window of rows."""
 
 
-def work_of_slides(each: int) -> int:
-    """The rows that slides of Q1 of DataCell evaluate, beside those that come; a step has so many."""
-    live = LocalRun(program(_q1(each)))
-    evaluated, slides = 0, 8
-    for n in range(STEPS + slides):
-        if n == STEPS:
+SLIDES = {
+    "rows of members": lambda a, b, n, step: a.rows_window(n, step).where(sq.col("v") >= 0).group_by("k"),
+    "last rows": lambda a, b, n, step: a.last_rows(n, step).where(sq.col("v") >= 0).group_by("k"),
+    "pairs": lambda a, b, n, step: a.windowed_join(b, on="v", rows=n, step=step, suffixes=("", "_b")),
+}
+"""Q1 of DataCell over the last n rows, and over their lifetimes, and Q2, where a row meets one of the other side's window."""
+
+
+def work_of_slides(query: str, each: int) -> int:
+    """The rows that slides evaluate, beside those that come; a step has so many.
+
+    For each row that comes of a side, pairs also read one that it meets, and write half a row anew.
+    """
+    n = STEPS * each
+    live = LocalRun(program(lambda a, b: SLIDES[query](a, b, n, each).select(n=sq.count(), s=sq.sum("v"))))
+    evaluated, slides, sides = 0, 8, ("a", "b") if query == "pairs" else ("a",)
+    for slide in range(STEPS + slides):
+        if slide == STEPS:
             evaluated = work(live).evaluated
-        live.batch({"a": rows(*((n * each + i, FAR, i % HOT, i) for i in range(each)))}, [(None, n * each + each)])
-    return work(live).evaluated - evaluated - slides * each
+        at = range(slide * each, slide * each + each)
+        live.batch(dict.fromkeys(sides, rows(*((i, FAR, i % HOT, i * 7 % n) for i in at))), [(None, at.stop)])
+    met = 3 * each if query == "pairs" else 0
+    return work(live).evaluated - evaluated - slides * (len(sides) * each + met)
 
 
-def _q1(step: int) -> Any:
-    return lambda a, b: (
-        a.rows_window(STEPS * step, step).where(sq.col("v") >= 0).group_by("k").select(n=sq.count(), s=sq.sum("v"))
-    )
-
-
-def check_slides() -> None:
+def check_slides(query: str) -> None:
     """Check that a slide reads the newest step, and merges a row for each step and group, however many rows a step has."""
-    few, many = (work_of_slides(each) for each in (HOT, 100 * HOT))
+    few, many = (work_of_slides(query, each) for each in (HOT, 100 * HOT))
     assert 0 < many <= 1.1 * few
 
 
-def test_a_slide_of_rows_reads_the_newest_step_and_merges_a_row_for_each_step_and_group() -> None:
-    check_slides()
+@pytest.mark.parametrize("query", SLIDES)
+def test_a_slide_of_rows_reads_the_newest_step_and_merges_a_row_for_each_step_and_group(query: str) -> None:
+    check_slides(query)
 
 
 class Counted(dict[str, bytes]):

@@ -132,7 +132,7 @@ def queries() -> dict[str, Stream]:
 def test_every_node_is_tried() -> None:
     tried = {type(node) for query in queries().values() for node in nodes(query.plan)}
     # a detection is tried by its expansion; rules build the others, below the windows of the queries
-    others = {"Attempt", "Detect", "MergePartials", "WindowSpan"}
+    others = {"Attempt", "Detect", "LatestPairs", "LatestWindows", "MergePartials", "WindowSpan"}
     assert {name for name, kind in NODES.items() if kind not in tried} == others
 
 

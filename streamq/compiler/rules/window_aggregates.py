@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 
 from streamq.choices import JoinKind, LengthKind, Stamp
 from streamq.compiler.results import Results, unsettled_nodes
-from streamq.compiler.rules.rule import Rule, nondeterminism
+from streamq.compiler.rules.rule import Rule, can_fail, nondeterminism
+from streamq.functions.logic import conjunction
 from streamq.operators import (
     AlterLifetime,
     Join,
+    LastRows,
+    LatestPairs,
+    LatestWindows,
     MergePartials,
     Select,
     Where,
@@ -27,7 +31,7 @@ from streamq.plan.aggregation import expand, is_mergeable, is_restated, not_merg
 from streamq.plan.expr import Col, Expr, Lifetime, Lit, fold, show
 from streamq.plan.node import Node, nodes
 from streamq.plan.partial import Partial
-from streamq.plan.passes import columns, reads_lifetime, rewrite_expression
+from streamq.plan.passes import columns, reads_lifetime, rewrite_expression, substitute
 from streamq.plan.schema import POINT
 from streamq.runtime.kernels.windows_of_sizes import NUMBER
 from streamq.windows import Hopping, Snapshot
@@ -197,6 +201,116 @@ def _over_spans(node: Node) -> Node:
             return node.with_children([_over_spans(child) for child in node.children])
 
 
+def number_last_rows(node: Node) -> Node | None:
+    """``snapshot(where(last_rows(a))) => latest_windows(a)``: a slide adds up its step, and merges partial results of steps.
+
+    Likewise ``snapshot(join(last_rows(a), last_rows(b))) => latest_pairs(a, b)``: of n steps a side a slide adds up 2n - 1 of the
+    n * n pairs of steps (DataCell). The rows are all those of a stream, from sources by steps alone, and are never taken back, so
+    that each gets its number once. The aggregates must merge, and depend neither on order nor on lifetimes, and each argument
+    over pairs reads one side. Expressions between move into conditions and arguments; groups go by columns of the rows.
+    """
+    last = _last_rows_below(node)
+    if last is None or not isinstance(node, WindowAggregate) or last.obstacle(node) is not None:
+        return None
+    aggregates = tuple((name, replaced(aggregate, last.columns)) for name, aggregate in node.aggregates)
+    match last.rows:
+        case LastRows(source, _, window):
+            window = replace(window, inner_keys=node.keys)
+            if not last.predicates:
+                return LatestWindows(source, node.keys, window, aggregates)
+            own = tuple((name, Col(name)) for name in source.schema.names)
+            members = Select(source, (*own, (MEMBER, conjunction(last.predicates))))
+            return LatestWindows(members, node.keys, replace(window, where=MEMBER), aggregates)
+        case Join(LastRows(left, _, one), LastRows(right, _, other)) as join:
+            return LatestPairs(
+                left, right, (one, other), join.on, join.where, join.left_names, join.right_names, node.keys, aggregates
+            )
+    return None
+
+
+def why_not_numbered(node: Node) -> str | None:
+    """Return, for ``explain()``, the reason that forbids the rule at aggregates over last rows; None if there is none."""
+    last = _last_rows_below(node)
+    return None if last is None or not isinstance(node, WindowAggregate) else last.obstacle(node)
+
+
+MEMBER = "__member"
+"""The column of last rows that is true of those that are aggregated."""
+
+
+@dataclass(frozen=True)
+class _MembersBelow:
+    """Last rows, or their join, below an aggregate: the columns and predicates between, in terms of theirs."""
+
+    rows: LastRows | Join
+    columns: Mapping[str, Expr]
+    predicates: tuple[Expr, ...]
+
+    @property
+    def sides(self) -> list[LastRows]:
+        """The last rows of one stream, or of both."""
+        sides = [self.rows] if isinstance(self.rows, LastRows) else self.rows.children
+        return [side for side in sides if isinstance(side, LastRows)]
+
+    def obstacle(self, node: WindowAggregate) -> str | None:
+        """Return the reason why an aggregate over them is computed from members; None if rows can be numbered for it."""
+        if any(side.keys for side in self.sides):
+            return "the rows of each key are counted by themselves"
+        for side in self.sides:
+            below = nodes(side.input)
+            if side.input.traits.retracts or any(isinstance(one, EvaluatedOperator) for one in below):
+                return "rows may be taken back, so that others get other numbers"
+        if not node.adds_up_rows or node.set_aside or node.stamp != Stamp.ALIGN:
+            return "an aggregate reads the members themselves, or their order or lifetimes"
+        if any(self.columns[key].copied_column != key for key in node.keys):
+            return "a group goes by a column that is computed of the last rows"
+        aggregates = tuple((name, replaced(aggregate, self.columns)) for name, aggregate in node.aggregates)
+        schema = self.rows.schema
+        arguments = [expr for _, expr in expand(aggregates, schema).arguments]
+        for expr in (*self.predicates, *arguments):
+            if reads_lifetime(expr):
+                return f"{show(expr)} reads the lifetimes of last rows"
+            if can_fail(expr, schema):
+                return f"{show(expr)} may fail on rows that are never among the last ones"
+            if reason := nondeterminism(expr):
+                return reason
+        if not isinstance(self.rows, Join):
+            return None
+        if self.predicates:
+            return "a filter on pairs is no condition of their join"
+        names = [{to for _, to in side} for side in (self.rows.left_names, self.rows.right_names)]
+        both = [expr for expr in arguments if not any(columns(expr) <= side for side in names)]
+        return f"{show(both[0])} reads both sides of a pair" if both else None
+
+
+def replaced(aggregate: Aggregate, by: Mapping[str, Expr]) -> Aggregate:
+    """Return an aggregate over other columns, of which ``by`` has the present ones."""
+    result = substitute(aggregate, by)
+    assert isinstance(result, Aggregate)
+    return result
+
+
+def _last_rows_below(node: Node) -> _MembersBelow | None:
+    """Return the last rows that a node aggregates, or pairs of them, with only selects and filters between; None: none."""
+    if not isinstance(node, WindowAggregate) or not isinstance(node.window, Snapshot):
+        return None
+    exprs: dict[str, Expr] = {name: Col(name) for name in node.input.schema.names}
+    predicates: list[Expr] = []
+    below = node.input
+    while isinstance(below, Select | Where):
+        if isinstance(below, Where):
+            predicates.append(below.predicate)
+        else:
+            own = dict(below.columns)
+            exprs = {name: substitute(expr, own) for name, expr in exprs.items()}
+            predicates = [substitute(predicate, own) for predicate in predicates]
+        below = below.input
+    match below:
+        case LastRows() | Join(LastRows(), LastRows(), how=JoinKind.INNER):
+            return _MembersBelow(below, exprs, tuple(predicates))
+    return None
+
+
 def share_sizes(node: Node) -> Node | None:
     """``merge(long), merge(short) => where(m, long), where(m, short)``, m: both from the partial results of the long ones.
 
@@ -358,6 +472,7 @@ WINDOW_AGGREGATES = (
     Rule(pair_basic_windows, why_not_pair, phase=1),
     Rule(restate_aggregates, phase=1),
     Rule(split_basic_windows, why_not_split, phase=1),
+    Rule(number_last_rows, why_not_numbered, phase=1),
     Rule(share_sizes, phase=1, crosses_state=True),
     Rule(share_windows, phase=1),
 )

@@ -214,7 +214,7 @@ class WindowAggregateKernel:
             else:
                 out += self._rows(everything, report_from, report_to)
         elif report_to >= report_from:
-            due = self._with_new(self._blocks.read(state, report_from, report_to), new)
+            due = self.partials_in(state, new, report_from, report_to)
             out += [] if due is None else self._rows(due, report_from, report_to)
         if dirty is not None:
             if not self.reads_end:
@@ -222,10 +222,7 @@ class WindowAggregateKernel:
             out += [] if everything is None else self._corrected(state, everything, dirty, last_corrected)
         if not self.final and out and clock.c != INFINITY:
             self._reported.add(state, out, least)
-        if new is not None and clock.c != INFINITY:
-            self._hold(state, new, least)
-        self._blocks.merge_past(state, grid.last_starting_before(clock.m))
-        self._forget(state, least)
+        self.keep(state, new if clock.c != INFINITY else None, least, clock.m)
         next_due = None
         if not self.early:
             next_due = self._held.next_end(state, least if self.final else grid.first_ending_after(clock.m))
@@ -233,8 +230,25 @@ class WindowAggregateKernel:
 
     def preview(self, state: KernelBaskets, new: pa.Table, first: int, last: int) -> pa.Table | None:
         """Return the rows of the windows ``first..last`` over the state and partial results that it lacks; None: none."""
-        due = self._with_new(self._blocks.read(state, first, last), new)
+        due = self.partials_in(state, new, first, last)
         return None if due is None else self._deltas(self._rows(due, first, last))
+
+    def partials_in(self, state: KernelBaskets, new: pa.Table | None, first: int, last: int) -> pa.Table | None:
+        """Return the partial results of the windows ``first..last``: those in state, and new ones; None: there are none."""
+        return self._with_new(self._blocks.read(state, first, last), new)
+
+    def keep(self, state: KernelBaskets, new: pa.Table | None, least: int, m: int) -> None:
+        """Add partial results, but for those of windows before ``least``, whose state goes; merge blocks up to the watermark m.
+
+        Of a long micro-batch most windows are final.
+        """
+        if new is not None:
+            later = new.filter(pa.array(ints(new, HI) >= least))
+            if later.num_rows:
+                self._blocks.add(state, later)
+        self._blocks.merge_past(state, self.window.last_starting_before(m))
+        for basket in (self._held, self._blocks, self._reported):
+            basket.bins(state).forget(least)
 
     # partial results
 
@@ -570,17 +584,6 @@ class WindowAggregateKernel:
         index = ints(table, INDEX)
         final = (index >= first_open(table, before, open_before)) & (index < first_open(table, opened, INFINITY))
         return [table.filter(pa.array(final))] if final.any() else []
-
-    def _hold(self, state: KernelBaskets, new: pa.Table, least: int) -> None:
-        """Add partial results to the state, but for those of windows before ``least``: of a long micro-batch most are final."""
-        later = new.filter(pa.array(ints(new, HI) >= least))
-        if later.num_rows:
-            self._blocks.add(state, later)
-
-    def _forget(self, state: KernelBaskets, least: int) -> None:
-        """Drop the state of windows before ``least``: partial results, blocks that no later window contains, and rows."""
-        for basket in (self._held, self._blocks, self._reported):
-            basket.bins(state).forget(least)
 
     # results
 

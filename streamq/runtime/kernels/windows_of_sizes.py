@@ -37,7 +37,7 @@ from streamq.runtime.partials.ranges import INDEX, TouchedWindows
 from streamq.runtime.state.baskets import KernelBaskets, Span
 from streamq.runtime.state.time_bins import TimeBins
 from streamq.runtime.state.window_bins import REPORTED, PartialsBasket, ReportedBasket
-from streamq.runtime.time.progress_rule import ARRAYS, ProgressRule
+from streamq.runtime.time.progress_rule import ARRAYS, Number, ProgressRule
 from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, Grid
 
 NUMBER = "__window"
@@ -77,10 +77,7 @@ class WindowsOfSizesKernel(WindowAggregateKernel):
             if rows is not None:
                 out.append(self._numbered(rows, number))
         least = self.window.first_ending_after(clock.c)
-        if new is not None and clock.c != INFINITY:
-            self._hold(state, new, least)
-        self._blocks.merge_past(state, self.window.last_starting_before(clock.m))
-        self._forget(state, least)
+        self.keep(state, new if clock.c != INFINITY else None, least, clock.m)
         ends = [place.next_end(self._held.spans(state), clock.c) for place in places]
         due = min((end for end in ends if end is not None), default=None)
         return Output(concat(out) if out else None, self._cti(least, clock.c), due=due)
@@ -275,6 +272,52 @@ NUMBERED = "numbered"
 """The value of state with the number of rows that have got their numbers."""
 
 
+@dataclass(frozen=True, eq=False)
+class NumberedRows:
+    """Rows by their numbers, as LE, from ``first`` on, of which some are members; ``starts``: those of all of them, in order."""
+
+    members: pa.Table
+    starts: Ints
+    first: int
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """The numbers of rows by start and ``order_by``, from 0 on, and windows of ``n`` of them, one from each ``step``-th on."""
+
+    n: int
+    step: int
+    order_by: tuple[str, ...]
+    where: str = ""
+
+    def rows(self, deltas: pa.Table, first: int) -> NumberedRows:
+        """Return rows by their numbers, of which ``first`` is the first one; those for which ``where`` is true are members."""
+        rows = history_of(deltas)
+        order, _ = event_order(rows, np.zeros(rows.num_rows, np.int64), self.order_by)
+        number = np.empty(len(order), np.int64)
+        number[order] = first + np.arange(len(order))
+        members = with_column(rows.drop_columns([RE]), LE, number)
+        if self.where:
+            members = members.filter(members.column(self.where))
+        return NumberedRows(members, ints(rows, LE)[order], first)
+
+    def first_window(self, number: Number) -> Number:
+        """Return the first window whose last row has this number or a later one."""
+        return np.maximum(0, -((self.n - 1 - number) // self.step))
+
+    def last_window(self, number: Ints) -> Ints:
+        """Return the last window that begins with this row or an earlier one."""
+        return number // self.step
+
+    def last_row(self, window: Number) -> Number:
+        """Return the number of the last row of a window."""
+        return window * self.step + self.n - 1
+
+    def completed(self, rows: NumberedRows) -> tuple[int, int]:
+        """Return the first window that rows complete, and the first one that they do not."""
+        return int(self.first_window(rows.first)), int(self.first_window(rows.first + len(rows.starts)))
+
+
 @dataclass(frozen=True)
 class NumberedWindowsKernel(RecomputeKernel[WindowEvaluator]):
     """A kernel of the windows that an evaluator assigns by numbers of rows; ``windows`` is that of windows over the numbers.
@@ -301,45 +344,26 @@ class NumberedWindowsKernel(RecomputeKernel[WindowEvaluator]):
             tables += self._changes(state, previews)
         some = [table for table in tables if table is not None]
         change = net_deltas(concat(some)) if some else None
-        due = waiting.nth(self._first_window(reported) * self._step + self._length - 1 - first)
+        due = waiting.nth(self._numbers.last_row(int(self._numbers.first_window(reported))) - first)
         if clock.c == INFINITY:
             for basket in state.names():
                 state.drop_basket(basket)
         return Output(change, clock.c, totals, None if due is None else due + 1)
 
     @property
-    def _length(self) -> int:
-        return self.windows.window.size
-
-    @property
-    def _step(self) -> int:
-        return self.windows.window.hop
-
-    def _first_window(self, number: int) -> int:
-        """Return the first window whose last row has this number or a later one."""
-        return max(0, -((self._length - 1 - number) // self._step))
-
-    def _numbers(self, deltas: pa.Table, first: int) -> tuple[pa.Table, Ints]:
-        """Return the partial results of rows by their numbers, from ``first`` on, in their order, and the starts of all rows."""
+    def _numbers(self) -> RowNumbers:
         counting = self.evaluator.assigner.traits.counting
-        rows = history_of(deltas)
-        order, _ = event_order(rows, np.zeros(rows.num_rows, np.int64), counting.order_by)
-        number = np.empty(len(order), np.int64)
-        number[order] = first + np.arange(len(order))
-        members = with_column(rows.drop_columns([RE]), LE, number)
-        if counting.where:
-            members = members.filter(members.column(counting.where))
-        return self.windows.combine(0, members), ints(rows, LE)[order]
+        return RowNumbers(counting.n, counting.step, counting.order_by, counting.where)
 
     def _final_rows(self, state: KernelBaskets, passed: pa.Table) -> pa.Table | None:
         """Return the rows of the windows that are complete once the rows ``passed`` have their numbers, which they get now."""
-        first = state.values.get(NUMBERED, 0)
-        members, starts = self._numbers(passed, first)
-        numbered = state.values[NUMBERED] = first + len(starts)
+        new = self._numbers.rows(passed, state.values.get(NUMBERED, 0))
+        numbered = state.values[NUMBERED] = new.first + len(new.starts)
         # no window begins before row 0, so that none ends before row n - 1
-        before, now = (max(number, self._length - 1) for number in (first, numbered))
+        before, now = (max(number, self._numbers.n - 1) for number in (new.first, numbered))
+        members = self.windows.combine(0, new.members)
         rows = self.windows.advance(state, [Arrival(0, members)], Clock(before, now, before, now)).table
-        return self._at_ends(rows, starts, first)
+        return self._at_ends(rows, new)
 
     def _previews(
         self, waiting: pa.Table | None, state: KernelBaskets, first: int, clock: Clock
@@ -350,11 +374,13 @@ class NumberedWindowsKernel(RecomputeKernel[WindowEvaluator]):
         """
         if waiting is None:
             return None, first
-        members, starts = self._numbers(waiting, first)
-        after = first + (len(starts) if self._sends_at_once else int(np.searchsorted(starts, clock.m)))
-        begin, end = self._first_window(first), self._first_window(after)
-        rows = self.windows.preview(state, members, begin, end - 1) if begin < end else None
-        return self._at_ends(rows, starts, first), after
+        new = self._numbers.rows(waiting, first)
+        after = first + (len(new.starts) if self._sends_at_once else int(np.searchsorted(new.starts, clock.m)))
+        begin, end = (int(self._numbers.first_window(number)) for number in (first, after))
+        if begin == end:
+            return None, after
+        rows = self.windows.preview(state, self.windows.combine(0, new.members), begin, end - 1)
+        return self._at_ends(rows, new), after
 
     def _changes(self, state: KernelBaskets, previews: pa.Table | None) -> list[pa.Table | None]:
         """Return the rows ``previews``, which are kept, and retractions of those that were kept before."""
@@ -364,9 +390,9 @@ class NumberedWindowsKernel(RecomputeKernel[WindowEvaluator]):
             state.basket(PREVIEWS).append("", previews)
         return [previews, None if before is None else cancelling_deltas(before)]
 
-    def _at_ends(self, rows: pa.Table | None, starts: Ints, first: int) -> pa.Table | None:
-        """Return rows of windows over numbers as points at the ends of the windows; ``starts``: of the rows from ``first`` on."""
+    def _at_ends(self, rows: pa.Table | None, new: NumberedRows) -> pa.Table | None:
+        """Return rows of windows over numbers as points at the ends of the windows, which are those of new rows."""
         if rows is None:
             return None
-        end = starts[ints(rows, LE) + self._length - 1 - first] + 1
+        end = new.starts[ints(rows, LE) + self._numbers.n - 1 - new.first] + 1
         return with_columns(rows, {LE: end, RE: end + 1}).select([*self.result, LE, RE, WEIGHT])

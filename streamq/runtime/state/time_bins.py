@@ -100,6 +100,12 @@ class TimeBins:
         """Return all deltas, added up; None if there are none."""
         return concat([self._read(bin) for bin in self.bins]) if self.bins else None
 
+    def peek(self, fresh: Sequence[pa.Table], before: int) -> pa.Table | None:
+        """Return what :meth:`advance` would take out, and leave everything as it is."""
+        tables = [*fresh, *(self._read(bin) for bin in self.bins if bin.least[0] < before)]
+        over = [rows for table in tables if (rows := table.filter(pa.array(ints(table, self.by) < before))).num_rows]
+        return concat(over) if over else None
+
     def append(self, rows: pa.Table) -> None:
         """Add deltas to their bins; a bin is read only if retractions have taken all its least rows, or if it has grown."""
         if not rows.num_rows:
