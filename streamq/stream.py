@@ -163,6 +163,7 @@ class Stream(
         """Return the text that :meth:`explain` prints; raise PlanError for arguments that do not exist or do not fit."""
         from streamq.compiler.batch import chosen_form
         from streamq.compiler.explain import explain
+        from streamq.compiler.ports import reader_lines
         from streamq.compiler.stages import compile_stages
         from streamq.plan.node import number_sources
         from streamq.run.run_options import RunOptions
@@ -170,8 +171,11 @@ class Stream(
         plans, options = RunOptions.from_call("explain", locals()).compiled_with()
         hint = chosen_form(form, "explain")
         with answers_kept():
-            program = compile_stages(number_sources(plans)[0], options)
-            return explain(program, mode, format, self._explained_first(), hint)
+            numbered, names = number_sources(plans)
+            program = compile_stages(numbered, options)
+            tables = {names[name]: table for name, table in self.tables.items() if name in names}
+            readers = reader_lines(program, tables)
+            return explain(program, mode, format, self._explained_first(), hint, readers=readers)
 
     def _explained_first(self) -> Sequence[Section]:
         """Return the sections of an explanation that come before those of the plan."""

@@ -39,12 +39,12 @@ STAGES_GUIDE = (
 )
 
 
-def stages_section(program: StagedPlan, measured: Measurements) -> Section:
+def stages_section(program: StagedPlan, measured: Measurements, readers: Mapping[str, str]) -> Section:
     """Return the section on the stages of a run.
 
     Each stage is shown with its buckets, its state and the bound of it, the part of it that is read, the cost, CTI rule and
     finality, and with what it keeps for good. If input is expected, the rows that it takes and keeps are estimated; of a run
-    they are measured.
+    they are measured. ``readers``: lines on who reads the rows of sources, by table.
     """
     options, expected = program.options, program.options.expected
     several, rates = len(program.results) > 1, expected_rates(program.plan, expected)
@@ -53,7 +53,11 @@ def stages_section(program: StagedPlan, measured: Measurements) -> Section:
     lines += [_line_on_sharing(program)] if several else []
     lines += _level_lines(options, program.axis)
     for source in (r.source for r in program.sources if r.source):
-        lines += [_source_line(source, program.axis), *_indented(measured.sources.get(source.shown_name(), ()))]
+        lines += [
+            _source_line(source, program.axis),
+            *([f"  {readers[source.table]}"] if source.table in readers else []),
+        ]
+        lines += _indented(measured.sources.get(source.shown_name(), ()))
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
     # operators over one stream are one whatever its policy, which their plan therefore has not
     lags = {r.source.table: r.source.policy.progress.lag for r in program.sources if r.source}
@@ -135,6 +139,8 @@ CTI_GUIDE = (
     "A CTI is the time before which nothing changes any more: c is that of the sources, an operator may be behind it."
 )
 
+NO_READERS: Mapping[str, str] = {}
+
 _fragments = itertools.count(1)
 
 SHOWN = 2
@@ -167,18 +173,20 @@ def explain(
     before: Sequence[Section] = (),
     form: BatchForm | None = None,
     measured: Measurements = NO_MEASUREMENTS,
+    readers: Mapping[str, str] = NO_READERS,
 ) -> str:
     """Explain how the plans of a program are executed; ``mode`` selects one part (MODES), ``format`` is one of FORMATS.
 
     ``before``: parts to show first, each with its own mode. ``form``: the batch form that the user asks for. ``measured``:
-    measurements of a run. Raises PlanError for a mode or format that does not exist, and for a form that no operator can take.
+    measurements of a run. ``readers``: by a source's table, the line on who reads its rows in a stream. Raises PlanError for a
+    mode or format that does not exist, and for a form that no operator can take.
     """
     modes = (*(part.mode for part in before), *MODES)
     if mode is not None:
         check_word(mode, modes, "mode", "explain")
     check_word(format, FORMATS, "format", "explain")
     asked = modes if mode is None else (mode,)
-    own = explain_sections(program, asked, form, measured)
+    own = explain_sections(program, asked, form, measured, readers)
     parts = [*(part for part in before if part.mode in asked), *own]
     if format == "json":
         return json.dumps({part.mode: part.data() for part in parts}, indent=2)
@@ -217,6 +225,7 @@ def explain_sections(
     modes: tuple[str, ...] = MODES,
     form: BatchForm | None = None,
     measured: Measurements = NO_MEASUREMENTS,
+    readers: Mapping[str, str] = NO_READERS,
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan, done, expected = program.written, program.rewriting, program.options.expected
@@ -237,7 +246,7 @@ def explain_sections(
             ),
             guide=CTI_GUIDE,
         ),
-        "physical": lambda: stages_section(program, measured),
+        "physical": lambda: stages_section(program, measured, readers),
     }
     return [makers[mode]() for mode in MODES if mode in modes]
 

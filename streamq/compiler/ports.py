@@ -7,8 +7,9 @@ steps between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql.types import StringType
 
@@ -16,9 +17,10 @@ from streamq.compiler.results import Result
 from streamq.compiler.rules.rule import can_fail
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, path_key
+from streamq.connectors.connector import Connector
 from streamq.errors import PlanError
 from streamq.functions.logic import EQUAL, conjuncts
-from streamq.operators.evaluation import all_columns, copied_before
+from streamq.operators.evaluation import PortColumns, all_columns, copied_before
 from streamq.operators.select import Where
 from streamq.operators.step import columns_step
 from streamq.plan.expr import Call, Col, Lit, show
@@ -27,7 +29,7 @@ from streamq.plan.schema import Schema, shown_name
 from streamq.plan.spark_types import INTEGRAL
 from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.deltas import LE, RE, WEIGHT
-from streamq.runtime.hosts.hosted_kernel import Channel, HostedKernel, InnerPath
+from streamq.runtime.hosts.hosted_kernel import TECHNICAL, Channel, HostedKernel, InnerPath, ItemPaths, OutputPaths
 from streamq.runtime.hosts.identity import OPEN, OperatorState
 from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.kernel import Judge, Kernel
@@ -256,6 +258,49 @@ def path_in_arrow(path: Path, port: PortInput, relation: Relation, *, ansi: bool
     names = (*(name for name, _ in port.columns.columns), *port.lifetimes)
     payload = arrow_schema(relation.schema)
     return Sharing(InnerPath(payload, (*steps, columns), names, port.columns.hashed, only_value(path)))
+
+
+def feed_in_arrow(program: StagedPlan, feed: Feed, relation: Relation) -> Sharing:
+    """Return the path of a relation's rows to a channel as a worker computes it, or the reason why only Spark can."""
+    port = PortInput([feed.path], PortColumns(feed.columns, feed.hashed), feed.lifetimes)
+    return path_in_arrow(feed.path, port, relation, ansi=program.options.ansi)
+
+
+BY_WORKERS = "rows are read as Arrow where they are combined"
+
+
+def reader_lines(program: StagedPlan, tables: Mapping[str, Any]) -> dict[str, str]:
+    """Return explain's line on who reads the rows of a source in a stream, by its table; there is none but for connectors."""
+    lines: dict[str, str] = {}
+    for relation in program.sources:
+        table = None if relation.source is None else tables.get(relation.source.table)
+        if relation.source is not None and isinstance(table, Connector):
+            paths = item_paths(program, relation)
+            reason = table.not_split() or (paths if isinstance(paths, str) else "")
+            # without stages no worker counts the rows
+            reason = reason or ("" if program.stages else "no operator has state")
+            lines[relation.source.table] = f"rows are read by Spark, because {reason}" if reason else BY_WORKERS
+    return lines
+
+
+def item_paths(program: StagedPlan, relation: Relation) -> ItemPaths | str:
+    """Return the paths of a source's items as workers follow them, or the reason why only Spark can."""
+    source = relation.source
+    assert source is not None
+    if not source.item_rules.is_exact:
+        return "Spark tells what its rows are"
+    direct: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    others = []
+    for feed in program.feeds_of(relation):
+        # what is no event yet goes to its kernel without a step
+        if not feed.path.steps and not {*feed.lifetimes} <= {*TECHNICAL}:
+            direct[feed.channel.number] = (feed.channel.columns, feed.hashed)
+            continue
+        sharing = feed_in_arrow(program, feed, relation)
+        if sharing.inner is None:
+            return sharing.reason
+        others.append((feed.channel.number, sharing.inner))
+    return ItemPaths(direct, OutputPaths(others) if others else None)
 
 
 def only_value(path: Path) -> tuple[str, str | int] | None:

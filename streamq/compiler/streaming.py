@@ -12,7 +12,7 @@ would share a task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import count
 from typing import Any
@@ -22,12 +22,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from streamq.compiler.ports import path_in_arrow
-from streamq.compiler.staged_plan import Feed, PortInput, Relation, StagedPlan
+from streamq.compiler.ports import feed_in_arrow, item_paths
+from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
+from streamq.connectors.connector import Splits
 from streamq.errors import PlanError
-from streamq.operators.evaluation import PortColumns
 from streamq.operators.operator import NOBODY, Observer
-from streamq.operators.source import Source
+from streamq.operators.source import MICRO_BATCH_TIME, Source
 from streamq.operators.step import SparkRows
 from streamq.plan.expr import Expr
 from streamq.plan.lowering import DeltaColumns, as_key, end_column, map_in_arrow, ship_runtime, to_spark
@@ -36,7 +36,7 @@ from streamq.plan.schema import Schema, quote
 from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.deltas import BAD, KEEP, LE, NOW, RE, WEIGHT
 from streamq.runtime.envelope import BESIDE_RESULTS
-from streamq.runtime.hosts.hosted_kernel import TECHNICAL, InnerPath, OutputPaths
+from streamq.runtime.hosts.hosted_kernel import TECHNICAL, InnerPath, ItemPaths, OutputPaths
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.processor import (
     ENVELOPE_DDL,
@@ -48,6 +48,7 @@ from streamq.runtime.hosts.processor import (
     result_opener,
     result_packer,
     source_packer,
+    split_packer,
     stage_packer,
 )
 from streamq.runtime.hosts.result_rows import PACKED_COLUMNS
@@ -142,6 +143,12 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     """Return a source's rows as envelopes: its items, at the ends of their paths, and its progress."""
     source = relation.source
     assert source is not None
+    if (splits := lowering.splits.get(source.table)) is not None:
+        paths = item_paths(lowering.program, relation)
+        assert isinstance(paths, ItemPaths)
+        packer = split_packer(lowering.program.packer([relation]), splits.read, source.rows_in_arrow, paths)
+        now = [] if source.policy.progress.max_ahead is None else [MICRO_BATCH_TIME]
+        return map_in_arrow(splits.frame.selectExpr("split", *now), packer, ENVELOPE_DDL)
     df = source.on_spark(lowering.tables[source.table], True)
     lowering.observer.rows_out(source, df)
     is_delta = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
@@ -213,7 +220,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         if relation not in last:
             # an earlier stage has sent the rows in the result's columns
             packed_paths[feed.channel.number] = [(feed.result, None)]
-        elif lowering.observer is NOBODY and (inner := _in_arrow(program, feed, relation)) is not None:
+        elif lowering.observer is NOBODY and (inner := feed_in_arrow(program, feed, relation).inner) is not None:
             packed_paths.setdefault(raw_channel(relation), []).append((feed.result, inner))
         else:
             paths.append((relation, feed))
@@ -249,15 +256,9 @@ def _output_paths(lowering: StreamLowering, relation: Relation) -> OutputPaths |
     An observer sees the rows of each node as Spark has them, so with one all paths are Spark's.
     """
     feeds = lowering.program.feeds_of(relation) if lowering.observer is NOBODY else []
-    paths = [(feed.channel.number, _in_arrow(lowering.program, feed, relation)) for feed in feeds]
+    paths = [(feed.channel.number, feed_in_arrow(lowering.program, feed, relation).inner) for feed in feeds]
     inner = [(number, path) for number, path in paths if path is not None]
     return OutputPaths(inner) if inner and len(inner) == len(paths) else None
-
-
-def _in_arrow(program: StagedPlan, feed: Feed, relation: Relation) -> InnerPath | None:
-    """Return the path of a kernel's rows to a channel, for workers; None if only Spark computes a step of it."""
-    port = PortInput([feed.path], PortColumns(feed.columns, feed.hashed), feed.lifetimes)
-    return path_in_arrow(feed.path, port, relation, ansi=program.options.ansi).inner
 
 
 def _passing(program: StagedPlan, feed: Feed) -> Relation:
@@ -372,11 +373,15 @@ COPY = "__copy"
 
 @dataclass(frozen=True)
 class StreamLowering:
-    """A program, the tables that its sources read, and the observer that receives the DataFrames of every node."""
+    """A program, the tables that its sources read, and the observer that receives the DataFrames of every node.
+
+    Sources in ``splits`` are read from these, whose paths are all workers'.
+    """
 
     program: StagedPlan
     tables: Mapping[str, DataFrame]
     observer: Observer = NOBODY
+    splits: Mapping[str, Splits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

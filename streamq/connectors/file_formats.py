@@ -54,7 +54,10 @@ class FileFormat(ABC):
     name: ClassVar[str]
 
     options: ClassVar[frozenset[str]] = frozenset()
-    """The options, in lower case, that ``rows`` knows."""
+    """The options, in lower case, that ``parts`` knows."""
+
+    not_split: ClassVar[str] = "of a text that is no value of its type Spark makes NULL"
+    """The reason why only Spark reads the files of a stream; "" if workers do."""
 
     def opened(self, system: fs.FileSystem, path: str) -> pa.NativeFile:
         """Return a file to read from its beginning to its end, decompressed if its name says that it is compressed."""
@@ -65,8 +68,8 @@ class FileFormat(ABC):
         raise Unclear(f"{self.name} files do not say which columns they have")
 
     @abstractmethod
-    def rows(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> pa.Table:
-        """Return these columns of a file, in their Arrow types; a column that the file lacks is NULL.
+    def parts(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> Iterator[pa.Table]:
+        """Yield the rows of a file with these columns, in their Arrow types; a column that the file lacks is NULL.
 
         Raises Unclear, and of a damaged file what Arrow raises.
         """
@@ -76,6 +79,7 @@ class Parquet(FileFormat):
     """Parquet files, written by Spark or by others."""
 
     name = "parquet"
+    not_split = ""
 
     def opened(self, system: fs.FileSystem, path: str) -> pa.NativeFile:
         """Return a file to read at any place, as its columns lie apart."""
@@ -100,7 +104,7 @@ class Parquet(FileFormat):
             for field in source.schema_arrow
         )
 
-    def rows(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> pa.Table:
+    def parts(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> Iterator[pa.Table]:
         source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
         # names are compared without case, as Spark does
         stored = {field.name.lower(): field for field in self._fields(source)}
@@ -109,19 +113,41 @@ class Parquet(FileFormat):
             # without a zone: in UTC
             is_instant = isinstance(kind, t.TimestampNTZType) and isinstance(column.type, t.TimestampType)
             # but for which parts may be NULL
-            if kind.simpleString() != column.type.simpleString() and not is_instant:
+            if (
+                kind.simpleString() != column.type.simpleString()
+                and not is_instant
+                and not _is_wider(kind, column.type)
+            ):
                 wrong = f"column {column.name} is {kind.simpleString()}, not {column.type.simpleString()}"
                 raise Unclear(wrong, f'Write its type into the schema, as "{column.name} {kind.simpleString()}".')
         names = {column.name: stored[column.name.lower()].name for column in columns if column.name.lower() in stored}
-        read = source.read(list(names.values()))
-        # a table without columns still has rows
-        rows = read.select([])
-        for column in columns:
-            to = arrow_type(column.type)
-            is_there = column.name in names
-            values = read.column(names[column.name]).cast(to) if is_there else pa.nulls(read.num_rows, to)
-            rows = rows.append_column(column.name, values)
-        return rows
+        for batch in source.iter_batches(PART, columns=list(names.values())):
+            read = pa.Table.from_batches([batch])
+            # a table without columns still has rows
+            rows = read.select([])
+            for column in columns:
+                to = arrow_type(column.type)
+                is_there = column.name in names
+                values = read.column(names[column.name]).cast(to) if is_there else pa.nulls(read.num_rows, to)
+                rows = rows.append_column(column.name, values)
+            yield rows
+
+
+PART = 1 << 17
+"""The most rows of a Parquet file that are read at a time, which bounds memory."""
+
+WIDER: Mapping[type[t.DataType], tuple[type[t.DataType], ...]] = {
+    t.ByteType: (t.ShortType, t.IntegerType, t.LongType, t.DoubleType),
+    t.ShortType: (t.IntegerType, t.LongType, t.DoubleType),
+    t.IntegerType: (t.LongType, t.DoubleType),
+    t.FloatType: (t.DoubleType,),
+}
+"""The wider types as which Spark reads a column of a Parquet file, too."""
+
+
+def _is_wider(kind: t.DataType, wanted: t.DataType) -> bool:
+    """Return True if Spark reads a column of a file as the wanted type, which has all its values."""
+    return isinstance(wanted, WIDER.get(type(kind), ()))
 
 
 NANOSECONDS = "Spark has none: write the file with microseconds, in pandas by to_parquet(path, coerce_timestamps='us')."
@@ -156,7 +182,7 @@ class Csv(FileFormat):
     name = "csv"
     options = frozenset({"header", "sep", "delimiter"})
 
-    def rows(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> pa.Table:
+    def parts(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> Iterator[pa.Table]:
         if not columns:
             raise Unclear("lines without a column to read")
         separator = str(options.get("sep", options.get("delimiter", ",")))
@@ -168,7 +194,7 @@ class Csv(FileFormat):
             raise Unclear("quotes within quotes, or a backslash")
         names = [column.name for column in columns]
         if not data.strip(b"\r\n"):
-            return pa.table({column.name: pa.array([], arrow_type(column.type)) for column in columns})
+            return
         has_header = str(options.get("header", "false")).lower() == "true"
         with _unclear():
             table = pyarrow.csv.read_csv(
@@ -183,7 +209,7 @@ class Csv(FileFormat):
             )
         if table.num_rows + has_header != sum(1 for line in data.splitlines() if line):
             raise Unclear("a text over several lines")
-        return pa.table({c.name: typed_texts(table.column(c.name), c) for c in columns})
+        yield pa.table({c.name: typed_texts(table.column(c.name), c) for c in columns})
 
 
 DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -236,7 +262,7 @@ class JsonLines(FileFormat):
 
     name = "json"
 
-    def rows(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> pa.Table:
+    def parts(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> Iterator[pa.Table]:
         if not columns:
             raise Unclear("lines without a column to read")
         data = file.read()
@@ -249,7 +275,7 @@ class JsonLines(FileFormat):
             raise Unclear("numbers that JSON does not have")
         types = {column.name: arrow_type(column.type) for column in columns}
         if not count:
-            return pa.table({name: pa.array([], kind) for name, kind in types.items()})
+            return
         # Arrow takes a day for a number, and reads a time with a zone as one without
         texts = {c.name: c for c in columns if isinstance(c.type, t.DateType | t.TimestampType | t.TimestampNTZType)}
         for column in columns:
@@ -264,7 +290,7 @@ class JsonLines(FileFormat):
             )
         if table.num_rows != count:
             raise Unclear("a line that does not hold one object")
-        return pa.table(
+        yield pa.table(
             {
                 name: typed_texts(table.column(name), texts[name]) if name in texts else table.column(name)
                 for name in types

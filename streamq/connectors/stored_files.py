@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from os import PathLike, fspath
+from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from streamq.connectors.connector import Connector
-from streamq.connectors.file_formats import FORMATS, Unclear, typed_texts
+from streamq.connectors.connector import Connector, Splits
+from streamq.connectors.file_formats import FORMATS, FileFormat, Unclear, typed_texts
 from streamq.errors import NeedsSpark, PlanError, SourceError, check_keywords, nearest
 from streamq.plan.schema import MICRO_BATCH, Field, lazy
 from streamq.plan.spark_types import parse_fields
@@ -25,6 +27,7 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 PARQUET = "parquet"
 
@@ -41,6 +44,9 @@ UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 """The options of Spark's that bound a micro-batch, in lower case."""
 
+BINARY_FILES = "path string, modificationTime timestamp, length bigint, content binary"
+"""The columns of Spark's format of whole files."""
+
 LOG = "_spark_metadata"
 """The folder in which a stream of Spark's notes the files that it has finished; one that was killed leaves others, too."""
 
@@ -49,17 +55,71 @@ Divided = Mapping[str, str]
 
 
 @dataclass(frozen=True)
+class FileReader:
+    """Reads files of a format without Spark, on the driver and on workers, which it is sent to.
+
+    ``columns``: those that it reads, some of them in the names of the folders below a path of ``depth`` parts.
+    """
+
+    kind: FileFormat
+    columns: tuple[Field, ...]
+    options: Mapping[str, Any]
+    depth: int
+
+    def __call__(self, url: str) -> Iterator[pa.Table]:
+        """Yield the rows of a file of a stream; raise SourceError for one that only Spark reads, or that nobody does."""
+        try:
+            yield from self.parts(*file_system(url))
+        except Unclear as error:
+            hint = error.hint or 'Let Spark read it: sq.files(..., reader="spark").'
+            raise SourceError("run", f"{url} is not read without Spark", str(error), hint) from error
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError("run", f"{url} is not read", _first_line(error), "Mend or remove it.") from error
+
+    def parts(self, system: fs.FileSystem, path: str) -> Iterator[pa.Table]:
+        """Yield the rows of a file, in the Arrow types of the columns; raise Unclear, and what Arrow raises."""
+        divided = texts_in_folders(path, self.depth)
+        inside = [field for field in self.columns if field.name.lower() not in divided]
+        with self.kind.opened(system, path) as data:
+            for rows in self.kind.parts(data, inside, self.options):
+                for field in self.columns:
+                    if field.name.lower() in divided:
+                        value = folder_value(divided[field.name.lower()], field, rows.num_rows)
+                        rows = rows.append_column(field.name, value)
+                yield rows.select([field.name for field in self.columns])
+
+
+def texts_in_folders(path: str, depth: int) -> Divided:
+    """Return the texts of columns in the names of a file's folders; the first ``depth`` parts of its path say nothing."""
+    parts = (name.partition("=") for name in path.rstrip("/").split("/")[depth:-1])
+    return {unquote(name).lower(): value for name, _, value in parts if name != MICRO_BATCH}
+
+
+def file_system(url: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a path or URL, and the path in it; raises what Arrow raises for one that it does not know."""
+    scheme, separator, rest = url.partition(":")
+    if not separator or "/" in scheme:
+        return fs.LocalFileSystem(), normpath(Path(url).absolute())
+    if scheme == "file":
+        return fs.LocalFileSystem(), normpath(Path("/" + rest.lstrip("/")).absolute())
+    # names of Hadoop's clients for S3
+    system, path = fs.FileSystem.from_uri(f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}")
+    return system, path
+
+
+@dataclass(frozen=True)
 class Files(Connector):
     """The files of a format at ``path``, a folder, a file, or a pattern of these, as :func:`files` describes them.
 
     ``schema``: the columns that the user gave, None if the files say so. ``at_once``: the bytes of files in a micro-batch, None
-    without a bound. ``options``: Spark's, by name.
+    without a bound. ``reader``: "spark" if only Spark is to read a stream's files, else None. ``options``: Spark's, by name.
     """
 
     path: str
     format: str
     schema: tuple[Field, ...] | None
     at_once: int | None
+    reader: str | None
     options: tuple[tuple[str, Any], ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -68,8 +128,8 @@ class Files(Connector):
         if secret is not None:
             hint = "Set it in the session, as spark.hadoop.fs..., and leave it out of the query."
             raise PlanError("to_json", f"option {secret!r} may be a secret", "a plan holds none", hint)
-        others = {"format": self.format, "schema": named, "at_once": self.at_once, "options": dict(self.options)}
-        return {"connector": "files", "path": self.path, **others}
+        others = {"format": self.format, "schema": named, "at_once": self.at_once, "reader": self.reader}
+        return {"connector": "files", "path": self.path, **others, "options": dict(self.options)}
 
     @property
     def is_pattern(self) -> bool:
@@ -85,8 +145,8 @@ class Files(Connector):
         kind = FORMATS.get(self.format)
         if kind is None:
             raise SourceError("files", f"the columns of {self.format} files", "only Spark reads these", hint)
-        for file, divided in self._files("files"):
-            if divided:
+        for file in self._files("files"):
+            if texts_in_folders(file.path, self._depth):
                 raise SourceError("files", "columns in the names of folders have no type", file.path, hint)
             try:
                 with kind.opened(self._place[0], file.path) as data:
@@ -98,42 +158,72 @@ class Files(Connector):
         raise SourceError("files", f"no file in {self.path}", "which columns there are is not known", hint)
 
     def in_memory(self, verb: str) -> pa.Table:
-        kind = FORMATS.get(self.format)
-        options = {name.lower(): value for name, value in self.options}
-        more = options.keys() - BOUNDS - (frozenset() if kind is None else kind.options)
-        if kind is None or more:
-            what = f"{self.format} files" if kind is None else f"option {min(more)!r} of {self.format} files"
+        if what := self._only_spark():
             raise NeedsSpark(verb, what, "", SPARK_READS)
         tables = [pa.table({f.name: pa.array([], arrow_type(f.type)) for f in self.fields})]
-        for file, divided in self._files(verb):
-            inside = [field for field in self.fields if field.name.lower() not in divided]
+        for file in self._files(verb):
             try:
-                with kind.opened(self._place[0], file.path) as data:
-                    rows = kind.rows(data, inside, options)
-                for field in self.fields:
-                    if field.name.lower() in divided:
-                        value = folder_value(divided[field.name.lower()], field, rows.num_rows)
-                        rows = rows.append_column(field.name, value)
+                tables += self._reader([field.name for field in self.fields]).parts(self._place[0], file.path)
             except Unclear as error:
                 wrong = f"{file.path} is not read without Spark"
                 raise NeedsSpark(verb, wrong, str(error), error.hint or SPARK_READS) from error
             except (pa.ArrowException, OSError) as error:
                 raise SourceError(verb, f"{file.path} is not read", _first_line(error), "Mend or remove it.") from error
-            tables.append(rows.select([field.name for field in self.fields]))
         return pa.concat_tables(tables)
+
+    def _only_spark(self) -> str:
+        """Return what only Spark reads, a format or an option; "" if it is read without Spark, too."""
+        kind = FORMATS.get(self.format)
+        more = {name.lower() for name, _ in self.options} - BOUNDS - (frozenset() if kind is None else kind.options)
+        if kind is None:
+            return f"{self.format} files"
+        return f"option {min(more)!r} of {self.format} files" if more else ""
+
+    def _reader(self, columns: Collection[str]) -> FileReader:
+        """Return the reader of these columns; the format is one that is read without Spark."""
+        fields = tuple(field for field in self.fields if field.name in columns)
+        options = {name.lower(): value for name, value in self.options}
+        return FileReader(FORMATS[self.format], fields, options, self._depth)
+
+    def not_split(self) -> str:
+        if self.reader is not None:
+            return "reader='spark'"
+        if self._only_spark() or FORMATS[self.format].not_split:
+            return self._only_spark() or FORMATS[self.format].not_split
+        try:
+            system, path = self._place
+            system.get_file_info([path])
+        except (pa.ArrowException, OSError) as error:
+            return f"{self.path} is out of reach without Spark: {_first_line(error)}"
+        return ""
+
+    def splits(self, spark: SparkSession, columns: Collection[str]) -> Splits:
+        # of binary files only the paths are asked for, so nothing is read
+        files = spark.readStream.format("binaryFile").schema(BINARY_FILES)
+        bounds = {name: value for name, value in self.options if name.lower() in BOUNDS}
+        paths = self._stream(files, bounds)
+        return Splits(paths.select(F.col("path").alias("split")), self._reader(columns))
 
     def frame(self, spark: SparkSession) -> DataFrame:
         return spark.read.format(self.format).schema(self._struct).options(**self._options).load(self.path)
 
     def stream(self, spark: SparkSession) -> DataFrame:
+        return self._stream(spark.readStream.format(self.format).schema(self._struct), self._options)
+
+    def _stream(self, reader: DataStreamReader, options: Mapping[str, Any]) -> DataFrame:
+        """Return what a reader of Spark's reads from these files and those to come, within the bound of a micro-batch."""
         path = self.path
         if self._is_file:
             # of a path without a pattern Spark's stream reads folders alone
             path = f"{path[:-1]}[{path[-1]}]"
-        reader = spark.readStream.format(self.format).schema(self._struct).options(**self._options)
         if self.at_once is not None and BOUNDS.isdisjoint(name.lower() for name, _ in self.options):
             reader = reader.option("maxBytesPerTrigger", self.at_once)
-        return reader.load(path)
+        return reader.options(**options).load(path)
+
+    @property
+    def _depth(self) -> int:
+        """The number of parts of the path; what stands behind them in a file's path are folders below it."""
+        return len(self._place[1].rstrip("/").split("/"))
 
     @property
     def _is_file(self) -> bool:
@@ -157,18 +247,11 @@ class Files(Connector):
 
     @property
     def _place(self) -> tuple[fs.FileSystem, str]:
-        """The file system and the path in it."""
-        scheme, separator, rest = self.path.partition(":")
-        if not separator or "/" in scheme:
-            return fs.LocalFileSystem(), str(Path(self.path).absolute())
-        if scheme == "file":
-            return fs.LocalFileSystem(), str(Path(rest.removeprefix("//")).absolute())
-        # names of Hadoop's clients for S3
-        system, path = fs.FileSystem.from_uri(f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}")
-        return system, path
+        """The file system and the path in it; raises what Arrow raises for one that it does not know."""
+        return file_system(self.path)
 
-    def _files(self, verb: str) -> Iterator[tuple[fs.FileInfo, Divided]]:
-        """Yield the files that Spark reads, by their paths, each with what its folders say; SourceError if there is no folder.
+    def _files(self, verb: str) -> Iterator[fs.FileInfo]:
+        """Yield the files that Spark reads, by their paths; SourceError if there is no folder.
 
         These are the files in the folder and in folders named ``column=value``, without those whose names begin with ``_`` or
         ``.``; if a stream has written the folder, those that it has finished.
@@ -204,8 +287,7 @@ class Files(Connector):
             if finished is not None and info.path.strip("/") not in finished:
                 continue
             is_any = True
-            divided = (name.partition("=") for name in folders)
-            yield info, {unquote(name).lower(): value for name, _, value in divided if name != MICRO_BATCH}
+            yield info
         if self.is_pattern and not is_any:
             raise SourceError(verb, f"no file fits {self.path}", "", "Look at the path.")
 
@@ -269,6 +351,7 @@ def files(
     format: str = PARQUET,
     schema: t.StructType | str | None = None,
     at_once: int | str | None = AT_ONCE,
+    reader: str | None = None,
     **options: Any,
 ) -> Files:
     """Say that rows are in files: a value for ``sq.points`` and other sources, for ``join_table`` and, as a sink, for ``run``.
@@ -281,6 +364,7 @@ def files(
     A micro-batch has at most ``at_once`` bytes of new files, ``64 << 20`` or ``"64 MB"``, but a file at least, so that a long
     history passes in bounded memory; None: all there is. Spark's options ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``
     replace it. Files are read in the order in which they were written: choose the delay in ``sq.generate(delay)`` accordingly.
+    A stream's Parquet files are read by PyArrow, on the workers, and others by Spark; ``reader="spark"`` leaves all to Spark.
 
     Without Spark, Parquet, CSV and JSON lines are read, and each value is the one that Spark reads. What Spark reads in another
     way, or might (quotes within quotes, ``+5``, a line of another form), raises NeedsSpark with file and value, and nothing is
@@ -298,21 +382,23 @@ def files(
         raise PlanError("files", "format is a text", f"found {format!r}", 'As format="csv".')
     if meant := nearest(format, SPARKS_FORMATS - {format.lower()}):
         raise PlanError("files", f"no format {format!r}", "", meant)
+    if reader not in (None, "spark"):
+        raise PlanError("files", "reader is 'spark' or None", f"found {reader!r}")
     for name, value in options.items():
-        if meant := nearest(name, ("format", "schema", "at_once")):
+        if name != "header" and (meant := nearest(name, ("format", "schema", "at_once", "reader"))):
             raise PlanError("files", f"no parameter {name!r}", "", meant)
         if value is not None and not isinstance(value, str | bool | int | float):
             hint = f"Write {', '.join(f'{n}={v!r}' for n, v in value.items())}." if isinstance(value, Mapping) else ""
             what = f"found {name}={value!r}"
             raise PlanError("files", "the value of an option is a string, a number or a truth", what, hint)
-    return Files(path, format.lower(), _columns(schema), _bytes(at_once), tuple(options.items()))
+    return Files(path, format.lower(), _columns(schema), _bytes(at_once), reader, tuple(options.items()))
 
 
 def files_from_json(entry: Mapping[str, Any]) -> Files:
     """Return the files that an entry of a plan names, checked like the user's arguments."""
     try:
-        path, options = entry["path"], entry["options"]
-        return files(path, format=entry["format"], schema=entry["schema"], at_once=entry["at_once"], **options)
+        arguments = {name: entry[name] for name in ("format", "schema", "at_once", "reader")}
+        return files(entry["path"], **arguments, **entry["options"])
     except (KeyError, TypeError) as error:
         raise PlanError("from_json", "not the files of a plan", f"found {entry!r}") from error
 

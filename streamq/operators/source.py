@@ -30,6 +30,10 @@ BESIDE = "it is beside the events, at hand for per= and the late output"
 """The expressions that read, in a query, the columns that a source consumes."""
 
 
+MICRO_BATCH_TIME = f"unix_micros(current_timestamp()) AS {NOW}"
+"""The time of a micro-batch, as SQL; Spark keeps it in the checkpoint, so that one that is repeated has it again."""
+
+
 @dataclass(frozen=True)
 class Ingress:
     """The kernel that turns a source's items into events, in the first stage of a stream.
@@ -91,8 +95,7 @@ class Source(Operator):
         carried = {**self.beside_columns, **(self.policy.progress_columns if streaming else {})}
         copies = [f"{quote(name)} AS {column}" for name, column in carried.items()]
         if streaming and self.policy.progress.max_ahead is not None:
-            # Spark keeps this instant in the checkpoint, so a micro-batch that is repeated has it again
-            copies.append(f"unix_micros(current_timestamp()) AS {NOW}")
+            copies.append(MICRO_BATCH_TIME)
         return table.selectExpr(*columns, *payload, *copies)
 
     def item_columns(self, streaming: bool) -> dict[str, str]:

@@ -20,6 +20,7 @@ from pyspark.sql import types as t
 from streamq.choices import Invalid, check_word, choose_word
 from streamq.errors import NeedsSpark, PlanError, column_names
 from streamq.operators.alter_lifetime import instant_as_ticks
+from streamq.operators.step import is_exact
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lowering import text_literal, to_sql
 from streamq.plan.node import INLINE
@@ -143,6 +144,22 @@ class SqlItems(SourceItems[str]):
         return RefusedRows(" OR ".join(is_wrong for is_wrong, _ in self._refusals), f"CASE {' '.join(whens)} END")
 
 
+class ComparedItems(SourceItems[None]):
+    """No items: it finds out whether Arrow makes those of a table as Spark does."""
+
+    is_exact = True
+
+    def evaluated(self, expr: Expr) -> None:
+        self.is_exact &= is_exact(expr, self.schema)
+
+    def ticks(self, name: str, missing: int | None) -> None:
+        """Do nothing: instants are alike."""
+
+    def refuse(self, is_wrong: Expr, why: Expr) -> None:
+        self.evaluated(is_wrong)
+        self.evaluated(why)
+
+
 @dataclass(frozen=True)
 class RefusedRows:
     """The rows of a DataFrame that are no events, as SQL: where ``is_wrong`` is true, not NULL, and why, a text.
@@ -229,6 +246,11 @@ class ItemRules:
     def __init__(self, fields: tuple[Field, ...], rules: Iterable[ItemRule]):
         self.schema = Schema((*fields, *_COLUMNS), "integer")
         self.rules = tuple(rules)
+
+    @property
+    def is_exact(self) -> bool:
+        """True if Arrow makes the items as Spark does."""
+        return self._applied(ComparedItems(self.schema)).is_exact
 
     def in_sql(self) -> SqlItems:
         """Return the items of a DataFrame that has the table's columns."""

@@ -20,12 +20,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamq.compiler.options import BUCKETS, Options, Placement
+from streamq.compiler.ports import BY_WORKERS, reader_lines
 from streamq.compiler.results import ResultColumns, Results, folder_columns, result_columns
 from streamq.compiler.rules import RULES
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.compiler.streaming import StreamLowering, build_frame, check_streaming
-from streamq.connectors.connector import Connector
+from streamq.connectors.connector import Connector, Splits
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import as_dataframe
@@ -79,6 +80,8 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
 class PreparedStream:
     """Compiled queries with their tables as DataFrames, streaming ones for their sources, and a session that can run them.
 
+    Workers read the rows of ``splits``, by a source's table, and not its DataFrame. ``readers`` has explain's lines on who reads.
+
     ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new. ``clock``
     gives the time of day, if a source follows it.
     """
@@ -90,6 +93,8 @@ class PreparedStream:
     identity: Identity
     stored: Identity | OtherLayout | None
     tables: Mapping[str, DataFrame]
+    splits: Mapping[str, Splits]
+    readers: Mapping[str, str]
     clock: ClockRows
 
     @cached_property
@@ -104,7 +109,7 @@ class PreparedStream:
         with in_utc(self.spark):
             control = None if folder is None else folder.stream(self.spark)
             clock = self.clock(self.spark) if self.program.clock_policies else None
-            lowering = StreamLowering(self.program, self.tables)
+            lowering = StreamLowering(self.program, self.tables, splits=self.splits)
             rows = build_frame(lowering, self.identity, control=control, clock=clock)
         if any(result.egress.stamped for result in self.program.results):
             # Spark keeps this instant in the checkpoint, so a micro-batch that is repeated has it again
@@ -229,6 +234,9 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
     program, identity = compile_to_fit(plan, compiled_with, begun)
     _warn_of_quarantine(program, verb)
     tables = {names[name]: table for name, table in bound.items() if name in names}
+    readers = reader_lines(program, tables)
+    columns = {r.source.table: [field.name for field in r.source.columns] for r in program.sources if r.source}
+    splits = {name: tables[name].splits(spark, columns[name]) for name, line in readers.items() if line == BY_WORKERS}
     return PreparedStream(
         options=options,
         spark=spark,
@@ -237,6 +245,8 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
         identity=identity,
         stored=stored,
         tables=_input_frames(spark, options, plan, tables),
+        splits=splits,
+        readers=readers,
         clock=clock,
     )
 

@@ -31,6 +31,7 @@ from streamq.compiler.options import Options
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.results import OUTPUT_COLUMNS, Egress, Results
 from streamq.compiler.stages import compile_stages
+from streamq.connectors.stored_files import files
 from streamq.errors import PlanError
 from streamq.operators.source import Source
 from streamq.plan.footprint import Expected
@@ -297,7 +298,13 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
     """
 
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)
-    tables = {name: stream(spark, folder / name, batches[0][name].schema) for name in names}
+    tables: dict[str, Any] = {name: stream(spark, folder / name, batches[0][name].schema) for name in names}
+    # every second source is files, whose rows workers read if they can
+    for name in names[len(batches) % 2 :: 2]:
+        schema = from_arrow_schema(batches[0][name].schema)
+        tables[name] = files(folder / name, schema=schema, at_once=None, maxFilesPerTrigger=1)
+    # makes the session the active one, in which files are read
+    spark.createDataFrame([], "x int")
     tables |= {name: frame(spark, table) for name, table in case.static.items()}
     outputs = how.outputs(len(case.plans))
     results = [
@@ -422,7 +429,8 @@ def _write(
 
     start()
     for until in last if control else ():
-        spark = next(iter(query.tables.values())).sparkSession
+        assert control is not None
+        spark = SparkSession.active()
         row = OutsideCti(None, INFINITY, instant_ticks(until, query.plan.schema.axis)).row
         spark.createDataFrame([row], CONTROL_DDL).coalesce(1).write.mode("append").parquet(control)
         start()

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq.compiler.options import Options
+from streamq.compiler.ports import feed_in_arrow
 from streamq.compiler.results import Egress, Results
 from streamq.compiler.stages import compile_stages
-from streamq.compiler.streaming import _in_arrow
 from streamq.plan.expr import Expr
 from streamq.plan.node import number_sources
 from streamq.runtime.envelope import PROGRESS, SPOKEN
@@ -57,7 +57,7 @@ def paths_of(filters: Sequence[Expr]) -> list[tuple[int, InnerPath]]:
     return [
         (feed.channel.number, path)
         for feed in program.feeds_of(relation)
-        if (path := _in_arrow(program, feed, relation))
+        if (path := feed_in_arrow(program, feed, relation).inner)
     ]
 
 

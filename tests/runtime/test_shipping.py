@@ -24,7 +24,9 @@ import streamq as sq
 from streamq import functions
 from streamq.choices import OutputForm
 from streamq.compiler.results import Result, choose_egress, result_columns
-from streamq.operators import step, written_operators
+from streamq.connectors.file_formats import FORMATS
+from streamq.connectors.stored_files import FileReader
+from streamq.operators import Source, step, written_operators
 from streamq.operators.alter_lifetime import MovedRows
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col
@@ -34,7 +36,7 @@ from streamq.run.sinks import SplitWriter, sink_of
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.evaluators import joins, spans, window_evaluator
 from streamq.runtime.evaluators.joins import JoinEvaluator, PairCondition
-from streamq.runtime.hosts.hosted_kernel import Channel, InnerPath, RenamedColumns
+from streamq.runtime.hosts.hosted_kernel import Channel, InnerPath, ItemPaths, RenamedColumns
 from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.hosts.shipping import KEPT, WORKER_MEMORY, dumps, packed
@@ -102,7 +104,12 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     assigners = [window.assigner(("v",)) for window in A_WINDOW_A_KIND]
     assert {type(window) for window in A_WINDOW_A_KIND} == set(KINDS)
     steps = [step.ComputedColumns, step.FilteredRows, MovedRows]
-    (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, ExprProgressMap, InnerPath, steps, shipped, assigners)))
+    points = sq.points(pa.table({"at": [1], "v": [2]}), time="at", id="v").plan
+    assert isinstance(points, Source)
+    splits = [*(FileReader(kind, points.columns, {}, 1) for kind in FORMATS.values()), points.rows_in_arrow, ItemPaths]
+    (tmp_path / "shipped").write_bytes(
+        dumps((Stage, Packer, ExprProgressMap, InnerPath, steps, shipped, assigners, splits))
+    )
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

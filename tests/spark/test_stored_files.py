@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 
 import streamq as sq
 from streamq import testing as t
-from streamq.errors import NeedsSpark, PlanError, QueryFailed
+from streamq.errors import NeedsSpark, PlanError, QueryFailed, SourceError
 from streamq.runtime.arrow.values import python_rows
 from streamq.testing.backends import land
 
@@ -158,6 +159,13 @@ def test_each_text_is_what_spark_reads_or_an_error(spark: SparkSession, plain: N
     assert not wrong, "\n".join(map(repr, wrong))
 
 
+TRIPS = [
+    [(12, "a", 1, 0), (1, "b", 2, 1), (3, "a", 3, 2), (12, "c", 1, 3), (3, "a", 3, 9)],
+    [(None, "a", 4, 4), (2, "b", 5, 5), (9, "c", -1, 6), (14, "a", 6, 7)],
+]
+STAYS = [[(1, 4, "a", 1), (5, 5, "a", 2), (2, None, "b", 3)], [(3, 8, "c", 3), (6, None, "a", 4)]]
+TASKS = [[(1, "start", "a", 1), (4, "end", "a", 1), (9, "start", "b", 2)], [(12, "end", "b", 2), (7, "start", "c", 3)]]
+
 WRITTEN = [
     "id",
     "id + 0.5D AS x",
@@ -217,6 +225,55 @@ def test_a_query_over_files_is_one_line_for_every_host(spark: SparkSession, plai
     # the end is one more
     assert batches == {"default": 2, "two": 3, "own": 3}
     assert values(python_rows(query.to_df().toArrow())) == values(python_rows(query.to_arrow()))
+
+
+def of_three_kinds(folder: Path, readers: list[str | None]) -> sq.Stream:
+    """A union over points of an id, in folders by day, intervals and edges; ``readers`` is that of each."""
+    trips = sq.points(
+        sq.files(folder / "trips", schema="at bigint, k string, n int, at_offset bigint, day date", reader=readers[0]),
+        time="at", id="n", beside="at_offset", name="trips", progress=sq.generate(3),
+    )  # fmt: skip
+    stays = sq.intervals(sq.files(folder / "stays", reader=readers[1]), start="a", end="b", name="stays")
+    tasks = sq.edges(
+        sq.files(folder / "tasks", reader=readers[2]), time="at", edge="what", key="n", name="tasks", late="adjust"
+    )
+    is_first = sq.col("day") == dt.date(2024, 5, 1)
+    longer = trips.where((sq.col("n") > 0) & (is_first | (sq.col("n") != 6))).select("k", "n").set_duration(4)
+    return longer.union(stays.where(sq.col("n") != 3), tasks.select("k", "n"))
+
+
+def test_workers_read_parquet_as_spark_does(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """Rows, late and invalid ones too, are alike; a query goes on with the other reader on its checkpoint."""
+    wide: list[list[dict[str, Any]]] = []
+    for name, first, then in (("spark", "spark", "spark"), ("workers", None, "spark")):
+        for n in (0, 1):
+            days = tmp_path / name / "trips" / f"day=2024-05-0{n + 1}"
+            land(days, [t.table("at bigint, k string, n int, at_offset bigint", TRIPS[n])], n)
+            land(tmp_path / name / "stays", [t.table("a bigint, b bigint, k string, n int", STAYS[n])], n)
+            land(tmp_path / name / "tasks", [t.table("at bigint, what string, k string, n int", TASKS[n])], n)
+            readers = [then if n else first] * 3
+            run = of_three_kinds(tmp_path / name, readers).run(
+                sink=sq.files(tmp_path / name / "out"), late_sink=str(tmp_path / name / "late"),
+                checkpoint=str(tmp_path / name / "cp"), trigger="available_now", finish=n == 1, buckets=2, output="changelog",
+            )  # fmt: skip
+            assert ("read as Arrow" in run.explanation("physical")) == (readers[0] is None)
+        late = spark.read.parquet(str(tmp_path / name / "late")).drop("streamq_batch")
+        found = [*python_rows(sq.files(tmp_path / name / "out").in_memory("show")), *python_rows(late.toArrow())]
+        wide.append(sorted(found, key=repr))
+    assert len(wide[0]) > 12
+    assert {row["reason"] for row in wide[0] if "reason" in row} == {
+        "adjusted", "dropped", "duplicate", "end not after start", "null start", "two rows of one id and start that differ",
+    }  # fmt: skip
+    assert wide[0] == wide[1]
+
+
+def test_a_file_that_workers_do_not_read(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    land(tmp_path / "in", [t.table("at bigint, n string", [(1, "a")])])
+    trips = sq.points(sq.files(tmp_path / "in", schema="at bigint, n int"), time="at")
+    query = trips.group_by("n").tumbling_window(10).select(c=sq.count())
+    with pytest.raises(SourceError, match=r"000000.parquet is not read without Spark; column n is string, not int"):
+        query.run(sink="noop", trigger="available_now", buckets=2)
 
 
 def test_a_stream_of_a_single_file(spark: SparkSession, plain: None, tmp_path: Path) -> None:

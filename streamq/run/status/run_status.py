@@ -49,6 +49,14 @@ class MicroBatch:
     late: Mapping[str, int] = field(default_factory=dict)
     spark: Mapping[str, Any] = field(default_factory=dict)
 
+    def per_second(self, rate: str) -> float | None:
+        """Return a rate of rows that Spark reports, by the rows that the sources count; None if there is none.
+
+        Of a file that workers read Spark counts one row.
+        """
+        told, read = self.spark.get(rate), self.spark.get("numInputRows")
+        return told * self.rows / read if told and read else told
+
 
 NO_MICRO_BATCH = MicroBatch(number=-1)
 """The last micro-batch of a run that has had none."""
@@ -349,8 +357,8 @@ class RunStatus:
             "query": {
                 "batches": history.number + 1,
                 "rows": sum(source.rows for source in self.sources.values()),
-                "rows_per_second": last.spark.get("inputRowsPerSecond"),
-                "processed_per_second": last.spark.get("processedRowsPerSecond"),
+                "rows_per_second": last.per_second("inputRowsPerSecond"),
+                "processed_per_second": last.per_second("processedRowsPerSecond"),
                 "duration_ms": last.duration_ms,
                 "inserted": history.inserted,
                 "retracted": history.retracted,

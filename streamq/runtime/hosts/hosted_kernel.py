@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,6 +98,25 @@ class OutputPaths:
             for number, path in paths_of_rows:
                 if (table := path.tables(rows)[-1]).num_rows:
                     yield number, table
+
+
+@dataclass(frozen=True)
+class ItemPaths:
+    """The paths of a source's items to the channels that read it, as workers follow them.
+
+    ``direct``: channels that take items as they are, by number, each with its columns and those that choose a bucket.
+    ``others``: None if there are none.
+    """
+
+    direct: Mapping[int, tuple[tuple[str, ...], tuple[str, ...]]]
+    others: OutputPaths | None
+
+    def tables(self, items: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the rows of items, none of them a CTI, that come to a channel, with the channel's number."""
+        for number, (columns, hashed) in self.direct.items():
+            yield number, normalize_keys(items.select(columns), hashed)
+        if self.others is not None:
+            yield from self.others.tables([items])
 
 
 def normalize_keys(rows: pa.Table, hashed: Sequence[str]) -> pa.Table:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.arrow.columnar import concat, decode
-from streamq.runtime.deltas import KEEP
+from streamq.runtime.arrow.columnar import concat, decode, with_column
+from streamq.runtime.deltas import KEEP, NOW
 from streamq.runtime.envelope import BESIDE_RESULTS, LATE, OUTPUTS, PROGRESS, REPORTS, SPOKEN, TAP, Envelope
-from streamq.runtime.hosts.hosted_kernel import InnerPath, OutputPaths
+from streamq.runtime.hosts.hosted_kernel import InnerPath, ItemPaths, OutputPaths
 from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.result_rows import RESULT, packed_rows
@@ -178,47 +179,82 @@ def rows_of_channels(layout: WideRowLayout, batch: pa.Table) -> Iterator[tuple[i
 def source_packer(
     packer: Packer, layout: WideRowLayout
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the map side over a source's rows, for ``mapInArrow``; ``layout`` finds the columns of each channel in a row.
-
-    It combines and sends rows whenever it has read FLUSH_ROWS of them, and the rest at the end of the task.
-    """
+    """Return the map side over a source's rows, for ``mapInArrow``; ``layout`` finds the columns of each channel in a row."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the envelopes of FLUSH_ROWS source rows at a time, with the progress that these rows make."""
-        combined: dict[int, list[pa.Table]] = {}
-        progress: Message | None = None
-        pending: list[pa.Table] = []
-        envelopes: list[Envelope] = []
-
-        def flush() -> None:
-            """Read the pending rows: add events to ``combined``, the refused rows to ``envelopes``, and merge the progress."""
-            nonlocal progress
-            good, message, refused = packer.read_source([concat(pending)] if pending else [])
-            pending.clear()
-            envelopes.extend(refused)
-            if message is not None:
-                progress = message if progress is None else merge_messages(progress, message)
-            for table in good:
-                for number, rows in rows_of_channels(layout, table):
-                    combined.setdefault(number, []).append(rows)
-
-        held = 0
-        for batch in batches:
-            pending.append(pa.Table.from_batches([batch]))
-            held += batch.num_rows
-            if held >= FLUSH_ROWS:
-                flush()
-                held = 0
-                yield from envelope_batches(packer.pack(combined, [], progress))
-                combined.clear()
-                yield from envelope_batches(envelopes)
-                envelopes.clear()
-                progress = None
-        flush()
-        yield from envelope_batches(packer.pack(combined, [], progress))
-        yield from envelope_batches(envelopes)
+        """Yield the envelopes of the rows, with the progress that they make."""
+        items = (pa.Table.from_batches([batch]) for batch in batches)
+        yield from _source_envelopes(packer, items, lambda table: rows_of_channels(layout, table))
 
     return packed(run)
+
+
+def split_packer(
+    packer: Packer,
+    read: Callable[[str], Iterator[pa.Table]],
+    items_of: Callable[[pa.Table, bool], pa.Table],
+    paths: ItemPaths,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the map side over a source's splits, for ``mapInArrow``: it reads their rows, which become items.
+
+    Its rows are ``split string`` and, if progress reads it, the time of the micro-batch.
+    """
+    info = packer.source
+    assert info is not None
+
+    def items(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Yield the items of the splits, part by part."""
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            for rows in read(row["split"]):
+                table = items_of(rows, True)
+                yield table if NOW not in row else with_column(table, NOW, np.full(table.num_rows, row[NOW]))
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the envelopes of the splits' rows, with the progress that they make."""
+        yield from _source_envelopes(packer, items(batches), lambda table: paths.tables(info.items.deltas_of(table)))
+
+    return packed(run)
+
+
+def _source_envelopes(
+    packer: Packer, items: Iterable[pa.Table], channels_of: Callable[[pa.Table], Iterable[tuple[int, pa.Table]]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the envelopes of FLUSH_ROWS items at a time, with the progress that these make, and the rest at the end.
+
+    ``channels_of`` returns the rows of a table that come to each channel, by its number.
+    """
+    combined: dict[int, list[pa.Table]] = {}
+    progress: Message | None = None
+    pending: list[pa.Table] = []
+    envelopes: list[Envelope] = []
+
+    def flush() -> None:
+        """Read the pending items: add events to ``combined``, the refused ones to ``envelopes``, and merge the progress."""
+        nonlocal progress
+        good, message, refused = packer.read_source([concat(pending)] if pending else [])
+        pending.clear()
+        envelopes.extend(refused)
+        if message is not None:
+            progress = message if progress is None else merge_messages(progress, message)
+        for table in good:
+            for number, rows in channels_of(table):
+                combined.setdefault(number, []).append(rows)
+
+    held = 0
+    for table in items:
+        pending.append(table)
+        held += table.num_rows
+        if held >= FLUSH_ROWS:
+            flush()
+            held = 0
+            yield from envelope_batches(packer.pack(combined, [], progress))
+            combined.clear()
+            yield from envelope_batches(envelopes)
+            envelopes.clear()
+            progress = None
+    flush()
+    yield from envelope_batches(packer.pack(combined, [], progress))
+    yield from envelope_batches(envelopes)
 
 
 def control_packer(
