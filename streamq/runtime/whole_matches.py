@@ -199,9 +199,15 @@ class WholeMatchWalk(PatternWalk):
         before = [candidates[: bisect_left(candidates, head[row])] for row in first]
         conditions = self._conditions_with(bound, number)
         whole: list[list[Bound]] = [[] for _ in bindings]
+        trying = [i for i, several in enumerate(before) if several]
+        if part.selects and not conditions and len(bound) + 1 == self.count:
+            # the event that is preferred completes the match
+            for i in trying:
+                (row,), binding = part.preferred(before[i], 0, 1), bindings[i]
+                whole[i].append((*binding[:number], row, *binding[number + 1 :]))
+            trying = []
         begin = [0] * len(before)
         untried: list[Sequence[int]] = [()] * len(before)
-        trying = [i for i, several in enumerate(before) if several]
         size = 1 if part.selects else max(map(len, before))
         ahead = max(size, AT_ONCE) if conditions else size
         while trying:
