@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructType
@@ -29,8 +30,11 @@ from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.envelope import LATE
 from streamq.runtime.hosts.result_rows import (
+    BATCH_ROWS,
     CHANGELOG_ADDS,
+    INSERTED,
     RESULT,
+    RETRACTED,
     ROWS,
     SENT,
     STAMP,
@@ -198,7 +202,8 @@ class ResultColumns:
 
     ``title``: errors name its rows by it. ``condition``: the rows of the program that are read, ``source_columns`` what of
     them. ``columns``: those of the output. ``fold``: turns what a task reads into rows of the type ``folded``; None: rows
-    are written as they are. ``in_one_task``: one task has all rows.
+    are written as they are. ``in_one_task``: one task has all rows. ``together``: one task has all rows of a value of this
+    expression, "" leaves them where they are.
     """
 
     title: str
@@ -208,10 +213,14 @@ class ResultColumns:
     fold: Fold | None = None
     folded: StructType | None = None
     in_one_task: bool = False
+    together: str = ""
 
     def read(self, df: DataFrame) -> DataFrame:
         """Return the rows of the output; late rows, reports and rows of other results are left out."""
-        df = df.where(self.condition).select(*self.source_columns)
+        df = df.where(self.condition)
+        if self.together:
+            df = df.repartition(F.expr(self.together))
+        df = df.select(*self.source_columns)
         if self.fold is not None:
             assert self.folded is not None
             # PySpark reads a column's name as a path, in which dots and backticks have a meaning: columns go by their numbers
@@ -332,6 +341,8 @@ def folder_columns(results: Mapping[str, Result], verb: str) -> ResultColumns:
         columns=(*columns, *(f"{name} AS {STAMP}" for name in carried)),
         fold=unpacking(packed, carried, schema),
         folded=t.StructType(fields),
+        # a file for each result, and not for each result and task, unless it has many rows
+        together=f"IF({INSERTED} + {RETRACTED} < {BATCH_ROWS}, {RESULT}, xxhash64({ROWS}))",
     )
 
 

@@ -24,6 +24,7 @@ from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink
 from streamq.run.pacing import Pacer, readings_in
 from streamq.run.storage.files import local_path, logged_files
+from streamq.runtime.hosts.result_rows import INSERTED, RETRACTED
 
 Row = Mapping[str, Any]
 """A row of a sink, by its columns."""
@@ -97,6 +98,10 @@ def throw_away(rows: DataFrame) -> None:
     rows.write.mode("append").format("noop").save()
 
 
+ROWS_A_TASK = 10_000
+"""The rows of a micro-batch for which one task of each sink is enough: another one would cost more than it helps."""
+
+
 @dataclass(frozen=True)
 class SplitWriter:
     """Writes the rows of each result, and the late rows, of each micro-batch into their sinks.
@@ -136,8 +141,11 @@ class SplitWriter:
         """
         outputs = self._outputs()
         last = max((place for place, output in enumerate(outputs) if output.sink.is_lasting), default=-1)
+        rows = f"sum({INSERTED} + {RETRACTED})" if INSERTED in batch.columns else "0"
         # a job over all rows, before any is written
-        has_rows = batch.selectExpr(*(f"bool_or({output.condition})" for output in outputs)).first() or ()
+        conditions = (f"bool_or({output.condition})" for output in outputs)
+        *has_rows, number_of_rows = batch.selectExpr(*conditions, f"count(*) + coalesce({rows}, 0)").first() or ()
+        batch = batch.coalesce(1 + number_of_rows // ROWS_A_TASK)
         for place, (output, has_some) in enumerate(zip(outputs, has_rows, strict=True)):
             if has_some or writes_all or place == last or output.sink.takes_empty_batches:
                 with raised_in_sink(output.title):

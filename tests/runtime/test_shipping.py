@@ -67,7 +67,7 @@ A_WINDOW_A_KIND: tuple[Window, ...] = (
 WRITE = f"""{READ.rpartition("pickle.load")[0]}
 from unittest.mock import MagicMock
 batch = MagicMock()
-batch.selectExpr.return_value.first.return_value = [False, True, False, False]
+batch.selectExpr.return_value.first.return_value = [False, True, False, False, 5]
 write = pickle.load(open(sys.argv[1], 'rb'))
 write(batch, 3), write(batch, 4)
 print(*[call.args[0] for call in batch.mock_calls if call[0].endswith('.save') and call.args], sep=chr(10))

@@ -135,6 +135,9 @@ def test_many_results_share_a_folder(spark: SparkSession, plain: None, tmp_path:
     assert jobs[2] == jobs[len(queries)], "a result more is no job more"
     land(tmp_path / "l", [rows.slice(20)], first=1)
     run([*queries], "all", finish=True)
+    folders = [*(tmp_path / "all").glob("streamq_batch=*/result=*"), *(tmp_path / "all alone").glob("streamq_batch=*")]
+    files = [len([*folder.glob("*.parquet")]) for folder in folders]
+    assert len(files) > len(queries) and set(files) == {1}, "a file for a few rows, whichever tasks have made them"
     written = spark.read.parquet(str(tmp_path / "all"))
     assert set(written.columns) == {"k", "x", "n", "upper", "start", "end", "result", "streamq_batch"}
     assert written.where("start is null").count() == 0, "a row of one result is none of another"
