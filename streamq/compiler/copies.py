@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from streamq.choices import OutputForm
 from streamq.compiler.results import Results, unsettled_nodes
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.operator import Operator
 from streamq.plan.expr import fold
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 
 
@@ -31,13 +30,12 @@ def with_copies(plan: Results) -> Results:
 
     A final result shares no operator with a result that is not final if the operator's rows may be taken back: one that sends
     early rows cannot hold them as well, and what holds them behind it knows less of them than the operator. Nor does an operator
-    of another result read the one that makes the rows of a final result. Operators that set events aside have no copies, and
-    neither have those below them: the events would be set aside twice.
+    of another result read the one that makes the rows of a final result. Of an operator that is there twice only the first sets
+    events aside (``repeated_operators``).
     """
-    single = {below.digest for node in nodes(plan) if _sets_aside(node) for below in nodes(node)}
-    if unsettled := unsettled_nodes(plan) - single:
+    if unsettled := unsettled_nodes(plan):
         plan = _with_final_results(plan, lambda one: fold(one, lambda node, inputs: _apart(node, inputs, unsettled)))
-    shared = _read_by_operators(plan) - single
+    shared = _read_by_operators(plan)
     return _with_final_results(plan, lambda one: _with_held_rows(one, shared)) if shared else plan
 
 
@@ -73,10 +71,6 @@ def _read_by_operators(plan: Node) -> frozenset[str]:
     return frozenset(read)
 
 
-def _sets_aside(node: Node) -> bool:
-    return isinstance(node, Operator) and bool(node.set_aside)
-
-
 def _with_final_results(plan: Results, rebuild: Callable[[Node], Node]) -> Results:
     """Return the plans, of which those of final results are rebuilt."""
     pairs = zip(plan.inputs, plan.egresses, strict=True)
@@ -101,3 +95,16 @@ def _copy(node: Node) -> Node:
 def is_copy(node: Node) -> bool:
     """Return True if a node is a copy of an operator that the plans have already."""
     return any(isinstance(child, Copy) for child in node.children)
+
+
+def repeated_operators(plan: Results) -> frozenset[str]:
+    """Return the digests of the operators that are in the plans a second time: also without the copies below them."""
+    first: dict[str, str] = {}
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        without = inputs[0] if isinstance(node, Copy) else node.with_children(inputs)
+        first[node.digest] = without.digest
+        return without
+
+    fold(plan, visit)
+    return frozenset(digest for digest, written in first.items() if digest != written and written in first)

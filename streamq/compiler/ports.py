@@ -62,7 +62,7 @@ class Port:
     checkpoint that a run goes on from. ``state``: the parts and modules of its name. ``bucket_columns``: the columns of its
     output that choose a row's bucket, None if no columns do. ``hears_endpoints``: each bucket hears the endpoints of all input.
     ``sharings``: for each path, the answer if it may run in the stage where the path begins.
-    ``form``, ``held``, ``partials``: see ``OperatorState``.
+    ``repeats``: see ``HostedKernel``. ``form``, ``held``, ``partials``: see ``OperatorState``.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Port:
     state: StateName
     bucket_columns: tuple[str, ...] | None = None
     hears_endpoints: bool = False
+    repeats: bool = False
     sharings: Sequence[Sharing] = ()
     form: str = OPEN
     partials: tuple[tuple[str, str], ...] = ()
@@ -157,7 +158,15 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
         sends = port.name in read_outside
         hosted[port.stage].append(
             HostedKernel(
-                number, port.name, port.kernel, inputs, tuple(channels), sends, port.aligns, port.bucket_columns
+                number,
+                port.name,
+                port.kernel,
+                inputs,
+                tuple(channels),
+                sends,
+                port.aligns,
+                port.bucket_columns,
+                port.repeats,
             )
         )
         program.titles[port.name] = (*port.lines, *dict.fromkeys(sharing_lines(program, port)))

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.choices import OutputForm
-from streamq.compiler.copies import Copy, is_copy, with_copies
+from streamq.compiler.copies import Copy, is_copy, repeated_operators, with_copies
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_kernels, passed_columns, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
@@ -63,6 +63,7 @@ class _Compiler:
         self.unread = unread
         self.ports: list[Port] = []
         self.unsettled = unsettled_nodes(program.plan)
+        self.repeated = repeated_operators(program.plan)
         self.result_paths: list[list[Path]] = []
         self.settled: dict[str, Path] = {}
 
@@ -188,6 +189,7 @@ class _Compiler:
             partials=factory.partials_of_state(),
             bucket_columns=evaluation.bucket_columns,
             hears_endpoints=node.hears_endpoints,
+            repeats=node.digest in self.repeated,
             form=FINAL if final else EARLY if self.options.early and factory.corrects else OPEN,
         )
         return (

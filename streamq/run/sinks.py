@@ -144,7 +144,9 @@ class SplitWriter:
         rows = f"sum({INSERTED} + {RETRACTED})" if INSERTED in batch.columns else "0"
         # a job over all rows, before any is written
         conditions = (f"bool_or({output.condition})" for output in outputs)
-        *has_rows, number_of_rows = batch.selectExpr(*conditions, f"count(*) + coalesce({rows}, 0)").first() or ()
+        counted = batch.selectExpr(*conditions, f"count(*) + coalesce({rows}, 0)").first()
+        assert counted is not None, "aggregates have a row"
+        *has_rows, number_of_rows = counted
         batch = batch.coalesce(1 + number_of_rows // ROWS_A_TASK)
         for place, (output, has_some) in enumerate(zip(outputs, has_rows, strict=True)):
             if has_some or writes_all or place == last or output.sink.takes_empty_batches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -24,6 +25,23 @@ from tests.laws.test_sharing import KEYS, STEPS, source
 C = sq.col
 pytestmark = pytest.mark.filterwarnings("ignore:.*overlapping windows:streamq.errors.StreamqWarning")
 Beside = Callable[[sq.Stream], sq.Stream]
+
+
+@sq.udf("bigint", on_error="quarantine")
+def whole_tenth(n: int) -> int:
+    return 10 // (5 - n)
+
+
+@sq.uda("bigint", on_error="quarantine")
+def shares(n: pd.Series) -> int:
+    return sum(10 // (5 - int(value)) for value in n.dropna())
+
+
+ALL_STEPS = STEPS | {
+    "values set aside": lambda s, _: s.select("k", n=whole_tenth("n")),
+    "windows set aside": lambda s, _: s.group_by("k").hopping_window(6, 3).select(n=shares("n")),
+}
+"""Steps of queries, among them those that set events aside."""
 
 BESIDE: dict[str, Beside] = {
     "itself": lambda q: q,
@@ -53,23 +71,26 @@ def on_time(draw: st.DrawFn) -> list[dict[str, pa.Table]]:
     return parts
 
 
-def sent(queries: Sequence[sq.Stream], outputs: Sequence[OutputForm], parts: Sequence[Any], level: Level) -> list[Any]:
-    """The net deltas of the first result, sorted, a list a micro-batch."""
+def sent(
+    queries: Sequence[sq.Stream], outputs: Sequence[OutputForm], parts: Sequence[Any], level: Level
+) -> tuple[list[Any], list[str]]:
+    """The net deltas of the first result, sorted, a list a micro-batch; and the rows of the late output, sorted."""
     root, _ = number_sources(Results.from_plans([query.plan for query in queries]))
-    options = Options(egresses=tuple(Egress(output) for output in outputs), buckets=2, level=level)
+    options = Options(egresses=tuple(Egress(output) for output in outputs), buckets=2, level=level, late_output=True)
     run = LocalRun(compile_stages(root, options))
     rows = []
     for part in parts:
         run.batch(part)
         rows.append(run.deltas[0])
     run.finish()
-    return [sorted(map(repr, net_deltas(table).to_pylist())) for table in [*rows, run.deltas[0]]]
+    late = [repr(row) for table in run.late for row in table.to_pylist()]
+    return [sorted(map(repr, net_deltas(table).to_pylist())) for table in [*rows, run.deltas[0]]], sorted(late)
 
 
 FEW = [
     [(1, "a", 2), (2, "b", 3)],
     [(5, "a", 1), (6, "b", 4)],
-    [(9, "a", 2)],
+    [(9, "a", 2), (10, "b", 5)],
     [(14, "b", 2), (15, "a", 3)],
     [(40, "a", 1)],
 ]
@@ -81,11 +102,11 @@ def check(name: str, beside: str, other: str) -> None:
     names = ("at", "k", "n")
     tables = [pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows]) for rows in FEW]
     parts = [dict.fromkeys("st", table) for table in tables]
-    query = STEPS[name](source("s", False), source("t", False))
+    query = ALL_STEPS[name](source("s", False), source("t", False))
     outputs = [OutputForm.FINAL, OutputForm(other)]
-    alone = sent([query], outputs[:1], parts, MIDDLE)
+    alone, aside = sent([query], outputs[:1], parts, MIDDLE)
     assert len([rows for rows in alone if rows]) > 1, "rows in several micro-batches"
-    assert sent([query, BESIDE[beside](query)], outputs, parts, MIDDLE) == alone
+    assert sent([query, BESIDE[beside](query)], outputs, parts, MIDDLE) == (alone, aside)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +116,8 @@ def check(name: str, beside: str, other: str) -> None:
         ("left", "snapshots of it", "final"),
         ("hopping", "itself", "changelog"),
         ("no key", "a filter of it", "changelog"),
+        ("windows set aside", "itself", "changelog"),
+        ("windows set aside", "a filter of it", "changelog"),
     ],
 )
 def test_no_row_of_these_waits_for_another_result(name: str, beside: str, other: str) -> None:
@@ -105,7 +128,7 @@ def test_no_row_of_these_waits_for_another_result(name: str, beside: str, other:
 @pytest.mark.parametrize("beside", BESIDE)
 @pytest.mark.parametrize("other", [OutputForm.FINAL, OutputForm.CHANGELOG])
 @given(
-    names=st.lists(st.sampled_from(list(STEPS)), min_size=1, max_size=3),
+    names=st.lists(st.sampled_from(list(ALL_STEPS)), min_size=1, max_size=3),
     ids=st.booleans(),
     parts=on_time(),
     level=st.sampled_from([MIDDLE, Level(0, 6)]),
@@ -115,7 +138,7 @@ def test_a_final_row_waits_for_no_other_result(
 ) -> None:
     query, joined = source("s", ids), source("t", False)
     for name in names:
-        query = STEPS[name](query, joined)
+        query = ALL_STEPS[name](query, joined)
     outputs = [OutputForm.FINAL, other]
-    alone = sent([query], outputs[:1], parts, level)
-    assert sent([query, BESIDE[beside](query)], outputs, parts, level) == alone
+    alone, _ = sent([query], outputs[:1], parts, level)
+    assert sent([query, BESIDE[beside](query)], outputs, parts, level)[0] == alone

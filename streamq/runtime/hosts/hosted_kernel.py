@@ -218,6 +218,9 @@ class HostedKernel:
     bucket_columns: tuple[str, ...] | None = None
     """The columns of its rows whose values choose the bucket, None if no columns do."""
 
+    repeats: bool = False
+    """True if another kernel sets the same events aside, and counts them."""
+
     @property
     def aligns_behind(self) -> bool:
         """True if the level of consistency holds back the kernel's output, not its input."""

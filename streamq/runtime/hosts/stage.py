@@ -277,7 +277,8 @@ class Stage:
         work.cpu_us = (time.thread_time_ns() - begun) // 1_000
         run.outputs.append((hosted, arrivals, output, work))
         run.count(totals)
-        run.count(output.totals)
+        if not hosted.repeats:
+            run.count(output.totals)
         deltas = unit_weights(output.table) if output.table is not None and output.table.num_rows else None
         message = Message(hosted.name, output.c, max(w, output.m), run.bucket, until=clock.until, reach=clock.reach)
         if deltas is not None:
