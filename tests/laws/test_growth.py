@@ -27,7 +27,7 @@ OTHERS: dict[str, Query] = {
     "few rows of members": lambda a, b: a.rows_window(20, 5).where(sq.col("v") == 0).group_by("k").select(n=sq.count()),
     "last rows of all": lambda a, b: a.last_rows(20),
     "groups of last rows": lambda a, b: a.last_rows(20, 5).group_by("k").select(n=sq.count()),
-    "pairs of last rows": lambda a, b: a.windowed_join(b, on="k", rows=20, suffixes=("", "_b")).select(n=sq.count()),
+    "pairs of last rows": lambda a, b: a.windowed_join(b, on="k", rows=5, suffixes=("", "_b")).select(n=sq.count()),
     "signal of all": lambda a, b: a.to_points().to_signal(),
     "ids": lambda a, b: sq.intervals(rows(), "start", "end", id="k", name="a", progress=sq.generate(0)),
     "edges": lambda a, b: edges("drop"),

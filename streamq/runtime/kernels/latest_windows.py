@@ -275,7 +275,8 @@ class LatestPairsKernel(LatestKernel):
         if keeps:
             living = values.drop_columns([LE, RE]).filter(pa.array(high == len(at)))
             if stored.known("").chunks < PARTS:
-                stored.append("", living.slice(int((high[:added] == len(at)).sum())))
+                new_living = living.slice(int((high[:added] == len(at)).sum()))
+                stored.append("", new_living, living.num_rows - stored.known("").rows)
             else:
                 stored.replace("", living)
             for side, rows, by in zip(sides, entering, columns, strict=True):
