@@ -1,4 +1,8 @@
-"""Copies of operators: final rows of a result wait for no other result of the run, so what would let them wait is there twice."""
+"""Copies of operators, and relays between them, which make a plan fit for stages.
+
+Final rows of a result wait for no other result of the run, so what would let them wait is there twice. Rows that come to their
+readers on many paths are handed on by an operator of their own, so that paths do not multiply from reader to reader.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from streamq.choices import OutputForm
-from streamq.compiler.results import Results, unsettled_nodes
+from streamq.compiler.results import Results, as_results, unsettled_nodes
+from streamq.compiler.rewriter import read_more_than_once
 from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.select import Attempt
 from streamq.plan.expr import fold
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
@@ -108,3 +114,24 @@ def repeated_operators(plan: Results) -> frozenset[str]:
 
     fold(plan, visit)
     return frozenset(digest for digest, written in first.items() if digest != written and written in first)
+
+
+MOST_PATHS = 16
+"""The most paths on which rows come to the readers of a node, if it has several readers."""
+
+
+def with_relays(plan: Results) -> Results:
+    """Return the plans with a relay behind each node of more than MOST_PATHS paths that is read more than once.
+
+    A path leads from a source, or an operator with state, through unions and steps. Each reader has all paths of what it reads,
+    so a union of a stream with itself has twice as many, and n such unions on each other 2^n.
+    """
+    shared = read_more_than_once(plan)
+
+    def visit(node: Node, inputs: list[tuple[Node, int]]) -> tuple[Node, int]:
+        """Return a node over the inputs with relays, and the number of paths to its readers."""
+        below = node.with_children([one for one, _ in inputs])
+        paths = 1 if isinstance(node, EvaluatedOperator) else sum(number for _, number in inputs) or 1
+        return (Attempt(below, ()), 1) if paths > MOST_PATHS and node.digest in shared else (below, paths)
+
+    return as_results(fold(plan, visit)[0])

@@ -98,7 +98,8 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
         if isinstance(node, Source):
             return [Consumer(node.digest)]
         if not isinstance(node, EvaluatedOperator):
-            return [way.with_node(node) for ways in inputs for way in ways]
+            is_step = isinstance(node, Step) or expressions(node)
+            return [way.with_node(node) if is_step else way for ways in inputs for way in ways]
         factory = node.evaluation.factory
         for port, ways in zip(node.evaluation.inputs, inputs, strict=True):
             for way in ways:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.choices import OutputForm
-from streamq.compiler.copies import Copy, is_copy, repeated_operators, with_copies
+from streamq.compiler.copies import Copy, is_copy, repeated_operators, with_copies, with_relays
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_kernels, passed_columns, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
@@ -33,7 +33,7 @@ from streamq.operators.step import Step
 from streamq.plan.expr import fold
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits, nodes
-from streamq.plan.passes import infer
+from streamq.plan.passes import answers_kept, infer
 from streamq.plan.schema import POINT, Schema
 from streamq.runtime.arrow.arrow_types import arrow_schema, arrow_type
 from streamq.runtime.deltas import LE, RE, WEIGHT
@@ -369,13 +369,14 @@ def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = R
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
-    rewriting = rewrite(replace(written, egresses=options.egresses), rules, expected=options.expected)
-    plan, policies = without_policies(as_results(rewriting.plan))
-    plan = with_copies(plan)
-    of_queries = [node for node in nodes(written) if isinstance(node, Source) and options.streaming]
-    unread = {source.table: source for source in of_queries if source.table not in policies}
-    program = StagedPlan(written, rewriting, plan, options)
-    return _Compiler(program, policies, tuple(unread.values())).compile()
+    with answers_kept():
+        rewriting = rewrite(replace(written, egresses=options.egresses), rules, expected=options.expected)
+        plan, policies = without_policies(as_results(rewriting.plan))
+        plan = with_relays(with_copies(plan))
+        of_queries = [node for node in nodes(written) if isinstance(node, Source) and options.streaming]
+        unread = {source.table: source for source in of_queries if source.table not in policies}
+        program = StagedPlan(written, rewriting, plan, options)
+        return _Compiler(program, policies, tuple(unread.values())).compile()
 
 
 class SchemaLeaf(Node):

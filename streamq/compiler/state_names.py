@@ -19,7 +19,7 @@ from streamq.operators.step import Step
 from streamq.plan.expr import Col, Expr, fold
 from streamq.plan.function import VersionedCode
 from streamq.plan.node import Node, expressions, identity_values, short_hash, state_text
-from streamq.plan.passes import expression_nodes, functions, types
+from streamq.plan.passes import expression_nodes, functions, kept_answer, types
 from streamq.plan.schema import Schema
 from streamq.runtime.hosts.identity import ModuleCode
 
@@ -162,9 +162,13 @@ def columns_text(source: Source) -> str:
 def _step_text(step: Node) -> Any:
     """Return a step as JSON, without its input, but with the types of the columns that it reads there."""
     (below,) = step.children
-    read = {part.name for expr in expressions(step) for part in expression_nodes(expr) if isinstance(part, Col)}
-    kinds = {name: below.schema.type_of(name).json() for name in sorted(read) if name in below.schema.names}
-    return [state_text(step), kinds]
+
+    def text() -> Any:
+        read = {part.name for expr in expressions(step) for part in expression_nodes(expr) if isinstance(part, Col)}
+        kinds = {name: below.schema.type_of(name).json() for name in sorted(read) if name in below.schema.names}
+        return [state_text(step), kinds]
+
+    return kept_answer(("step", step.digest, below.schema.digest), text)
 
 
 def _shown_type(expr: Expr, schema: Schema) -> str:

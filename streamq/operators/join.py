@@ -131,7 +131,7 @@ class Join(Pairing):
         schema = self.both if self._has_right_columns else left
         return schema.with_shape(POINT if point else INTERVAL)
 
-    @property
+    @lazy
     def both(self) -> Schema:
         """The columns of a pair, which ``where`` reads and an inner or left join returns."""
         ours = [Field(to, self.left.schema.type_of(n)) for n, to in self.left_names]

@@ -6,7 +6,7 @@ of an operator; a sink that upserts needs them. An observer receives the rows th
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -203,7 +203,7 @@ class BatchRun:
         return rows.where(~is_aside).drop(ASIDE)
 
 
-class Operator(Node, ABC):
+class Operator(Node):
     """A node that can be executed."""
 
     attempts: ClassVar[bool] = False

@@ -36,13 +36,13 @@ class Attempt(EvaluatedOperator):
     """Adds ``columns``, computed by expressions, to each event of ``input``; sets aside the events for which one fails.
 
     Only the failure of a user's function with ``on_error="quarantine"`` sets an event aside; other errors fail the query. All
-    backends evaluate the expressions by the same evaluator, so that the same events fail.
+    backends evaluate the expressions by the same evaluator, so that the same events fail. Without columns it is a relay: it hands
+    on what comes on many paths.
     """
 
     input: Node
     columns: tuple[tuple[str, Expr], ...]
 
-    title = "attempt"
     attempts = True
 
     footprint = Footprint(
@@ -50,6 +50,10 @@ class Attempt(EvaluatedOperator):
         opens="parts, the events that have failed and settle",
         cost="a call for each event",
     )
+
+    @property
+    def title(self) -> str:
+        return "attempt" if self.columns else "relay"
 
     def _schema(self) -> Schema:
         """Return the input's columns, then one for each expression."""

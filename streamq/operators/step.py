@@ -22,7 +22,7 @@ from streamq.plan.expr import Expr, fold
 from streamq.plan.footprint import Expected
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, expressions
-from streamq.plan.passes import reads_end, types
+from streamq.plan.passes import kept_answer, reads_end, types, types_read
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.arrow.arrow_expr import check_in_process, evaluate, lifetime_part
 from streamq.runtime.arrow.arrow_types import arrow_type
@@ -334,6 +334,10 @@ def columns_step(columns: Sequence[tuple[str, Expr]], schema: Schema) -> TableSt
 
 def is_exact(root: Expr, schema: Schema) -> bool:
     """Return True if Arrow computes an expression over ``schema`` as Spark does, to the last bit and with the same failures."""
+    return kept_answer(("exact", root.digest, *types_read(root, schema)), lambda: _is_exact(root, schema))
+
+
+def _is_exact(root: Expr, schema: Schema) -> bool:
     kinds = types(root, schema, "stream")
     exact: list[bool] = []
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
@@ -40,16 +40,22 @@ def fold(root: B, visit: Callable[[B, list[T]], T]) -> T:
         # most expressions are a column or a constant
         return visit(root, [])
     done: dict[str, T] = {}
-    stack: list[tuple[B, bool]] = [(root, False)]
+    stack = [root]
     while stack:
-        part, is_ready = stack.pop()
-        if part.digest in done:
-            continue
-        if is_ready:
-            done[part.digest] = visit(part, [done[child.digest] for child in part.children])
+        part = stack[-1]
+        results: list[T] = []
+        for place, child in enumerate(part.children):
+            if child.digest in done:
+                results.append(done[child.digest])
+            elif child.children:
+                stack += reversed(part.children[place:])
+                break
+            else:
+                results.append(done.setdefault(child.digest, visit(child, [])))
         else:
-            stack.append((part, True))
-            stack.extend((child, False) for child in reversed(part.children))
+            stack.pop()
+            if part.digest not in done:
+                done[part.digest] = visit(part, results)
     return done[root.digest]
 
 
@@ -70,7 +76,7 @@ class ExpressionText(str):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tree(ABC):
+class Tree:
     """A node of a tree; two trees are the same if their digests are equal."""
 
     digest: str = field(init=False, default="", compare=False)

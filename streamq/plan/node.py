@@ -24,7 +24,8 @@ from pyspark.sql.types import DataType
 from streamq.errors import CallResult, PlanError, check_keywords, kind_of
 from streamq.plan.expr import PLAIN_JSON, Expr, Tree, fold
 from streamq.plan.function import NamedObject
-from streamq.plan.schema import POINT, Schema
+from streamq.plan.passes import kept_answer
+from streamq.plan.schema import POINT, Schema, lazy
 from streamq.time import Grid, show_duration
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class WrittenPattern:
         return sorted(owners & self.variables)
 
 
-class Node(ABC):
+class Node:
     """A node of a plan; a subclass has the decorator ``@node``, defines ``_schema``, and ``_traits`` unless they are its inputs'.
 
     A property that is equal for all nodes of a class may be a class attribute: ``title = "where"``.
@@ -174,7 +175,7 @@ class Node(ABC):
         """The node's own parameters, for explain."""
         return ""
 
-    @property
+    @lazy
     def line(self) -> str:
         """The node's title and parameters, as one line of explain."""
         return f"{self.title} {self.detail()}".rstrip()
@@ -435,7 +436,7 @@ def state_text(value: Any) -> Any:
             fields = {n: v for n, v in identity_values(value).items() if not _holds_nodes(v)}
             return [type(value).__name__, {n: state_text(v) for n, v in fields.items()}]
         case Tree():
-            return fold(value, _tree_text)
+            return kept_answer(("state text", value.digest), lambda: fold(value, _tree_text))
         case NamedObject():
             return value.state_identity
         case DataType():

@@ -125,6 +125,8 @@ def calls_python(root: Expr) -> bool:
 
 def set_aside_by(root: Expr) -> tuple[Call, ...]:
     """Return the calls in an expression over events that set aside the events they fail for."""
+    if not root.children:
+        return ()
     return kept_answer(
         ("set aside", root.digest),
         lambda: tuple(n for n in expression_nodes(root) if isinstance(n, Call) and n.function.sets_aside),
@@ -167,6 +169,8 @@ def infer(expr: Expr, schema: Schema, verb: str) -> DataType:
     SparkSession is asked. Raises UnknownColumn, TypeMismatch, PlanError for an aggregate, and NeedsSpark without an active
     session.
     """
+    if isinstance(expr, Col):
+        return schema.require(expr.name, verb)
     kind = types(expr, schema, verb)[expr.digest]
     return kind if kind is not None else _ask_spark(expr, schema, verb)
 
@@ -198,7 +202,19 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
         fold(expr, visit)
         return by_digest
 
-    return kept_answer(("types", expr.digest, schema.digest), inferred)
+    return kept_answer(("types", expr.digest, *types_read(expr, schema)), inferred)
+
+
+def types_read(expr: Expr, schema: Schema) -> tuple[Hashable, ...]:
+    """Return what the types of an expression's parts depend on: the types of the columns that it reads, and the axis.
+
+    They are equal over wide schemas that differ in other columns.
+    """
+    read = sorted(columns(expr))
+    try:
+        return schema.axis, *((name, schema.type_of(name)) for name in read)
+    except KeyError:
+        return (schema.digest,)
 
 
 def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -> DataType | None:

@@ -228,8 +228,9 @@ def test_forty_levels_of_sharing() -> None:
     rules, tries = counted()
     done = rewrite(Select(Where(plan, V > 1), (("k", K),)), rules)
     assert len(tries) < 200 * len(RULES)
-    assert len(nodes(done.plan)) == 44
-    assert [f.rule.name for f in done.firings].count("push_where_below_union") == 40
+    assert len(nodes(done.plan)) == 43
+    # one in each phase: what is read twice is not written out for each of its readers
+    assert [f.rule.name for f in done.firings].count("push_where_below_union") == 2
 
 
 def test_an_expression_that_would_double_at_every_level_does_not() -> None:

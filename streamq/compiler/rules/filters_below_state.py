@@ -160,7 +160,7 @@ def _of_one_value(below: Join | WindowedJoin | Clip, keys: Mapping[str, str]) ->
 
 def _filtered(source: Node, side: _JudgedInput, parts: list[Expr]) -> Node:
     """Return an input filtered by the conditions that it can judge."""
-    below = {n: Col(c) for n, c in side.columns.items()}
+    below = {n: Col(c) for n, c in side.columns.items() if n != c}
     each = (part for pushed in parts for part in ([pushed] if _can_judge(side, pushed) else conjuncts(pushed)))
     own = [substitute(part, below) for part in each if _can_judge(side, part)]
     return Where(source, conjunction(own)) if own else source

@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType
 
 from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque, show
 from streamq.plan.node import Node
-from streamq.plan.passes import expression_nodes, kept_answer, operands_of, substitute, types
+from streamq.plan.passes import expression_nodes, kept_answer, operands_of, substitute, types, types_read
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
 
@@ -84,6 +84,8 @@ _remembered: dict[str, ExpressionFacts] = {}
 
 def expression_facts(expr: Expr) -> ExpressionFacts:
     """Return the facts about an expression; facts about its parts are cached across calls."""
+    if (facts := _remembered.get(expr.digest)) is not None:
+        return facts
     if len(_remembered) > REMEMBERED:
         _remembered.clear()
     todo = [expr]
@@ -143,9 +145,14 @@ def stays_small(expr: Expr, by: Mapping[str, Expr]) -> bool:
 
 def count_uses(exprs: Iterable[Expr]) -> Counter[str]:
     """Return the number of times that some expressions together read each column."""
+    copied: list[str] = []
     counts: Counter[str] = Counter()
     for expr in exprs:
-        counts.update(expression_facts(expr).uses)
+        if isinstance(expr, Col):
+            copied.append(expr.name)
+        else:
+            counts.update(expression_facts(expr).uses)
+    counts.update(copied)
     return counts
 
 
@@ -155,6 +162,8 @@ def inline(expr: Expr, by: Mapping[str, Expr]) -> Expr:
     A constant gets the type that it had as a column, explicitly, because Spark types a bare literal beside a decimal by its
     digits.
     """
+    if isinstance(expr, Col):
+        return _typed(by[expr.name]) if expr.name in by else expr
     return substitute(expr, {name: _typed(by[name]) for name in expression_facts(expr).uses if name in by})
 
 
@@ -173,7 +182,7 @@ def can_fail(expr: Expr, schema: Schema) -> bool:
         kinds = types(expr, schema, "rewrite")
         return not all(_is_total(n, kinds) for n in expression_nodes(expr))
 
-    return kept_answer(("can fail", expr.digest, schema.digest), answer)
+    return kept_answer(("can fail", expr.digest, *types_read(expr, schema)), answer)
 
 
 def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:

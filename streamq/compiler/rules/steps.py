@@ -74,7 +74,7 @@ Passages = Callable[[Node], FilterPassage | None]
 
 def push_filter(node: Node, passages: Passages) -> Node | None:
     """Return a filter with the parts that pass below its input; None if there are none."""
-    if not isinstance(node, Where) or (passage := passages(node.input)) is None:
+    if not isinstance(node, Where) or _meets_many(node) or (passage := passages(node.input)) is None:
         return None
     if passage.obstacle(node.predicate) is None:
         # what keeps a part above keeps the whole above
@@ -91,6 +91,16 @@ def push_filter(node: Node, passages: Passages) -> Node | None:
     return Where(below, conjunction(rest)) if rest else below
 
 
+def _meets_many(node: Where) -> bool:
+    """Return True if a filter would meet one below its input with which it is too large to be merged.
+
+    Of many filters and operators each filter then passes but some; else it would pass all, and be written out for each input.
+    """
+    size = expression_facts(node.predicate).size
+    below = (expression_facts(one.predicate).size for one in node.input.children if isinstance(one, Where))
+    return any(size + other >= LARGEST > max(size, other) for other in below)
+
+
 def filter_rule(passages: Passages, *, recomputes: bool = False, crosses_state: bool = False) -> Rule:
     """Return the rule by which filters go below a kind of nodes."""
 
@@ -100,6 +110,8 @@ def filter_rule(passages: Passages, *, recomputes: bool = False, crosses_state: 
 
     def why_not(node: Node) -> str | None:
         if isinstance(node, Where) and (passage := passages(node.input)) is not None:
+            if _meets_many(node):
+                return "it would meet a filter below with which it is too large to be one"
             for part in conjuncts(node.predicate):
                 if passage.is_expected(part) and (reason := passage.obstacle(part)):
                     return reason
@@ -203,7 +215,7 @@ def push_where_below_explode(node: Node) -> FilterPassage | None:
 FILTERS_DOWN = (
     Rule(merge_wheres, why_not_merge_wheres),
     filter_rule(push_where_below_select),
-    filter_rule(push_where_below_union),
+    filter_rule(push_where_below_union, recomputes=True),
     filter_rule(push_where_below_alter_lifetime),
     filter_rule(push_where_below_explode),
 )
@@ -236,18 +248,22 @@ def why_not_merge_selects(node: Node) -> str | None:
     """Return, for ``explain()``, the reason that forbids the rule at a select over a select; None if there is none."""
     match node:
         case Select(Select(_, inner), outer):
-            for name, e in (*inner, *outer):
+            # most columns of wide selects are copied
+            computed = [(name, e) for name, e in outer if not isinstance(e, Col)]
+            computed_below = [(name, e) for name, e in inner if not isinstance(e, Col)]
+            for name, e in (*computed_below, *computed):
                 if expression_facts(e).opaque:
                     return f"column {name} hides what it reads: {show(e)}"
             count = count_uses(e for _, e in outer)
             renamed = {e.name for _, e in outer if isinstance(e, Col)}
-            for name, e in inner:
+            for name, e in computed_below:
                 if count[name] > 1 and not is_plain(e):
                     return f"{shown_name(name)} = {show(e)} would be evaluated {count[name]} times"
                 if count[name] and name not in renamed and not expression_facts(e).deterministic:
                     return f"{shown_name(name)} = {show(e)} is not deterministic"
-            for name, e in outer:
-                if not stays_small(e, dict(inner)):
+            by = dict(inner)
+            for name, e in computed:
+                if not stays_small(e, by):
                     return f"{name} would become too large"
     return None
 
@@ -365,7 +381,7 @@ def _expressions(node: Node) -> list[Expr]:
 PROJECTIONS = (
     Rule(drop_identity_select),
     Rule(merge_selects, why_not_merge_selects),
-    Rule(push_select_below_union, why_not_push_select),
+    Rule(push_select_below_union, why_not_push_select, recomputes=True),
     Rule(prune_columns, why_not_prune_columns),
     Rule(prune_aggregates, recomputes=True, crosses_state=True),
 )
