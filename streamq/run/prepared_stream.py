@@ -56,8 +56,8 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
 
     ``plan`` holds them as they were written, with their sources numbered. Operators stay in the stages that have their state. If
     they do not fit, they are compiled for the input that was expected when the state began, which has decided the order of its
-    joins, and then once more so that no rule changes what an operator keeps by what stands above or beside it. If they fit in
-    no way, it is the first.
+    joins; then without one of the rules that change what an operator keeps by what stands above or beside it, and last without
+    all of these. If they fit in no way, it is the first.
     """
     if stored is None:
         program = compile_stages(plan, options)
@@ -67,8 +67,12 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
     placement = Placement(by_name=by_name, stages=stored.stages, sources=stored.sources, partials=partials)
     before = Expected.from_json(stored.expected) if stored.expected else None
     programs = []
-    local = [rule for rule in RULES if not rule.crosses_state]
-    for expected, rules in ((options.expected, RULES), (before, RULES), (before, local)):
+    crossing = [rule for rule in RULES if rule.crosses_state]
+    for expected, without in (
+        (options.expected, []),
+        *((before, some) for some in ([], *([r] for r in crossing), crossing)),
+    ):
+        rules = [rule for rule in RULES if rule not in without]
         program = compile_stages(plan, replace(options, placement=placement, expected=expected), rules)
         programs.append((program, identity_of(program).with_number(stored)))
         if not fit_to_state(stored, programs[-1][1]).misfits:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamq.aggregates.basic import AVG, COUNT
 from streamq.aggregates.variances import STDDEV
-from streamq.choices import JoinKind
+from streamq.choices import JoinKind, LengthKind
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import RewriteError
@@ -38,6 +38,7 @@ from streamq.testing.history import assert_same_history
 from tests.compiler.rules.law import HOPPING, MORE, STAYS, TRIPS, drawn, history
 
 K, V, W = Col("k"), Col("v"), Col("w")
+NARROW = (("k", K), ("v", Lit(1).cast("bigint")), ("w", W))
 N, MEAN = ("n", Aggregate(COUNT, ())), ("mean", Aggregate(AVG, (W,)))
 
 
@@ -47,6 +48,17 @@ def window(source: Node, *aggregates: tuple[str, Aggregate]) -> WindowAggregate:
 
 def fired(plan: Node, rules: Any = RULES) -> list[str]:
     return [f.rule.name for f in rewrite(plan, rules).firings]
+
+
+def test_columns_that_nobody_reads_stay_at_the_source() -> None:
+    """They go through no join and no alter_lifetime, unless what makes them is read twice, and would then be computed twice."""
+    pairs = Join(STAYS, MORE, (("k", "k"),), W > V, JoinKind.INNER, (("k", "k"), ("w", "w")), (("v", "v"), ("w", "w2")))
+    lasting = AlterLifetime(pairs, Start(), Length(by=3))
+    done = rewrite(window(lasting, N)).plan
+    (join,) = [n for n in nodes(done) if isinstance(n, Join)]
+    assert [side.schema.names for side in join.children] == [("k", "w"), ("k", "v")]
+    both = rewrite(Union((Select(lasting, (("k", K),)), Select(lasting, (("k", Col("w2").cast("string")),))))).plan
+    assert len([n for n in nodes(both) if isinstance(n, Join)]) == 1
 
 
 def test_a_query_is_filtered_early_pruned_and_split() -> None:
@@ -261,6 +273,15 @@ def wrap(below: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
         st.builds(Select, below, columns),
         st.builds(lambda a, b: Union((a, b)), below, below),
         below.map(lambda a: Union((Where(a, V > 0), a))),
+        below.map(lambda a: Select(AlterLifetime(a, Start(), Length(LengthKind.GIVEN, expr=V)), NARROW)),
+        st.builds(
+            lambda a, b, how: Select(
+                Join(a, b, (("k", "k"),), None, how, tuple(zip("kvw", "kvw", strict=True)), ()), NARROW
+            ),
+            below,
+            below,
+            st.sampled_from(JoinKind),
+        ),
         below.map(lambda a: Select(WindowAggregate(a, ("k",), HOPPING, aggregates), (("k", K), ("v", V), ("w", W)))),
     )
 

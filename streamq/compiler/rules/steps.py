@@ -5,10 +5,11 @@ Columns and aggregates that no operator above reads are removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
 
+from streamq.choices import JoinKind
 from streamq.compiler.rules.rule import (
     LARGEST,
     Rule,
@@ -22,9 +23,19 @@ from streamq.compiler.rules.rule import (
     stays_small,
 )
 from streamq.functions.logic import conjunction, conjuncts
-from streamq.operators import AlterLifetime, Explode, MergePartials, Select, Source, Union, Where, WindowAggregate
+from streamq.operators import (
+    AlterLifetime,
+    Explode,
+    Join,
+    MergePartials,
+    Select,
+    Source,
+    Union,
+    Where,
+    WindowAggregate,
+)
 from streamq.plan.expr import Col, Expr, show
-from streamq.plan.node import Node
+from streamq.plan.node import Node, expressions
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.schema import shown_name
 
@@ -309,14 +320,57 @@ def prune_columns(node: Node) -> Node | None:
     return None
 
 
+def prune_columns_below(node: Node) -> Node | None:
+    """``op(f(a, ..)) => op(f(select(a, c), ..))``, where f is a join or alter_lifetime, and c what op, f and filters read of a.
+
+    op is a select or a window. A pyspark Column counts as reading all columns.
+    """
+    wheres, below = filters_below(node)
+    if below is node or not isinstance(below, AlterLifetime | Join) or (wanted := columns_read(node, wheres)) is None:
+        return None
+    facts = [expression_facts(expr) for expr in expressions(below)]
+    if any(fact.opaque for fact in facts):
+        return None
+    of_below = frozenset[str]().union(*(fact.uses for fact in facts))
+    if isinstance(below, Join):
+        narrow: Node = narrow_join(below, wanted, of_below)
+    else:
+        narrow = below.with_children([only_columns(below.input, wanted | of_below)])
+    return None if narrow is below else refilter(node, wheres, narrow)
+
+
+def narrow_join(join: Join, wanted: frozenset[str], of_pairs: frozenset[str]) -> Join:
+    """Return a join over selects of what it and its readers read; the join itself if its inputs have no other columns.
+
+    ``wanted``: the columns of its rows that are read; ``of_pairs``: those that its condition reads.
+    """
+    is_pair = join.how in (JoinKind.INNER, JoinKind.LEFT)
+    ours = [n for n, to in join.left_names if to in of_pairs or (to if is_pair else n) in wanted]
+    left = only_columns(join.left, [*ours, *(a for a, _ in join.on)])
+    right_names = tuple((n, to) for n, to in join.right_names if to in of_pairs or (is_pair and to in wanted))
+    right = only_columns(join.right, [*(n for n, _ in right_names), *(b for _, b in join.on)])
+    if left is join.left and right is join.right:
+        return join
+    # rows of a semi or anti join have all columns of the left side, its keys included
+    left_names = tuple((n, to) for n, to in join.left_names if n in left.schema.names)
+    return Join(left, right, join.on, join.where, join.how, left_names, right_names)
+
+
+def only_columns(source: Node, names: Collection[str]) -> Node:
+    """Return a node with only the columns ``names``, in its order; the node itself if it has no other."""
+    columns = tuple((name, Col(name)) for name in source.schema.names if name in names)
+    return source if len(columns) == len(source.schema.names) else Select(source, columns)
+
+
 def why_not_prune_columns(node: Node) -> str | None:
     """Return, for ``explain()``, a text on an expression that may read any column, so that none is removed; None without one."""
     wheres, bottom = filters_below(node)
-    if isinstance(bottom, Source | Select | Union) and (wheres or not isinstance(node, Select)):
-        for e in (*_expressions(node), *(w.predicate for w in wheres)):
-            if expression_facts(e).opaque:
-                return f"{show(e)} may read any column"
-    return None
+    read = [*_expressions(node), *(w.predicate for w in wheres)]
+    if isinstance(bottom, AlterLifetime | Join) and bottom is not node:
+        read += expressions(bottom)
+    elif not (isinstance(bottom, Source | Select | Union) and (wheres or not isinstance(node, Select))):
+        return None
+    return next((f"{show(e)} may read any column" for e in read if expression_facts(e).opaque), None)
 
 
 def prune_aggregates(node: Node) -> Node | None:
@@ -355,15 +409,15 @@ def refilter(node: Node, wheres: Iterable[Where], bottom: Node) -> Node:
 
 def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
     """Return the columns that a node and the filters below it read; None if they may read any, or if the node reads all."""
-    expressions = [*_expressions(node), *(w.predicate for w in wheres)]
-    if any(expression_facts(e).opaque for e in expressions):
+    read = [*_expressions(node), *(w.predicate for w in wheres)]
+    if any(expression_facts(e).opaque for e in read):
         return None
     keys = node.keys if isinstance(node, WindowAggregate | MergePartials) else ()
     if isinstance(node, WindowAggregate):
         if node.window.traits.counts_rows or node.reads_all:
             # the whole payload orders events of equal starts, and events are set aside with their whole payload
             return None
-    return frozenset(keys).union(*(expression_facts(e).uses for e in expressions))
+    return frozenset(keys).union(*(expression_facts(e).uses for e in read))
 
 
 def _expressions(node: Node) -> list[Expr]:
@@ -385,3 +439,6 @@ PROJECTIONS = (
     Rule(prune_columns, why_not_prune_columns),
     Rule(prune_aggregates, recomputes=True, crosses_state=True),
 )
+
+COLUMNS_DOWN = (Rule(prune_columns_below, why_not_prune_columns, phase=1, recomputes=True, crosses_state=True),)
+"""Behind all rules on windows over joins, which it would hide from them."""

@@ -108,8 +108,9 @@ class JoinEvaluator(KeyedSides):
         owner, begin, until = union_of_pieces(at, start, end)
         if self.how != JoinKind.SEMI:
             owner, begin, until = remaining_pieces(le, re, owner, begin, until)
-        part = left.select(list(self.left)).take(pa.array(owner)).rename_columns(list(self.kept))
-        part = with_column(part, GROUP_NUMBER, ints(left, GROUP_NUMBER)[owner])
+        # the group's number keeps the number of rows, where no column of theirs is read
+        part = left.select([*self.left, GROUP_NUMBER]).take(pa.array(owner))
+        part = part.rename_columns([*self.kept, GROUP_NUMBER])
         part = with_column(with_column(part, LE, begin), RE, until)
         if self.how != JoinKind.LEFT:
             return part
@@ -128,8 +129,7 @@ class JoinEvaluator(KeyedSides):
 
     def paired(self, left: pa.Table, right: pa.Table, at: Ints, of: Ints) -> pa.Table:
         """Return the rows of pairs: ``[max(starts), min(ends))``, the columns of both."""
-        pairs = pair_rows(left, right, self.left, self.right, at, of)
-        pairs = with_column(pairs, GROUP_NUMBER, ints(left, GROUP_NUMBER)[at])
+        pairs = pair_rows(left, right, [*self.left, GROUP_NUMBER], self.right, at, of)
         start = np.maximum(ints(left, LE)[at], ints(right, LE)[of])
         end = np.minimum(ints(left, RE)[at], ints(right, RE)[of])
         return with_column(with_column(pairs, LE, start), RE, end)
