@@ -28,6 +28,12 @@ Options = Mapping[str, Any]
 """Spark's options of a reader, by their names in lower case."""
 
 
+Share = tuple[int, int]
+"""A share of a file, by its number, from 0, and the number of shares; together they have each of its rows once."""
+
+WHOLE: Share = (0, 1)
+
+
 class Unclear(Exception):
     """Raised where Spark reads another value, or might, and where only Spark reads; the text says what was found.
 
@@ -68,8 +74,10 @@ class FileFormat(ABC):
         raise Unclear(f"{self.name} files do not say which columns they have")
 
     @abstractmethod
-    def parts(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> Iterator[pa.Table]:
-        """Yield the rows of a file with these columns, in their Arrow types; a column that the file lacks is NULL.
+    def parts(
+        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of a share of a file with these columns, in their Arrow types; a column that the file lacks is NULL.
 
         Raises Unclear, and of a damaged file what Arrow raises.
         """
@@ -104,7 +112,9 @@ class Parquet(FileFormat):
             for field in source.schema_arrow
         )
 
-    def parts(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> Iterator[pa.Table]:
+    def parts(
+        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
+    ) -> Iterator[pa.Table]:
         source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
         # names are compared without case, as Spark does
         stored = {field.name.lower(): field for field in self._fields(source)}
@@ -121,7 +131,9 @@ class Parquet(FileFormat):
                 wrong = f"column {column.name} is {kind.simpleString()}, not {column.type.simpleString()}"
                 raise Unclear(wrong, f'Write its type into the schema, as "{column.name} {kind.simpleString()}".')
         names = {column.name: stored[column.name.lower()].name for column in columns if column.name.lower() in stored}
-        for batch in source.iter_batches(PART, columns=list(names.values())):
+        number, shares = share
+        ends = [source.num_row_groups * n // shares for n in (number, number + 1)]
+        for batch in source.iter_batches(PART, row_groups=list(range(*ends)), columns=list(names.values())):
             read = pa.Table.from_batches([batch])
             # a table without columns still has rows
             rows = read.select([])
@@ -182,7 +194,9 @@ class Csv(FileFormat):
     name = "csv"
     options = frozenset({"header", "sep", "delimiter"})
 
-    def parts(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> Iterator[pa.Table]:
+    def parts(
+        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
+    ) -> Iterator[pa.Table]:
         if not columns:
             raise Unclear("lines without a column to read")
         separator = str(options.get("sep", options.get("delimiter", ",")))
@@ -262,7 +276,9 @@ class JsonLines(FileFormat):
 
     name = "json"
 
-    def parts(self, file: IO[bytes], columns: Sequence[Field], options: Options) -> Iterator[pa.Table]:
+    def parts(
+        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
+    ) -> Iterator[pa.Table]:
         if not columns:
             raise Unclear("lines without a column to read")
         data = file.read()

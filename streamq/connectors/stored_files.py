@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.connectors.connector import Connector, Splits
-from streamq.connectors.file_formats import FORMATS, FileFormat, Unclear, typed_texts
+from streamq.connectors.file_formats import FORMATS, WHOLE, FileFormat, Share, Unclear, typed_texts
 from streamq.errors import NeedsSpark, PlanError, SourceError, check_keywords, nearest
 from streamq.plan.schema import MICRO_BATCH, Field, lazy
 from streamq.plan.spark_types import parse_fields
@@ -44,6 +44,9 @@ UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 """The options of Spark's that bound a micro-batch, in lower case."""
 
+SHARE = 1 << 20
+"""The bytes of a file that are worth a task of their own."""
+
 BINARY_FILES = "path string, modificationTime timestamp, length bigint, content binary"
 """The columns of Spark's format of whole files."""
 
@@ -66,22 +69,26 @@ class FileReader:
     options: Mapping[str, Any]
     depth: int
 
-    def __call__(self, url: str) -> Iterator[pa.Table]:
-        """Yield the rows of a file of a stream; raise SourceError for one that only Spark reads, or that nobody does."""
+    def __call__(self, split: str) -> Iterator[pa.Table]:
+        """Yield the rows of a share of a file of a stream, from ``number shares url``.
+
+        Raises SourceError for a file that only Spark reads, or that nobody does.
+        """
+        number, shares, url = split.split(" ", 2)
         try:
-            yield from self.parts(*file_system(url))
+            yield from self.parts(*file_system(url), (int(number), int(shares)))
         except Unclear as error:
             hint = error.hint or 'Let Spark read it: sq.files(..., reader="spark").'
             raise SourceError("run", f"{url} is not read without Spark", str(error), hint) from error
         except (pa.ArrowException, OSError) as error:
             raise SourceError("run", f"{url} is not read", _first_line(error), "Mend or remove it.") from error
 
-    def parts(self, system: fs.FileSystem, path: str) -> Iterator[pa.Table]:
-        """Yield the rows of a file, in the Arrow types of the columns; raise Unclear, and what Arrow raises."""
+    def parts(self, system: fs.FileSystem, path: str, share: Share = WHOLE) -> Iterator[pa.Table]:
+        """Yield the rows of a share of a file, in the Arrow types of the columns; raise Unclear, and what Arrow raises."""
         divided = texts_in_folders(path, self.depth)
         inside = [field for field in self.columns if field.name.lower() not in divided]
         with self.kind.opened(system, path) as data:
-            for rows in self.kind.parts(data, inside, self.options):
+            for rows in self.kind.parts(data, inside, self.options, share):
                 for field in self.columns:
                     if field.name.lower() in divided:
                         value = folder_value(divided[field.name.lower()], field, rows.num_rows)
@@ -202,7 +209,12 @@ class Files(Connector):
         files = spark.readStream.format("binaryFile").schema(BINARY_FILES)
         bounds = {name: value for name, value in self.options if name.lower() in BOUNDS}
         paths = self._stream(files, bounds)
-        return Splits(paths.select(F.col("path").alias("split")), self._reader(columns))
+        tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        shares = F.least(F.lit(tasks), F.floor(F.col("length") / SHARE) + 1)
+        numbered = paths.select("path", shares.alias("shares"))
+        numbered = numbered.select("*", F.explode(F.sequence(F.lit(0), F.col("shares") - 1)).alias("number"))
+        split = F.concat_ws(" ", "number", "shares", "path").alias("split")
+        return Splits(numbered.select(split).repartition(tasks), self._reader(columns))
 
     def frame(self, spark: SparkSession) -> DataFrame:
         return spark.read.format(self.format).schema(self._struct).options(**self._options).load(self.path)

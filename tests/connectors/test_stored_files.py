@@ -15,6 +15,8 @@ from pyspark.sql import types as s
 
 import streamq as sq
 from streamq import testing as t
+from streamq.connectors.file_formats import FORMATS
+from streamq.connectors.stored_files import FileReader
 from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, TypeMismatch, UnknownColumn
 
 CARS = [{"at": 1, "k": "a"}, {"at": 4, "k": "b"}, {"at": 12, "k": "a"}]
@@ -143,6 +145,18 @@ def test_what_is_out_of_reach(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         sq.points(sq.files(tmp_path, format="csv", **{"fs.s3a.secret.key": "mine"}), time="at")
     assert "mine" not in str(caught.value)
+
+
+def test_the_shares_of_a_parquet_file_have_each_row_once(tmp_path: Path) -> None:
+    """Row groups are divided among the shares, of which some have none."""
+    pq.write_table(pa.table({"a": range(50)}), tmp_path / "1.parquet", row_group_size=10)
+    files = sq.files(tmp_path / "1.parquet")
+    reader = FileReader(FORMATS["parquet"], files.fields, {}, 1)
+    for shares in (1, 2, 3, 5, 8):
+        parts = [[*reader(f"{number} {shares} {tmp_path}/1.parquet")] for number in range(shares)]
+        rows = [[value for table in part for value in table.column("a").to_pylist()] for part in parts]
+        assert [value for part in rows for value in part] == [*range(50)]
+        assert all(len(part) in (50 // shares // 10 * 10, -(-5 // shares) * 10) for part in rows)
 
 
 def test_columns_of_parquet_files(tmp_path: Path) -> None:

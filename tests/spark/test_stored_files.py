@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 import streamq as sq
 from streamq import testing as t
+from streamq.connectors import stored_files
 from streamq.errors import NeedsSpark, PlanError, QueryFailed, SourceError
 from streamq.runtime.arrow.values import python_rows
 from streamq.testing.backends import land
@@ -242,8 +243,11 @@ def of_three_kinds(folder: Path, readers: list[str | None]) -> sq.Stream:
     return longer.union(stays.where(sq.col("n") != 3), tasks.select("k", "n"))
 
 
-def test_workers_read_parquet_as_spark_does(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+def test_workers_read_parquet_as_spark_does(
+    spark: SparkSession, plain: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows, late and invalid ones too, are alike; a query goes on with the other reader on its checkpoint."""
+    monkeypatch.setattr(stored_files, "SHARE", 64)
     wide: list[list[dict[str, Any]]] = []
     for name, first, then in (("spark", "spark", "spark"), ("workers", None, "spark")):
         for n in (0, 1):
