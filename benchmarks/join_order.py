@@ -16,6 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -114,8 +115,8 @@ def main() -> None:
             spark.createDataFrame(table).write.parquet(f"{folder}/{name}")
         for name, query in QUERIES.items():
             ways: dict[str, Callable[[sq.Expected | None], Measured]] = {
-                "batch": lambda told, query=query: in_batch(query, spark, folder, told),
-                "stream": lambda told, query=query: as_stream(query, tables, options.batches, told),
+                "batch": partial(in_batch, query, spark, folder),
+                "stream": partial(as_stream, query, tables, options.batches),
             }
             for way, measure in ways.items():
                 measure(told)  # warm-up

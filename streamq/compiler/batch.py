@@ -11,6 +11,7 @@ from streamq.compiler.rewriter import clip_text
 from streamq.compiler.rules.steps import columns_read
 from streamq.errors import PlanError
 from streamq.operators import Select, Where
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import NOBODY, BatchForm, BatchRun, Observer, Operator
 from streamq.operators.source import InsertSource, Source
 from streamq.operators.time_filter import narrowed
@@ -62,6 +63,22 @@ def _over_narrowed_source(where: Where, run: BatchRun) -> DataFrame | None:
     for step in reversed(steps[1:]):
         rows = step.in_batch([rows], run)
     return rows
+
+
+MOST_OPERATORS = 24
+"""The operators, those with state twice, that Spark plans one by one, in 1 to 3 s; twice as many take it four times as long.
+
+What is read twice is planned twice.
+"""
+
+
+def is_long(plan: Node) -> bool:
+    """Return True if a rewritten plan has too many operators for Spark to plan each; then it runs by the stages of a stream."""
+
+    def visit(node: Node, inputs: list[int]) -> int:
+        return sum(inputs) + (2 if isinstance(node, EvaluatedOperator) else 1)
+
+    return fold(plan, visit) > MOST_OPERATORS
 
 
 def chosen_form(form: object, verb: str) -> BatchForm | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from streamq import html
 from streamq.choices import check_word
-from streamq.compiler.batch import check_form
+from streamq.compiler.batch import check_form, is_long
 from streamq.compiler.estimates import LikelyFlows, cost_line, expected_rates, pairs_line, rows_line
 from streamq.compiler.explain_graphs import NO_MEASUREMENTS, Measurements, plan_graph, rule_marks, stage_graph
 from streamq.compiler.options import Options
@@ -231,6 +231,7 @@ def explain_sections(
     plan, done, expected = program.written, program.rewriting, program.options.expected
     rates, likely = expected_rates(done.plan, expected), None if expected is None else LikelyFlows(expected)
     check_form(done.plan, form, "explain")
+    by_stages = form is None and any(map(is_long, done.plan.children))
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part(
             "logical", "logical plan", plan, _nothing, partial(rule_marks, done, before=True)
@@ -239,9 +240,9 @@ def explain_sections(
         "incremental": lambda: replace(
             _plan_part(
                 "incremental",
-                "incremental plan (CTI: c, unless said otherwise)",
+                f"incremental plan (CTI: c, unless said otherwise{'; in a batch by the stages below' if by_stages else ''})",
                 done.plan,
-                partial(_notes, rates, likely, form),
+                partial(_notes, rates, likely, form, by_stages),
                 partial(rule_marks, done, before=False),
             ),
             guide=CTI_GUIDE,
@@ -343,11 +344,13 @@ def _nothing(node: Node) -> Notes:
     return {}
 
 
-def _notes(rates: ExpectedRates, likely: LikelyFlows | None, form: BatchForm | None, node: Node) -> Notes:
+def _notes(
+    rates: ExpectedRates, likely: LikelyFlows | None, form: BatchForm | None, by_stages: bool, node: Node
+) -> Notes:
     """Return the notes on a node of the incremental plan.
 
     They are its CTI, unless that is c, the rows that are expected, its batch form, if it has several, and the notes on modules
-    of the user's own.
+    of the user's own. ``by_stages``: in a batch no operator has a form of its own.
     """
     notes: Notes = {}
     rows = None if likely is None else rows_line(node, rates, likely)
@@ -356,7 +359,7 @@ def _notes(rates: ExpectedRates, likely: LikelyFlows | None, form: BatchForm | N
     if isinstance(node, Operator):
         if node.progress != "c":
             notes["CTI"] = node.progress
-        if (forms := node.batch_forms(rates)) is not None:
+        if not by_stages and (forms := node.batch_forms(rates)) is not None:
             notes["batch"] = str(forms.choose(form))
         lifetimes = [child.traits.lifetimes(child.schema.axis) for child in node.children]
         if len(lifetimes) > 1 and any(lifetimes):

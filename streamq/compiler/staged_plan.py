@@ -122,6 +122,10 @@ class Path:
         )
 
 
+FEW_STEPS = 8
+"""The most steps from a source, or behind the last stage, that Spark takes where workers could: it plans each, on all before."""
+
+
 @dataclass(frozen=True)
 class Feed:
     """A path into a port of a kernel, or into a result: the port's columns as expressions over the path's rows.
@@ -262,9 +266,10 @@ class StagedPlan:
     def packs_results(self) -> bool:
         """True if rows of results leave the last stage packed, so that the frame is as narrow for many results as for two.
 
-        The rows of a single feed are columns of that frame.
+        The rows of a single feed are columns of that frame, unless Spark would have to plan many steps over them.
         """
-        return len(self.plan.inputs) > 1 or len(self.result_feeds) != 1
+        feeds = self.result_feeds
+        return len(self.plan.inputs) > 1 or len(feeds) != 1 or len(feeds[0].path.steps) > FEW_STEPS
 
     def buckets(self, stage: int, stages: int) -> int:
         """Return the number of buckets of a stage; the last of ``stages`` has one bucket if a result has CTIs."""
@@ -378,6 +383,8 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
     if len(ways) > 1:
         return "the source is read several times"
     (way,) = ways
+    if len(way.steps) > FEW_STEPS:
+        return "many steps are before what reads the source, and workers take them"
     if not way.has_state:
         return "no operator with state reads the source"
     if way.reads_judged_rows:

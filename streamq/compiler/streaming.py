@@ -1,4 +1,4 @@
-"""Streaming code generation: lowers a program to one Structured Streaming DataFrame, a linear chain of stateful stages.
+"""Code generation by stages: lowers a program to one DataFrame, streaming or batch, a linear chain of hosted stages.
 
 Scalar expressions are Spark's; a stage is ``mapInArrow`` (combine, pack into envelopes), ``groupBy(bucket)`` and one generic
 stateful processor. The rows of relations reach ports and results by paths of steps; rows that a step drops stay in the DataFrame,
@@ -11,7 +11,7 @@ would share a task.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import count
@@ -41,6 +41,7 @@ from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.processor import (
     ENVELOPE_DDL,
     WideRowLayout,
+    bucket_runner,
     clock_packer,
     control_packer,
     make_processor,
@@ -52,6 +53,7 @@ from streamq.runtime.hosts.processor import (
     stage_packer,
 )
 from streamq.runtime.hosts.result_rows import PACKED_COLUMNS
+from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.time.lateness import LATE_SCHEMA
 
 SEED = 42
@@ -88,14 +90,42 @@ def _rotated(word: int, by: int) -> int:
     return (word << by | word >> 32 - by) & WORD
 
 
-def build_frame(
-    lowering: StreamLowering, identity: Identity, *, control: DataFrame | None = None, clock: DataFrame | None = None
-) -> DataFrame:
-    """Return the streaming DataFrame of a program: results, late rows and reports, distinguished by ``__channel``.
+StageHost = Callable[[DataFrame, Stage], DataFrame]
+"""A function that returns the envelopes which a stage sends on, from those that come to it."""
 
-    ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
+
+def stateful_host(identity: Identity) -> StageHost:
+    """Return the host of a stream's stages, which keeps their state, and ``identity`` beside it."""
+
+    def host(df: DataFrame, stage: Stage) -> DataFrame:
+        keys = bucket_keys(stage.buckets)
+        processor = make_processor(stage, identity, {key: bucket for bucket, key in enumerate(keys)})
+        now = F.unix_millis(F.current_timestamp())
+        df = df.select(_key_of_bucket(stage).alias("__to"), now.alias(NOW), "__channel", "__body")
+        return df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
+
+    return host
+
+
+def batch_host(df: DataFrame, stage: Stage) -> DataFrame:
+    """Run a stage once, on all envelopes, without state before or after it."""
+    spread = df.repartition(_key_of_bucket(stage)).select("__to", "__channel", "__body")
+    return spread.mapInArrow(bucket_runner(stage), ENVELOPE_DDL)
+
+
+def _key_of_bucket(stage: Stage) -> Column:
+    """Return the key under which Spark brings an envelope to its bucket's task, as a column of envelopes."""
+    return F.element_at(F.lit(bucket_keys(stage.buckets)), F.col("__to") + 1)
+
+
+def build_frame(
+    lowering: StreamLowering, host: StageHost, *, control: DataFrame | None = None, clock: DataFrame | None = None
+) -> DataFrame:
+    """Return the DataFrame of a program: results, late rows and reports, distinguished by ``__channel``.
+
+    ``host`` runs the stages. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
     ``clock`` holds rows ``now bigint``, and has some whenever time has passed; None where no source follows the clock.
-    ``identity`` is kept beside the state. Reports are in ``__report``: the totals and readings of each bucket, as JSON.
+    Reports are in ``__report``: the totals and readings of each bucket, as JSON.
     """
     ship_runtime()
     program = lowering.program
@@ -109,11 +139,7 @@ def build_frame(
         packed.insert(0, clock.mapInArrow(clock_packer(program.clock_policies, buckets), ENVELOPE_DDL))
     df = reduce(lambda a, b: a.unionAll(b), packed)
     for stage in program.stages:
-        keys = bucket_keys(stage.buckets)
-        processor = make_processor(stage, identity, {key: bucket for bucket, key in enumerate(keys)})
-        to, now = F.element_at(F.lit(keys), F.col("__to") + 1), F.unix_millis(F.current_timestamp())
-        df = df.select(to.alias("__to"), now.alias(NOW), "__channel", "__body")
-        df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
+        df = host(df, stage)
         relations = program.made_at(stage.number + 1)
         # a stage that a changed query has emptied only passes envelopes on
         if stage.number + 1 < len(program.stages) and relations:

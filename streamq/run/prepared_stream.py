@@ -19,13 +19,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streamq.compiler.options import BUCKETS, Options, Placement
+from streamq.compiler.options import Options, Placement
 from streamq.compiler.ports import BY_WORKERS, reader_lines
 from streamq.compiler.results import ResultColumns, Results, folder_columns, result_columns
 from streamq.compiler.rules import RULES
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
-from streamq.compiler.streaming import StreamLowering, build_frame, check_streaming
+from streamq.compiler.streaming import StreamLowering, build_frame, check_streaming, stateful_host
 from streamq.connectors.connector import Connector, Splits
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators import JoinTable, Source
@@ -38,7 +38,7 @@ from streamq.run.failure import spark_errors
 from streamq.run.pacing import Pacer, hops_of
 from streamq.run.run_options import ADAPTIVE, BY_MICRO_BATCH, UNTIL_NO_INPUT_IS_LEFT, RunOptions, Trigger, trigger_of
 from streamq.run.session.findings import check_sink_functions, master_of, session_of
-from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
+from streamq.run.session.spark_session import default_buckets, prepare_for_streams, warn_of_tasks
 from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
 from streamq.run.status.run_status import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim, ClockRows, identity_of, ticking_clock
@@ -114,7 +114,7 @@ class PreparedStream:
             control = None if folder is None else folder.stream(self.spark)
             clock = self.clock(self.spark) if self.program.clock_policies else None
             lowering = StreamLowering(self.program, self.tables, splits=self.splits)
-            rows = build_frame(lowering, self.identity, control=control, clock=clock)
+            rows = build_frame(lowering, stateful_host(self.identity), control=control, clock=clock)
         if any(result.egress.stamped for result in self.program.results):
             # Spark keeps this instant in the checkpoint, so a micro-batch that is repeated has it again
             rows = rows.withColumn(SENT, F.current_timestamp())
@@ -231,7 +231,7 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
         buckets = stored.buckets
     compiled_with = replace(
         compiled_with,
-        buckets=buckets or _default_buckets(spark),
+        buckets=buckets or default_buckets(spark),
         ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
     )
     begun = stored if checkpoint is not None and isinstance(stored, Identity) and checkpoint.has_begun() else None
@@ -261,14 +261,6 @@ def streaming_rows(options: RunOptions, clock: ClockRows = ticking_clock) -> Dat
         prepared = prepare(options, clock)
         ((columns, _),) = prepared.outputs
         return columns.read(prepared.rows)
-
-
-def _default_buckets(spark: SparkSession) -> int:
-    """Return a number of buckets that keeps all tasks of a shuffle busy; each bucket costs some milliseconds a micro-batch.
-
-    It is the number of tasks, because Spark gives each of them one bucket (``bucket_keys``).
-    """
-    return min(BUCKETS, int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 
 
 def _input_frames(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import operator
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq import testing as t
+from streamq.compiler import batch
 from streamq.compiler.batch import lower_in_batch
 from streamq.errors import InvalidEvent
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -343,3 +345,38 @@ def test_snapshots_of_events_that_do_not_end_are_computed_in_the_order_of_starts
         assert_same_history(query.to_df().toArrow(), want)
         assert_same_history(query.to_df(form="evaluated").toArrow(), want)
         assert_same_history(t.history(local.to_arrow()), want)
+
+
+def test_random_queries_by_the_stages_of_a_stream(
+    spark: SparkSession, plain: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However short they are."""
+    monkeypatch.setattr(batch, "MOST_OPERATORS", 0)
+    t.verify(QUERIES, profile=replace(BATCH, batch=6), seed=2)
+
+
+LONG = {
+    "tumbling": lambda s: s.tumbling_window(5).select(v=sq.max("v")),
+    "clip": lambda s: s.clip(s.shift(2).where(sq.col("v") > 3), on="k"),
+    "shift": lambda s: s.shift(1).where(sq.col("v") != 100),
+    "itself": lambda s: s.union(s.where(sq.col("v") > 5)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_query_is_a_short_plan_of_sparks(spark: SparkSession, plain: None, name: str) -> None:
+    """Twenty operators and more read the source once, with a few exchanges, and answer as in-process."""
+    table = t.table("a bigint, b bigint, k string, v int", [(1, 4, "x", 3), (2, 9, "x", 7), (6, 8, "y", 4)])
+
+    def query(rows: DataFrame | pa.Table) -> sq.Stream:
+        s = sq.intervals(rows, "a", "b", name="s")
+        for _ in range(6 if name == "itself" else 26):
+            s = LONG[name](s)
+        return s
+
+    local = query(table)
+    assert "in a batch by the stages below" in local.explanation("incremental")
+    answer = query(frame(spark, table)).to_df()
+    plan = answer._jdf.queryExecution().executedPlan().toString()
+    assert (plan.count("Exchange hash"), plan.count("Scan")) <= (2, 2), plan
+    assert_same_history(t.history(answer.toArrow()), t.history(local.to_arrow()))

@@ -20,14 +20,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streamq import html
-from streamq.compiler.batch import check_form, lower_in_batch, to_user, without_unread_columns
+from streamq.compiler.batch import check_form, is_long, lower_in_batch, to_user, without_unread_columns
 from streamq.compiler.estimates import expected_rates
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results
+from streamq.compiler.results import Results, result_columns, user_late_rows
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.rules import RULES
+from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages
+from streamq.compiler.streaming import StreamLowering, batch_host, build_frame
 from streamq.connectors.connector import Connector
 from streamq.connectors.stored_files import BOUNDS, SPARKS_FORMATS
 from streamq.errors import PlanError, nearest, sentence, unknown_column, warn
@@ -42,8 +43,10 @@ from streamq.plan.node import Node, Verbs, expanded, named_after, nodes, number_
 from streamq.plan.schema import POINT, Schema
 from streamq.run.failure import spark_errors
 from streamq.run.session.findings import session_of
+from streamq.run.session.spark_session import default_buckets
 from streamq.run.status.run_status import SourceStatus
 from streamq.run.status.why import warn_of_units
+from streamq.run.storage.checkpoint import CONTROL_DDL, OutsideCti
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import concat
 from streamq.runtime.arrow.values import ORDER, from_json_value, number_values, python_rows, python_values
@@ -251,10 +254,13 @@ def batch_frames(
             if frames[source.table].isStreaming:
                 wrong = f"source {source.shown_name()} is a streaming DataFrame"
                 raise PlanError(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...).")
-        rewritten = rewrite(plan, RULES if rules is None else rules, expected=expected).plan
+        rules = RULES if rules is None else rules
+        rewritten = rewrite(plan, rules, expected=expected).plan
+        modules = sorted({aside.module for aside in set_aside(rewritten)})
+        if form is None and is_long(rewritten):
+            return _frames_by_stages(plan, frames, until, rules, expected, modules, keeps=keeps)
         rewritten = without_unread_columns(rewritten)
         check_form(rewritten, form, verb)
-        modules = sorted({aside.module for aside in set_aside(rewritten)})
         run = BatchRun(
             frames,
             instant_ticks(until, plan.schema.axis),
@@ -266,6 +272,36 @@ def batch_frames(
             rows = to_user(lower_in_batch(rewritten, run), plan.schema)
         aside = reduce(lambda a, b: a.unionAll(b), run.aside) if run.aside else None
         return BatchFrames(rows, aside, modules, run.kept)
+
+
+def _frames_by_stages(
+    plan: Node,
+    frames: Mapping[str, DataFrame],
+    until: int | dt.datetime | None,
+    rules: Sequence[Rule],
+    expected: Expected | None,
+    modules: Sequence[str],
+    *,
+    keeps: bool,
+) -> BatchFrames:
+    """Return the answer of a long plan, computed by the stages of a stream: each reads its input once, a bucket at a time.
+
+    As in-process, there is one micro-batch, which also ends the input.
+    """
+    spark = next(iter(frames.values())).sparkSession
+    ansi = spark.conf.get("spark.sql.ansi.enabled") == "true"
+    options = Options(
+        streaming=False, late_output=bool(modules), ansi=ansi, expected=expected, buckets=default_buckets(spark)
+    )
+    program = compile_stages(Results((plan,)), options, rules)
+    end = OutsideCti(None, INFINITY, instant_ticks(until, plan.schema.axis))
+    with in_utc(spark):
+        control = spark.createDataFrame([end.row], CONTROL_DDL)
+        rows = build_frame(StreamLowering(program, frames), batch_host, control=control)
+        kept = [rows.persist()] if keeps and modules else []
+        answer = result_columns(program.results[0], packed=program.packs_results).read(rows)
+        aside = user_late_rows(rows).where(f"{GROUP} IS NOT NULL") if modules else None
+    return BatchFrames(answer, aside, modules, kept)
 
 
 def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:

@@ -24,7 +24,7 @@ from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.result_rows import RESULT, packed_rows
 from streamq.runtime.hosts.shipping import packed
 from streamq.runtime.hosts.stage import Stage
-from streamq.runtime.state.baskets import Baskets
+from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.runtime.time.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
 from streamq.runtime.time.progress_policy import ProgressPolicy
 
@@ -144,6 +144,21 @@ def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.Data
             )
 
     return run
+
+
+def bucket_runner(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that runs a stage once in each bucket of a task, on all its envelopes, for ``mapInArrow``."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the envelopes that each bucket sends on; its state is dropped."""
+        of_buckets: dict[int, list[Envelope]] = {}
+        for batch in batches:
+            for envelope in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                of_buckets.setdefault(envelope[0], []).append(envelope)
+        for bucket in sorted(of_buckets):
+            yield from envelope_batches(stage.run(bucket, Baskets(DictStore({})), of_buckets.pop(bucket), 0))
+
+    return packed(run)
 
 
 def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
