@@ -65,20 +65,23 @@ def _over_narrowed_source(where: Where, run: BatchRun) -> DataFrame | None:
     return rows
 
 
-MOST_OPERATORS = 24
-"""The operators, those with state twice, that Spark plans one by one, in 1 to 3 s; twice as many take it four times as long.
+MOST_ON_EACH_OTHER = 24
+"""The operators on each other, those with state twice, that Spark plans one by one in 1 to 3 s; more take the square."""
 
-What is read twice is planned twice.
-"""
+MOST_OPERATORS = 120
+"""The same for operators in all; what is read twice is planned twice."""
 
 
 def is_long(plan: Node) -> bool:
     """Return True if a rewritten plan has too many operators for Spark to plan each; then it runs by the stages of a stream."""
 
-    def visit(node: Node, inputs: list[int]) -> int:
-        return sum(inputs) + (2 if isinstance(node, EvaluatedOperator) else 1)
+    def visit(node: Node, inputs: list[tuple[int, int]]) -> tuple[int, int]:
+        own = 2 if isinstance(node, EvaluatedOperator) else 1
+        depths, counts = zip(*inputs, strict=True) if inputs else ((0,), (0,))
+        return own + max(depths), own + sum(counts)
 
-    return fold(plan, visit) > MOST_OPERATORS
+    depth, count = fold(plan, visit)
+    return depth > MOST_ON_EACH_OTHER or count > MOST_OPERATORS
 
 
 def chosen_form(form: object, verb: str) -> BatchForm | None:

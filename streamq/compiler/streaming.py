@@ -97,14 +97,14 @@ StageHost = Callable[[DataFrame, Stage], DataFrame]
 def stateful_host(identity: Identity) -> StageHost:
     """Return the host of a stream's stages, which keeps their state, and ``identity`` beside it."""
 
-    def host(df: DataFrame, stage: Stage) -> DataFrame:
+    def run_stage(df: DataFrame, stage: Stage) -> DataFrame:
         keys = bucket_keys(stage.buckets)
         processor = make_processor(stage, identity, {key: bucket for bucket, key in enumerate(keys)})
         now = F.unix_millis(F.current_timestamp())
         df = df.select(_key_of_bucket(stage).alias("__to"), now.alias(NOW), "__channel", "__body")
         return df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
 
-    return host
+    return run_stage
 
 
 def batch_host(df: DataFrame, stage: Stage) -> DataFrame:
@@ -119,11 +119,11 @@ def _key_of_bucket(stage: Stage) -> Column:
 
 
 def build_frame(
-    lowering: StreamLowering, host: StageHost, *, control: DataFrame | None = None, clock: DataFrame | None = None
+    lowering: StreamLowering, run_stage: StageHost, *, control: DataFrame | None = None, clock: DataFrame | None = None
 ) -> DataFrame:
     """Return the DataFrame of a program: results, late rows and reports, distinguished by ``__channel``.
 
-    ``host`` runs the stages. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
+    ``run_stage`` hosts each stage. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
     ``clock`` holds rows ``now bigint``, and has some whenever time has passed; None where no source follows the clock.
     Reports are in ``__report``: the totals and readings of each bucket, as JSON.
     """
@@ -139,7 +139,7 @@ def build_frame(
         packed.insert(0, clock.mapInArrow(clock_packer(program.clock_policies, buckets), ENVELOPE_DDL))
     df = reduce(lambda a, b: a.unionAll(b), packed)
     for stage in program.stages:
-        df = host(df, stage)
+        df = run_stage(df, stage)
         relations = program.made_at(stage.number + 1)
         # a stage that a changed query has emptied only passes envelopes on
         if stage.number + 1 < len(program.stages) and relations:

@@ -370,7 +370,7 @@ def test_a_long_query_is_a_short_plan_of_sparks(spark: SparkSession, plain: None
 
     def query(rows: DataFrame | pa.Table) -> sq.Stream:
         s = sq.intervals(rows, "a", "b", name="s")
-        for _ in range(6 if name == "itself" else 26):
+        for _ in range(7 if name == "itself" else 26):
             s = LONG[name](s)
         return s
 

@@ -24,11 +24,11 @@ class Rule:
     """A law for the rewriter: ``function`` returns the node that replaces another one, or None if the law does not apply.
 
     ``why_not`` returns the reason why the law does not fire at a node where a user might expect it, or None; ``explain()`` shows
-    it. ``phase``: rules of phase 0 are applied until none fires, then those of phases 0 and 1 together; those of EXPANSION once,
-    to a node that expands, and return another expansion. ``recomputes``: the rule changes an operator with state below the node,
-    so it is skipped if other nodes read that one, which would then be computed twice. ``crosses_state``: it changes what an
-    operator with state keeps, by what stands above or beside it. ``reads_rates``: both functions also take the rows that are
-    expected, ``LikelyFlows``; it is not applied where nobody has said what to expect.
+    it. ``phase``: rules of phase 0 are applied until none fires, then those of phases 0 and 1 together, and so on; those of
+    EXPANSION once, to a node that expands, and return another expansion. ``recomputes``: the rule changes an operator with state
+    below the node, so it is skipped if other nodes read that one, which would then be computed twice. ``crosses_state``: it
+    changes what an operator with state keeps, by what stands above or beside it. ``reads_rates``: both functions also take the
+    rows that are expected, ``LikelyFlows``; it is not applied where nobody has said what to expect.
     """
 
     function: Callable[..., Node | None]

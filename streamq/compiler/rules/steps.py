@@ -440,5 +440,5 @@ PROJECTIONS = (
     Rule(prune_aggregates, recomputes=True, crosses_state=True),
 )
 
-COLUMNS_DOWN = (Rule(prune_columns_below, why_not_prune_columns, phase=1, recomputes=True, crosses_state=True),)
-"""Behind all rules on windows over joins, which it would hide from them."""
+COLUMNS_DOWN = (Rule(prune_columns_below, why_not_prune_columns, phase=2, recomputes=True, crosses_state=True),)
+"""Behind all rules on windows over joins, which it would hide from them, and which make joins that several of them read."""
