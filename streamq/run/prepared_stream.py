@@ -33,12 +33,12 @@ from streamq.operators.input_table import as_dataframe
 from streamq.plan.footprint import Expected
 from streamq.plan.lowering import in_utc
 from streamq.plan.node import Node, nodes, number_sources, tables_behind
-from streamq.run.batch.answers import as_frames, is_dataframe, is_unlimited
+from streamq.run.batch.answers import as_frames, default_buckets, is_dataframe, is_unlimited
 from streamq.run.failure import spark_errors
 from streamq.run.pacing import Pacer, hops_of
 from streamq.run.run_options import ADAPTIVE, BY_MICRO_BATCH, UNTIL_NO_INPUT_IS_LEFT, RunOptions, Trigger, trigger_of
 from streamq.run.session.findings import check_sink_functions, master_of, session_of
-from streamq.run.session.spark_session import default_buckets, prepare_for_streams, warn_of_tasks
+from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
 from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
 from streamq.run.status.run_status import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim, ClockRows, identity_of, ticking_clock

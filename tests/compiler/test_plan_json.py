@@ -93,6 +93,9 @@ def every_plan() -> list[Node]:
     plans = [query.plan for query in CALLS]
     plans += [s.hopping_window(5, 2).select(**{a.name + a.args[0].name: a for a in aggregates}).plan]
     plans += [maps.select(**{a.name: a for a in aggregates[-2:]}).plan, pairs.select(n=sq.count()).plan]
+    points = [sq.points(table("at bigint, k string, v double", []), "at", name=name) for name in ("one", "two")]
+    of_last_rows = points[0].windowed_join(points[1], on="k", rows=3, step=2, suffixes=("", "_r")).select(n=sq.count())
+    plans += [points[0].last_rows(4, 2).select(n=sq.count()).plan, of_last_rows.plan]
     plans += [rewrite(plan).plan for plan in plans]
     points = sq.points(SIZES, "size", name="p", progress=sq.explicit(), late="adjust", invalid="drop")
     log = table("at bigint, what string, k string", [])

@@ -37,7 +37,7 @@ def query(trips: Any, rates: Any) -> sq.Stream:
         for name, table in (("trips", trips), ("rates", rates))
     )
     joined = trips.join(rates, on="k", suffixes=("", "_r"))
-    return joined.group_by("k").tumbling_window(5).select(n=sq.count(), total=sq.sum("v_r"))
+    return joined.group_by("k").tumbling_window(5).select(n=sq.count(), total=sq.sum("v_r"), least=sq.min("v"))
 
 
 def shown(tap: Tap, port: object) -> list[tuple[int, int, int]]:

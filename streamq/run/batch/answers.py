@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamq import html
 from streamq.compiler.batch import check_form, is_long, lower_in_batch, to_user, without_unread_columns
 from streamq.compiler.estimates import expected_rates
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
+from streamq.compiler.options import BUCKETS, Options
 from streamq.compiler.results import Results, result_columns, user_late_rows
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
@@ -43,7 +43,6 @@ from streamq.plan.node import Node, Verbs, expanded, named_after, nodes, number_
 from streamq.plan.schema import POINT, Schema
 from streamq.run.failure import spark_errors
 from streamq.run.session.findings import session_of
-from streamq.run.session.spark_session import default_buckets
 from streamq.run.status.run_status import SourceStatus
 from streamq.run.status.why import warn_of_units
 from streamq.run.storage.checkpoint import CONTROL_DDL, OutsideCti
@@ -272,6 +271,14 @@ def batch_frames(
             rows = to_user(lower_in_batch(rewritten, run), plan.schema)
         aside = reduce(lambda a, b: a.unionAll(b), run.aside) if run.aside else None
         return BatchFrames(rows, aside, modules, run.kept)
+
+
+def default_buckets(spark: SparkSession) -> int:
+    """Return a number of buckets that keeps all tasks of a shuffle busy; each bucket costs some milliseconds a micro-batch.
+
+    It is the number of tasks, because Spark gives each of them one bucket (``bucket_keys``).
+    """
+    return min(BUCKETS, int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 
 
 def _frames_by_stages(

@@ -14,7 +14,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamq.compiler.options import BUCKETS
 from streamq.errors import SessionError, check_keywords, sentence, warn
 from streamq.run.session.findings import (
     SUBMITTED,
@@ -273,14 +272,6 @@ def prepare_for_streams(spark: SparkSession, verb: str) -> None:
 PARTITIONS = "spark.sql.shuffle.partitions"
 MANY = 8
 """The number of tasks for each core beyond which a micro-batch takes seconds even if it has hardly any rows."""
-
-
-def default_buckets(spark: SparkSession) -> int:
-    """Return a number of buckets that keeps all tasks of a shuffle busy; each bucket costs some milliseconds a micro-batch.
-
-    It is the number of tasks, because Spark gives each of them one bucket (``bucket_keys``).
-    """
-    return min(BUCKETS, int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 
 
 def warn_of_tasks(spark: SparkSession, verb: str) -> None:
