@@ -261,7 +261,8 @@ def result_columns(result: Result, *, packed: bool, division: str | None = None)
     fields += [t.StructField(name, t.LongType()) for name in names]
     return ResultColumns(
         title=title,
-        condition=f"{RESULT} = {result.number}" if packed else f"{WEIGHT} IS NOT NULL",
+        # a text is no part of the code that Spark compiles for the condition, so that all results have one code
+        condition=f"cast({RESULT} AS string) = '{result.number}'" if packed else f"{WEIGHT} IS NOT NULL",
         source_columns=(RESULT, ROWS, *carried) if packed else whole,
         columns=(*divided, *first, *payload, *_times(names, schema.axis), *(f"{name} AS {STAMP}" for name in carried)),
         fold=fold,
