@@ -49,7 +49,7 @@ def events(rows: int) -> dict[str, pa.Table]:
 
 
 def expected(tables: Tables) -> sq.Expected:
-    """Return what is told of the streams: the rows of each, and the number of keys."""
+    """Return what is expected of the streams: the rows of each, and the number of keys."""
     rows = {name: table.num_rows for name, table in tables.items()}
     minutes = rows["views"] // (OF_A_KEY * KEYS)
     return sq.Expected(rows=rows, every=f"{minutes} minutes", distinct={"k": KEYS})
@@ -72,20 +72,20 @@ Measured = tuple[float, int, int]
 """The processor time in seconds, the rows of the result, and the greatest number of rows of state."""
 
 
-def in_batch(query: Callable[..., sq.Stream], spark: SparkSession, folder: str, told: sq.Expected | None) -> Measured:
+def in_batch(query: Callable[..., sq.Stream], spark: SparkSession, folder: str, rates: sq.Expected | None) -> Measured:
     """Run a query over the files of its streams into the noop sink, and count its rows in another job."""
     answer = query(*(sq.points(spark.read.parquet(f"{folder}/{name}"), "at", name=name) for name in NAMES))
     begun = cpu_seconds()
-    answer.to_df(expected=told).write.format("noop").mode("overwrite").save()
+    answer.to_df(expected=rates).write.format("noop").mode("overwrite").save()
     spent = cpu_seconds() - begun
-    return spent, answer.to_df(expected=told).count(), 0
+    return spent, answer.to_df(expected=rates).count(), 0
 
 
-def as_stream(query: Callable[..., sq.Stream], tables: Tables, batches: int, told: sq.Expected | None) -> Measured:
+def as_stream(query: Callable[..., sq.Stream], tables: Tables, batches: int, rates: sq.Expected | None) -> Measured:
     """Run a query in-process, in micro-batches that divide the time of all streams."""
     streams = (sq.points(table.slice(0, 0), "at", name=name, progress=sq.generate(0)) for name, table in tables.items())
     root, _ = number_sources(Results((query(*streams).plan,)))
-    run = LocalRun(compile_stages(root, Options(buckets=4, expected=told)))
+    run = LocalRun(compile_stages(root, Options(buckets=4, expected=rates)))
     rows, state, begun = 0, 0, time.process_time()
     for number in range(batches):
         part = {}
@@ -107,7 +107,7 @@ def main() -> None:
     options = parser.parse_args()
     spark = sq.session("join order", master="local[2]", config={"spark.sql.shuffle.partitions": 4})
     tables, results = events(options.rows), []
-    told = expected(tables)
+    rates = expected(tables)
     line = "{:<10} {:<8} {:>10} {:>11} {:>9} {:>7} {:>12} {:>10}"
     print(line.format("query", "run", "rows", "as written", "ordered", "ratio", "state before", "state now"))
     with tempfile.TemporaryDirectory() as folder:
@@ -119,8 +119,8 @@ def main() -> None:
                 "stream": partial(as_stream, query, tables, options.batches),
             }
             for way, measure in ways.items():
-                measure(told)  # warm-up
-                runs = [(measure(None), measure(told)) for _ in range(options.repeat)]
+                measure(rates)  # warm-up
+                runs = [(measure(None), measure(rates)) for _ in range(options.repeat)]
                 assert len({rows for pair in runs for _, rows, _ in pair}) == 1, "an order gives other rows"
                 written, ordered = (statistics.median(spent for spent, *_ in side) for side in zip(*runs, strict=True))
                 (_, rows, before), (_, _, now) = runs[0]

@@ -163,7 +163,7 @@ class Stream(
         """Return the text that :meth:`explain` prints; raise PlanError for arguments that do not exist or do not fit."""
         from streamq.compiler.batch import chosen_form
         from streamq.compiler.explain import explain
-        from streamq.compiler.ports import reader_lines
+        from streamq.compiler.ports import why_spark_reads
         from streamq.compiler.stages import compile_stages
         from streamq.plan.node import number_sources
         from streamq.run.run_options import RunOptions
@@ -174,8 +174,8 @@ class Stream(
             numbered, names = number_sources(plans)
             program = compile_stages(numbered, options)
             tables = {names[name]: table for name, table in self.tables.items() if name in names}
-            readers = reader_lines(program, tables)
-            return explain(program, mode, format, self._explained_first(), hint, readers=readers)
+            spark_reads = why_spark_reads(program, tables)
+            return explain(program, mode, format, self._explained_first(), hint, spark_reads=spark_reads)
 
     def _explained_first(self) -> Sequence[Section]:
         """Return the sections of an explanation that come before those of the plan."""

@@ -39,12 +39,12 @@ STAGES_GUIDE = (
 )
 
 
-def stages_section(program: StagedPlan, measured: Measurements, readers: Mapping[str, str]) -> Section:
+def stages_section(program: StagedPlan, measured: Measurements, spark_reads: Mapping[str, str]) -> Section:
     """Return the section on the stages of a run.
 
     Each stage is shown with its buckets, its state and the bound of it, the part of it that is read, the cost, CTI rule and
     finality, and with what it keeps for good. If input is expected, the rows that it takes and keeps are estimated; of a run
-    they are measured. ``readers``: lines on who reads the rows of sources, by table.
+    they are measured. ``spark_reads``: see ``explain``.
     """
     options, expected = program.options, program.options.expected
     several, rates = len(program.results) > 1, expected_rates(program.plan, expected)
@@ -55,7 +55,7 @@ def stages_section(program: StagedPlan, measured: Measurements, readers: Mapping
     for source in (r.source for r in program.sources if r.source):
         lines += [
             _source_line(source, program.axis),
-            *([f"  {readers[source.table]}"] if source.table in readers else []),
+            *([f"  {_reader_line(spark_reads[source.table])}"] if source.table in spark_reads else []),
         ]
         lines += _indented(measured.sources.get(source.shown_name(), ()))
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
@@ -108,6 +108,11 @@ def _source_line(source: Source, axis: str) -> str:
     return f"source {source.shown_name()}: {source.policy.shown(axis)}{clock}"
 
 
+def _reader_line(reason: str) -> str:
+    """Return the line on who reads a source's rows in a stream, from the reason why Spark does; "" if workers do."""
+    return f"rows are read by Spark, because {reason}" if reason else "rows are read as Arrow where they are combined"
+
+
 def _level_lines(options: Options, axis: str) -> Iterator[str]:
     """Yield the lines on the level of consistency, and on what it holds."""
     level = options.counted_level
@@ -139,7 +144,7 @@ CTI_GUIDE = (
     "A CTI is the time before which nothing changes any more: c is that of the sources, an operator may be behind it."
 )
 
-NO_READERS: Mapping[str, str] = {}
+NO_REASONS: Mapping[str, str] = {}
 
 _fragments = itertools.count(1)
 
@@ -173,20 +178,20 @@ def explain(
     before: Sequence[Section] = (),
     form: BatchForm | None = None,
     measured: Measurements = NO_MEASUREMENTS,
-    readers: Mapping[str, str] = NO_READERS,
+    spark_reads: Mapping[str, str] = NO_REASONS,
 ) -> str:
     """Explain how the plans of a program are executed; ``mode`` selects one part (MODES), ``format`` is one of FORMATS.
 
     ``before``: parts to show first, each with its own mode. ``form``: the batch form that the user asks for. ``measured``:
-    measurements of a run. ``readers``: by a source's table, the line on who reads its rows in a stream. Raises PlanError for a
-    mode or format that does not exist, and for a form that no operator can take.
+    measurements of a run. ``spark_reads``: by a source's table, why Spark reads its rows in a stream, "" if workers do. Raises
+    PlanError for a mode or format that does not exist, and for a form that no operator can take.
     """
     modes = (*(part.mode for part in before), *MODES)
     if mode is not None:
         check_word(mode, modes, "mode", "explain")
     check_word(format, FORMATS, "format", "explain")
     asked = modes if mode is None else (mode,)
-    own = explain_sections(program, asked, form, measured, readers)
+    own = explain_sections(program, asked, form, measured, spark_reads)
     parts = [*(part for part in before if part.mode in asked), *own]
     if format == "json":
         return json.dumps({part.mode: part.data() for part in parts}, indent=2)
@@ -225,7 +230,7 @@ def explain_sections(
     modes: tuple[str, ...] = MODES,
     form: BatchForm | None = None,
     measured: Measurements = NO_MEASUREMENTS,
-    readers: Mapping[str, str] = NO_READERS,
+    spark_reads: Mapping[str, str] = NO_REASONS,
 ) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan, done, expected = program.written, program.rewriting, program.options.expected
@@ -247,7 +252,7 @@ def explain_sections(
             ),
             guide=CTI_GUIDE,
         ),
-        "physical": lambda: stages_section(program, measured, readers),
+        "physical": lambda: stages_section(program, measured, spark_reads),
     }
     return [makers[mode]() for mode in MODES if mode in modes]
 

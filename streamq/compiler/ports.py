@@ -275,21 +275,17 @@ def feed_in_arrow(program: StagedPlan, feed: Feed, relation: Relation) -> Sharin
     return path_in_arrow(feed.path, port, relation, ansi=program.options.ansi)
 
 
-BY_WORKERS = "rows are read as Arrow where they are combined"
-
-
-def reader_lines(program: StagedPlan, tables: Mapping[str, Any]) -> dict[str, str]:
-    """Return explain's line on who reads the rows of a source in a stream, by its table; there is none but for connectors."""
-    lines: dict[str, str] = {}
+def why_spark_reads(program: StagedPlan, tables: Mapping[str, Any]) -> dict[str, str]:
+    """Return the reason why Spark reads the rows of a source in a stream, "" if workers do, by its table; only of connectors."""
+    reasons: dict[str, str] = {}
     for relation in program.sources:
         table = None if relation.source is None else tables.get(relation.source.table)
         if relation.source is not None and isinstance(table, Connector):
             paths = item_paths(program, relation)
             reason = table.not_split() or (paths if isinstance(paths, str) else "")
             # without stages no worker counts the rows
-            reason = reason or ("" if program.stages else "no operator has state")
-            lines[relation.source.table] = f"rows are read by Spark, because {reason}" if reason else BY_WORKERS
-    return lines
+            reasons[relation.source.table] = reason or ("" if program.stages else "no operator has state")
+    return reasons
 
 
 def item_paths(program: StagedPlan, relation: Relation) -> ItemPaths | str:

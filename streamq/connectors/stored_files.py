@@ -195,8 +195,8 @@ class Files(Connector):
     def not_split(self) -> str:
         if self.reader is not None:
             return "reader='spark'"
-        if self._only_spark() or FORMATS[self.format].not_split:
-            return self._only_spark() or FORMATS[self.format].not_split
+        if reason := self._only_spark() or FORMATS[self.format].not_split:
+            return reason
         try:
             system, path = self._place
             system.get_file_info([path])

@@ -410,6 +410,7 @@ class Detect(Node):
         return self.expansion_by(None)
 
     def expansion_by(self, likely: LikelyFlows | None) -> Node:
+        """Return the matches with the columns of OUTPUT, whose parts are joined in the order of fewest pairs."""
         matches = self.event_type(has_ids=False, likely=likely)
         return matches.stream.select(*matches.fields).plan
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamq.compiler.options import Options, Placement
-from streamq.compiler.ports import BY_WORKERS, reader_lines
+from streamq.compiler.ports import why_spark_reads
 from streamq.compiler.results import ResultColumns, Results, folder_columns, result_columns
 from streamq.compiler.rules import RULES
 from streamq.compiler.staged_plan import StagedPlan
@@ -84,7 +84,8 @@ def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> 
 class PreparedStream:
     """Compiled queries with their tables as DataFrames, streaming ones for their sources, and a session that can run them.
 
-    Workers read the rows of ``splits``, by a source's table, and not its DataFrame. ``readers`` has explain's lines on who reads.
+    Workers read the rows of ``splits``, by a source's table, and not its DataFrame. ``spark_reads`` has the reasons
+    why Spark reads others.
 
     ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new. ``clock``
     gives the time of day, if a source follows it.
@@ -98,7 +99,7 @@ class PreparedStream:
     stored: Identity | OtherLayout | None
     tables: Mapping[str, DataFrame]
     splits: Mapping[str, Splits]
-    readers: Mapping[str, str]
+    spark_reads: Mapping[str, str]
     clock: ClockRows
 
     @cached_property
@@ -238,9 +239,9 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
     program, identity = compile_to_fit(plan, compiled_with, begun)
     _warn_of_quarantine(program, verb)
     tables = {names[name]: table for name, table in bound.items() if name in names}
-    readers = reader_lines(program, tables)
+    spark_reads = why_spark_reads(program, tables)
     columns = {r.source.table: [field.name for field in r.source.columns] for r in program.sources if r.source}
-    splits = {name: tables[name].splits(spark, columns[name]) for name, line in readers.items() if line == BY_WORKERS}
+    splits = {name: tables[name].splits(spark, columns[name]) for name, reason in spark_reads.items() if not reason}
     return PreparedStream(
         options=options,
         spark=spark,
@@ -250,7 +251,7 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
         stored=stored,
         tables=_input_frames(spark, options, plan, tables),
         splits=splits,
-        readers=readers,
+        spark_reads=spark_reads,
         clock=clock,
     )
 

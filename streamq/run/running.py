@@ -270,8 +270,8 @@ class Run:
         status = self._status()
         measured = Measurements.of_metrics(status.metrics(), self._program)
         before = [state_section(status.state, status.reason)]
-        readers = self._launch.prepared.readers
-        return explain(self._program, mode, format, before, measured=measured, readers=readers)
+        spark_reads = self._launch.prepared.spark_reads
+        return explain(self._program, mode, format, before, measured=measured, spark_reads=spark_reads)
 
     @spark_errors("tap")
     def tap(self, operator: str, rows: int = 1_000) -> Tap:

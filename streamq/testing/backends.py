@@ -85,8 +85,8 @@ def execute(case: Case, how: Execution, expected: Expectation | None = None) -> 
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     if how.backend == LITERAL:
-        told = _told(case.plans, how)
-        answers = [local_history(read_back(plan), case.tables, how.chosen, case.until, told) for plan in case.plans]
+        rates = _expectation_of_rates(case.plans, how)
+        answers = [local_history(read_back(plan), case.tables, how.chosen, case.until, rates) for plan in case.plans]
         return side_by_side([as_history(answer.drop_columns([WEIGHT])) for answer in answers])
     outputs = how.outputs(len(case.plans))
     return side_by_side(
@@ -190,14 +190,14 @@ def _options(case: Case, how: Execution, level: Level) -> Options:
         buckets=how.buckets,
         level=level,
         early=how.early,
-        expected=_told(case.plans, how),
+        expected=_expectation_of_rates(case.plans, how),
     )
 
 
-def _told(plans: Sequence[Node], how: Execution) -> Expected | None:
+def _expectation_of_rates(plans: Sequence[Node], how: Execution) -> Expected | None:
     """Return the rows that are said to be expected of the sources of some plans; None if nothing is said."""
     names = dict.fromkeys(one.shown_name() for plan in plans for one in nodes(plan) if isinstance(one, Source))
-    rows = dict(zip(names, itertools.cycle(how.told), strict=False))
+    rows = dict(zip(names, itertools.cycle(how.rates), strict=False))
     every = 10 if plans[0].schema.axis == INTEGER else "10 seconds"
     return Expected(rows=rows, every=every) if rows else None
 
@@ -278,9 +278,9 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
             frames = {name: frame(session, table) for name, table in case.tables.items()}
-            told = _told(case.plans, how)
+            rates = _expectation_of_rates(case.plans, how)
             answers = [
-                batch_frames(plan, frames, case.instant, how.chosen, expected=told).rows.toArrow()
+                batch_frames(plan, frames, case.instant, how.chosen, expected=rates).rows.toArrow()
                 for plan in case.plans
             ]
             for rows in answers:
@@ -383,7 +383,7 @@ def _run(
     The last instalment ends the stream; ``last`` then holds the bound of its windows (None: no bound), and is empty before.
     """
     where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "early": how.early}
-    where["expected"] = _told([result.query.plan for result in results], how)
+    where["expected"] = _expectation_of_rates([result.query.plan for result in results], how)
     where |= {"late_sink": str(folder / "late")} if how.late_output else {}
 
     def start(**more: Any) -> Run:

@@ -50,7 +50,7 @@ class Execution:
     - ``remember``: for how long history is remembered, in ticks (None: for ever); the next entry after each restart
     - ``late_output``: the query has a late output, whose rows are compared too
     - ``ends_with_rows``: the end of the input comes in the last micro-batch, together with its rows, and not after it
-    - ``told``: the rows that are said to be expected of the sources in ten ticks, in turn; empty: nothing is said
+    - ``rates``: the rows that are said to be expected of the sources in ten ticks, in turn; empty: nothing is said
 
     On Spark: ``started`` is one of STARTS; ``zone`` is the time zone of a session with Spark's own settings ("": a session that
     streamq starts); ``silent``: a source without further rows gets no further files either.
@@ -72,7 +72,7 @@ class Execution:
     late_output: bool = False
     ends_with_rows: bool = False
     others: OutputForm | None = None
-    told: tuple[int, ...] = ()
+    rates: tuple[int, ...] = ()
 
     def outputs(self, count: int) -> list[OutputForm]:
         """The outputs of ``count`` queries that run side by side."""
@@ -119,7 +119,7 @@ class Execution:
         parts += [f"history remembered {_durations(self.remember, axis, 'for ever')}"] * (self.remember != (None,))
         parts += ["with its CTIs"] * self.ctis + ["early"] * self.early + ["with a late output"] * self.late_output
         parts += ["ended with the last rows"] * self.ends_with_rows
-        parts += [f"told of {', '.join(map(str, self.told))} rows"] * bool(self.told)
+        parts += [f"expects {', '.join(map(str, self.rates))} rows"] * bool(self.rates)
         parts += [f"started by {self.started}"] * (self.started != RUN) + ["silent at the end"] * self.silent
         parts += [f"a session of Spark's own in {self.zone}"] * bool(self.zone)
         return ", ".join(parts)

@@ -112,14 +112,14 @@ def some(examples: int) -> settings:
 def judged(kind: Kind, seed: int, examples: int) -> Counter[str]:
     """Assert that a query of a kind gives the oracle's answer for some rates; count other orders, and answers with rows."""
     chance = random.Random(seed)
-    query, told = kind(chance), tuple(chance.sample(RATES, len(RATES)))
+    query, rates = kind(chance), tuple(chance.sample(RATES, len(RATES)))
     counts = Counter[str]()
 
     @some(examples)
     @given(t.concrete(query, DATA))
     def judge(case: Case) -> None:
-        check(case, [replace(how, told=told) for how in WAYS])
-        rows = dict(zip(case.sources, told, strict=False))
+        check(case, [replace(how, rates=rates) for how in WAYS])
+        rows = dict(zip(case.sources, rates, strict=False))
         done = rewrite(number_sources(case.plan)[0], expected=sq.Expected(rows=rows, every=10))
         counts["other orders"] += any(firing.rule.reads_rates for firing in done.firings)
         counts["with rows"] += case.answer().num_rows > 0
@@ -190,8 +190,8 @@ def test_a_checkpoint_keeps_the_order_with_which_it_has_begun() -> None:
     )
     for query in (first, pattern.where("CorrelationKey(k, EQUAL)")):
         names = {
-            told: frozenset(ChangingRun(query, expected=how).identity.names)
-            for told, how in {"nothing": None, "rising": rising, "falling": falling}.items()
+            name: frozenset(ChangingRun(query, expected=how).identity.names)
+            for name, how in {"nothing": None, "rising": rising, "falling": falling}.items()
         }
         assert names["rising"] == names["nothing"] != names["falling"]
         for begun in (None, rising, falling):
@@ -199,9 +199,9 @@ def test_a_checkpoint_keeps_the_order_with_which_it_has_begun() -> None:
             rows = partial(t.table, columns)
             run.batch({"a": rows([(0, 1)]), "b": rows([(1, 1)])})
             before = run.identity.names
-            for told in (falling, None, rising):
-                assert not run.fit(query, expected=told).misfits
-                run = run.changed(query, expected=told)
+            for expected in (falling, None, rising):
+                assert not run.fit(query, expected=expected).misfits
+                run = run.changed(query, expected=expected)
                 assert run.identity.names == before
             out = [*run.batch({"c": rows([(2, 1)])}), *run.finish()]
             assert sum(table.num_rows for table in out) == 1

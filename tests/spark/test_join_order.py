@@ -18,8 +18,8 @@ from tests.laws.test_join_order import DATA, Kind, chain, sequence, some
 
 @pytest.mark.parametrize(("kind", "seed"), [(chain, 1), (sequence, 1)], ids=["chain", "sequence"])
 def test_another_order_gives_the_answer(spark: SparkSession, kind: Kind, seed: int) -> None:
-    told = (20_000, 3_000, 50, 1, 5, 400)
-    ways = [Execution(BATCH, told=told), Execution(SPARK, OutputForm.CHANGELOG, buckets=2, restart=True, told=told)]
+    rates = (20_000, 3_000, 50, 1, 5, 400)
+    ways = [Execution(BATCH, rates=rates), Execution(SPARK, OutputForm.CHANGELOG, buckets=2, restart=True, rates=rates)]
 
     @some(1)
     @given(t.concrete(kind(random.Random(seed)), DATA))

@@ -305,10 +305,10 @@ def _frames_by_stages(
     with in_utc(spark):
         control = spark.createDataFrame([end.row], CONTROL_DDL)
         rows = build_frame(StreamLowering(program, frames), batch_host, control=control)
-        kept = [rows.persist()] if keeps and modules else []
+        persisted = [rows.persist()] if keeps and modules else []
         answer = result_columns(program.results[0], packed=program.packs_results).read(rows)
         aside = user_late_rows(rows).where(f"{GROUP} IS NOT NULL") if modules else None
-    return BatchFrames(answer, aside, modules, kept)
+    return BatchFrames(answer, aside, modules, persisted)
 
 
 def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:

@@ -54,8 +54,8 @@ class MicroBatch:
 
         Of a file that workers read Spark counts one row.
         """
-        told, read = self.spark.get(rate), self.spark.get("numInputRows")
-        return told * self.rows / read if told and read else told
+        of_spark, count = self.spark.get(rate), self.spark.get("numInputRows")
+        return of_spark * self.rows / count if of_spark and count else of_spark
 
 
 NO_MICRO_BATCH = MicroBatch(number=-1)

@@ -211,8 +211,8 @@ NAMES = {**vars(expressions), **vars(operators), **vars(windows), **globals()}
 def applied(rule: Rule, call: str) -> str:
     """What a rule makes of a plan, as text, and why it does no more; the history must stay that of the plan by the oracle."""
     left = eval(call, NAMES)
-    told = (LikelyFlows(EXPECTED),) * rule.reads_rates
-    made, reason = rule.function(left, *told), rule.why_not and rule.why_not(left, *told)
+    likely = (LikelyFlows(EXPECTED),) * rule.reads_rates
+    made, reason = rule.function(left, *likely), rule.why_not and rule.why_not(left, *likely)
     if made is not None:
         assert (made.schema, made.traits) == (left.schema, left.expansion.traits)
     if made is not None and "RANDOM" not in call:
