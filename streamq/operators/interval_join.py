@@ -27,6 +27,9 @@ OTHER_LE, OTHER_RE = "__le2", "__re2"
 TIER = 4
 """The number of doublings of length from one tier to the next: an event is in at most 17 cells of its tier, on average in two."""
 
+FEW = 64
+"""The most lifetimes of a key with each of which a point is compared."""
+
 WIDEST = 62
 """The widest cell, as a power of two."""
 
@@ -68,6 +71,34 @@ def bounded_join(
     if condition is not None:
         on.append(condition)
     return ours.join(theirs, on, how).drop("__c1", "__c2")
+
+
+def tiered_join(
+    points: DataFrame,
+    lasting: DataFrame,
+    keys: list[tuple[str, str]],
+    starts: tuple[str, str, str],
+    condition: Column | None = None,
+) -> DataFrame:
+    """Join points with lifetimes of any length, by keys and by cells as wide as the tier of a lifetime's length.
+
+    Where a key has at most :data:`FEW` lifetimes, the key is enough. A lifetime is in one or two cells, a point in one for each
+    tier that there is, for which ``lasting`` is read once more. ``keys``: pairs of a column of each. ``starts``: the columns of a
+    point's instant, and of the other's start and end.
+    """
+    at, le, re = map(F.col, starts)
+    own = F.ceil(_class(le, re) / TIER) * TIER
+    of_key = F.count(F.lit(1)).over(Window.partitionBy(*(b for _, b in keys)))
+    tier = F.when((of_key <= FEW) | (own > WIDEST), F.lit(WIDEST)).otherwise(own.cast("int"))
+    theirs = lasting.withColumn("__t2", tier)
+    tiers = F.broadcast(theirs.agg(F.collect_set("__t2").alias("__tiers")))
+    cells = F.sequence(*(F.call_function("shiftright", instant, F.col("__t2")) for instant in (le, re - 1)))
+    theirs = theirs.select("*", F.explode(cells).alias("__c2"))
+    ours = points.crossJoin(tiers).select("*", F.explode("__tiers").alias("__t1")).drop("__tiers")
+    ours = ours.withColumn("__c1", F.call_function("shiftright", at, F.col("__t1")))
+    on = [F.col(a) == F.col(b) for a, b in (*keys, ("__t1", "__t2"), ("__c1", "__c2"))]
+    on += [le <= at, at < re, *([] if condition is None else [condition])]
+    return ours.join(theirs, on).drop("__t1", "__c1", "__t2", "__c2")
 
 
 def endless_join(

@@ -33,6 +33,7 @@ from streamq.operators.interval_join import (
     covered_parts,
     endless_join,
     overlap_join,
+    tiered_join,
     uncovered_parts,
 )
 from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
@@ -200,21 +201,25 @@ class Join(Pairing):
         is_outer = self.how in (JoinKind.LEFT, JoinKind.ANTI)
         if is_outer and self.where is not None and calls_python(self.where):
             return only_evaluated("the condition of an outer join calls Python")
-        if self.on and not (self._has_endless_side or self._is_bounded or self._is_of_cells):
+        if self.on and not (self._has_endless_side or self._is_bounded or self._is_of_cells or self._meets_points):
             return only_evaluated("lifetimes of any length, which need not be measured before")
-        if self.measures_lengths and self._is_over_state:
+        if self._measures_state:
             return only_evaluated("lifetimes of any length, and to measure them would compute twice what is below")
         return None
 
     @property
-    def measures_lengths(self) -> bool:
-        """True if cells of time need the lengths of all lifetimes, for which a batch reads both inputs once more."""
-        return not (self.on or self._has_endless_side or self._is_bounded or self._is_of_cells)
+    def measured(self) -> tuple[Node, ...]:
+        """The inputs that a batch reads once more, for the lengths of their lifetimes; with keys, the one beside points."""
+        if self._has_endless_side or self._is_bounded or self._is_of_cells:
+            return ()
+        if not self.on:
+            return self.children
+        return tuple(side for side in self.children if self._meets_points and side.schema.shape != POINT)
 
     @lazy
-    def _is_over_state(self) -> bool:
-        """True if an input is computed by an operator with state: by n such joins on each other it would be 2**n times."""
-        return any(isinstance(node, EvaluatedOperator) for side in self.children for node in nodes(side))
+    def _measures_state(self) -> bool:
+        """True if a measured input is computed by an operator with state: by n such joins on each other it would be 2**n times."""
+        return any(isinstance(node, EvaluatedOperator) for side in self.measured for node in nodes(side))
 
     @property
     def _is_of_cells(self) -> bool:
@@ -227,6 +232,12 @@ class Join(Pairing):
         return self.how == JoinKind.INNER and (self.left.traits.endless or self.right.traits.endless)
 
     @property
+    def _meets_points(self) -> bool:
+        """True if the join is inner, with keys, and all events of a side are points."""
+        points = POINT in (self.left.schema.shape, self.right.schema.shape)
+        return self.how == JoinKind.INNER and bool(self.on) and points
+
+    @property
     def _is_bounded(self) -> bool:
         """True if the plan bounds all lifetimes, and the join is inner or its left events are points, which need no sweep."""
         return self._longest is not None and (self.how == JoinKind.INNER or self.left.schema.shape == POINT)
@@ -236,8 +247,9 @@ class Join(Pairing):
 
         If all lifetimes are cells of one grid, pairs start together. If the plan bounds the length of all lifetimes, cells have
         that width; and left points need no sweep. Of a side that is endless an inner join has no cells: its events meet whatever
-        lives after their start. Where lengths are not known, they are measured, which reads both sides once more; the evaluator
-        reads them once, and takes its place where there are keys, or operators with state below.
+        lives after their start. Where lengths are not known, they are measured, which reads both sides once more, or what
+        meets points by keys; the evaluator reads them once, and takes its place where there are keys and no points, or
+        operators with state below.
         """
         if self.batch_forms(run.rates) is not None:
             return super().in_batch(inputs, run)
@@ -265,6 +277,15 @@ class Join(Pairing):
                 return in_left_names(pairs.select(LE, RE, *map(quote, names[0])), self)
             start, end = common_lifetime(points)
             return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
+        if self._meets_points:
+            sides, lifetimes, on = [left, right], [(LE, RE), (OTHER_LE, OTHER_RE)], self.key_pairs
+            if not points[0]:
+                sides, lifetimes, on = sides[::-1], lifetimes[::-1], [(b, a) for a, b in on]
+            at = lifetimes[0][0]
+            pairs = tiered_join(*sides, on, (at, *lifetimes[1]), condition)
+            return pairs.select(
+                F.col(at).alias(LE), (F.col(at) + 1).alias(RE), *(quote(n) for n in (*names[0], *names[1]))
+            )
         start, end = F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))
         if self.how != JoinKind.INNER:
             left = left.withColumn("__id", F.monotonically_increasing_id())

@@ -81,6 +81,10 @@ def test_joins_on_no_key_read_twice_only_what_needs_no_state() -> None:
         chain = chain.join(s, where=lambda a, b: a.v < b.v, suffixes=("", "_r")).select("k", "v")
     assert joins_evaluated(chain) == [False, True, True, True]
     assert joins_evaluated(s.join(s, on="k", suffixes=("", "_r"))) == [True]
+    points = s.to_points().select("k", w=sq.col("v"))
+    assert joins_evaluated(points.join(s, on="k")) == [False]
+    assert joins_evaluated(points.join(s, on="k", how="left")) == [True]
+    assert joins_evaluated(s.join(s, on="k", suffixes=("", "_r")).join(points, on="k")) == [True, True]
     assert joins_evaluated(windows.join(windows, on="k", suffixes=("", "_r"))) == [False]
     assert joins_evaluated(windows.join(windows, suffixes=("", "_r")).join(s, suffixes=("", "_s"))) == [False, True]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import operator
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from streamq import testing as t
 from streamq.compiler import batch
 from streamq.compiler.batch import lower_in_batch
 from streamq.errors import InvalidEvent
+from streamq.operators import interval_join
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import BatchForms, BatchRun
 from streamq.plan.footprint import NO_RATES
@@ -310,6 +312,32 @@ def test_what_keeps_events_answers_as_in_process(spark: SparkSession, tmp_path: 
         backends.append(queries)
     for name, query in backends[1].items():
         assert_same_history(t.history(query.to_arrow()), t.history(backends[0][name].to_arrow()))
+
+
+@pytest.mark.parametrize("few", [0, 64])
+def test_points_meet_lifetimes_of_any_length_by_keys(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """By the key alone and by cells of tiers of length, with the points on either side; a shortest, longest, endless one."""
+    monkeypatch.setattr(interval_join, "FEW", few)
+    drawn = random.Random(few)
+    lengths = [1, 2, 15, 16, 17, 255, 257, 1 << 40, (1 << 53) + 1, (1 << 62) + 1]
+    starts = [-(1 << 62), -17, -16, -1, 0, 1, 15, 16, 17, 255, 256, (1 << 62) - 1]
+    lasting = [
+        (at, at + n, drawn.choice(["x", "y", None]), n % 7) for at in starts for n in lengths if at + n < 1 << 63
+    ]
+    lasting += [(at, None, drawn.choice("xy"), 9) for at in starts]
+    ends = [end - back for _, end, _, _ in lasting if end is not None for back in (0, 1)]
+    points = [(at, drawn.choice(["x", "y", "z", None]), drawn.randrange(7)) for at in [*starts, *ends]]
+    tables = {
+        "a": t.table("start bigint, end bigint, k string, v bigint", lasting),
+        "b": t.table("at bigint, k string, w bigint", points),
+    }
+    a = sq.intervals(frame(spark, tables["a"]), "start", "end", name="a")
+    b = sq.points(frame(spark, tables["b"]), "at", name="b")
+    for query in (a.join(b, on="k"), b.join(a, on="k", where=lambda b, a: b.w < a.v)):
+        assert forms_of(query.plan) is None
+        assert_same_history(query.to_df().toArrow(), oracle(query.plan, tables))
 
 
 @pytest.mark.parametrize("keys", [(), ("k",)])

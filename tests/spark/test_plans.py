@@ -16,6 +16,7 @@ import streamq as sq
 from streamq.compiler.rewriter import rewrite
 from streamq.operators import Join
 from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import Node, nodes
 
 pytestmark = pytest.mark.spark
@@ -81,16 +82,16 @@ def reads(plan: Node) -> int:
 
     Where lifetimes may never end, an operator reads its inputs once more, for their last instant, and each source, for how far
     it has come: the later of these bounds its windows. A join without keys over operators without state reads its inputs once
-    more, for the lengths of their lifetimes, unless the plan knows these.
+    more, for the lengths of their lifetimes, unless the plan knows these; one by keys of points and others so reads the others.
     """
     read: dict[str, int] = {}
     for node in nodes(plan):
         own = sum(read[child.digest] for child in node.children) or 1
+        measured = node.measured if isinstance(node, Join) and node.batch_forms(NO_RATES) is None else ()
         is_bounded = isinstance(node, EvaluatedOperator) and node.hears_endpoints
         sources = [below for below in nodes(node) if not below.children]
-        is_over_state = any(isinstance(below, EvaluatedOperator) for side in node.children for below in nodes(side))
-        is_measured = isinstance(node, Join) and node.measures_lengths and not is_over_state
-        read[node.digest] = own * (2 if is_bounded or is_measured else 1) + (len(sources) if is_bounded else 0)
+        again = own + len(sources) if is_bounded else sum(read[side.digest] for side in measured)
+        read[node.digest] = own + again
     return read[plan.digest]
 
 
