@@ -408,8 +408,8 @@ def streams(spark: SparkSession, folder: Path) -> House:
 def by_streamq(house: House, name: str) -> DataFrame:
     """Return a query's rows by streamq, with Spark's columns: of an answer that changes, what holds in the end."""
     of, _, changes = QUERIES[name]
-    rows = of(house).to_df()
-    return (rows.where("end IS NULL") if changes else rows).drop("start", "end")
+    rows = of(house)
+    return (rows.where(sq.end().is_null()) if changes else rows).to_df().drop("start", "end")
 
 
 def by_spark(spark: SparkSession, name: str) -> DataFrame:

@@ -10,12 +10,14 @@ from streamq.choices import choose_word
 from streamq.compiler.rewriter import clip_text
 from streamq.compiler.rules.steps import columns_read
 from streamq.errors import PlanError
+from streamq.functions.logic import ISNULL, conjuncts
 from streamq.operators import Select, Where
 from streamq.operators.evaluated_operator import EvaluatedOperator
+from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import NOBODY, BatchForm, BatchRun, Observer, Operator
 from streamq.operators.source import InsertSource, Source
 from streamq.operators.time_filter import narrowed
-from streamq.plan.expr import fold
+from streamq.plan.expr import Call, Lifetime, fold
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema, quote
@@ -30,6 +32,7 @@ def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> Da
     """
 
     run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
+    run.lasting = frozenset() if run.hint else read_without_ends(plan)
 
     def visit(node: Node, inputs: list[DataFrame]) -> DataFrame:
         if not isinstance(node, Operator):
@@ -43,6 +46,52 @@ def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> Da
         return rows
 
     return fold(plan, visit)
+
+
+def read_without_ends(plan: Node) -> frozenset[str]:
+    """Return the digests of the operators over snapshots of which a plan reads the last snapshots alone, which do not end.
+
+    Above them is a filter for missing ends, with selects and filters between; or the snapshots of all their rows do so.
+    """
+    wholes: dict[str, list[bool | None]] = {}
+    lasting = set()
+    for node in reversed(nodes(plan)):
+        # of what all readers read without ends, True if one of them reads all of it, which filters must not change
+        readings = wholes.get(node.digest, [None])
+        whole = None if None in readings else any(readings)
+        below: bool | None = None
+        match node:
+            case Where(predicate=predicate) if any(part.digest == IS_ENDLESS.digest for part in conjuncts(predicate)):
+                below = False
+            case Select() | Where():
+                below = None if whole and isinstance(node, Where) else whole
+            case MemberOperator() if whole is not None and _has_last_snapshot(node):
+                lasting.add(node.digest)
+                below = None if node.input.traits.endless else True
+        for child in node.children:
+            wholes.setdefault(child.digest, []).append(below)
+    return frozenset(lasting)
+
+
+IS_ENDLESS = Call(ISNULL, (Lifetime("end"),))
+"""The condition that an event has no end."""
+
+
+def _has_last_snapshot(operator: MemberOperator) -> bool:
+    """True if an operator's events do not end, or are such snapshots, and it computes the last ones by themselves.
+
+    The keys of snapshots are also those of the snapshots below: else an event of another group may end after the last that does
+    not.
+    """
+    node: Node = operator
+    keys: set[str | None] = set(operator.keys)
+    while isinstance(node, MemberOperator) and node.has_last_snapshot and keys <= set(node.keys):
+        if node.input.traits.endless:
+            return True
+        keys, node = set(node.keys), node.input
+        while isinstance(node, Select):
+            keys, node = {key and node.copied_column(key) for key in keys}, node.input
+    return False
 
 
 def _over_narrowed_source(where: Where, run: BatchRun) -> DataFrame | None:

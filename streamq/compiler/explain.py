@@ -16,7 +16,7 @@ from typing import Any
 
 from streamq import html
 from streamq.choices import check_word
-from streamq.compiler.batch import check_form, is_long
+from streamq.compiler.batch import check_form, is_long, read_without_ends
 from streamq.compiler.estimates import LikelyFlows, cost_line, expected_rates, pairs_line, rows_line
 from streamq.compiler.explain_graphs import NO_MEASUREMENTS, Measurements, plan_graph, rule_marks, stage_graph
 from streamq.compiler.options import Options
@@ -237,6 +237,7 @@ def explain_sections(
     rates, likely = expected_rates(done.plan, expected), None if expected is None else LikelyFlows(expected)
     check_form(done.plan, form, "explain")
     by_stages = form is None and any(map(is_long, done.plan.children))
+    lasting = frozenset() if form else frozenset().union(*map(read_without_ends, done.plan.children))
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part(
             "logical", "logical plan", plan, _nothing, partial(rule_marks, done, before=True)
@@ -247,7 +248,7 @@ def explain_sections(
                 "incremental",
                 f"incremental plan (CTI: c, unless said otherwise{'; in a batch by the stages below' if by_stages else ''})",
                 done.plan,
-                partial(_notes, rates, likely, form, by_stages),
+                partial(_notes, rates, likely, form, by_stages, lasting),
                 partial(rule_marks, done, before=False),
             ),
             guide=CTI_GUIDE,
@@ -350,12 +351,18 @@ def _nothing(node: Node) -> Notes:
 
 
 def _notes(
-    rates: ExpectedRates, likely: LikelyFlows | None, form: BatchForm | None, by_stages: bool, node: Node
+    rates: ExpectedRates,
+    likely: LikelyFlows | None,
+    form: BatchForm | None,
+    by_stages: bool,
+    lasting: frozenset[str],
+    node: Node,
 ) -> Notes:
     """Return the notes on a node of the incremental plan.
 
     They are its CTI, unless that is c, the rows that are expected, its batch form, if it has several, and the notes on modules
-    of the user's own. ``by_stages``: in a batch no operator has a form of its own.
+    of the user's own. ``by_stages``: in a batch no operator has a form of its own. ``lasting``: the operators of which a batch
+    computes the last snapshots alone, by their digests.
     """
     notes: Notes = {}
     rows = None if likely is None else rows_line(node, rates, likely)
@@ -365,7 +372,8 @@ def _notes(
         if node.progress != "c":
             notes["CTI"] = node.progress
         if not by_stages and (forms := node.batch_forms(rates)) is not None:
-            notes["batch"] = str(forms.choose(form))
+            last = node.digest in lasting
+            notes["batch"] = "the last snapshot of each group, which has no end" if last else str(forms.choose(form))
         lifetimes = [child.traits.lifetimes(child.schema.axis) for child in node.children]
         if len(lifetimes) > 1 and any(lifetimes):
             notes["lifetimes"] = "; ".join(one or "of any length" for one in lifetimes)

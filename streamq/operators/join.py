@@ -218,7 +218,7 @@ class Join(Pairing):
 
     @lazy
     def _measures_state(self) -> bool:
-        """True if a measured input is computed by an operator with state: by n such joins on each other it would be 2**n times."""
+        """True if a measured input is of an operator with state, which n such joins on each other would compute 2**n times."""
         return any(isinstance(node, EvaluatedOperator) for side in self.measured for node in nodes(side))
 
     @property
@@ -278,14 +278,12 @@ class Join(Pairing):
             start, end = common_lifetime(points)
             return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
         if self._meets_points:
-            sides, lifetimes, on = [left, right], [(LE, RE), (OTHER_LE, OTHER_RE)], self.key_pairs
-            if not points[0]:
-                sides, lifetimes, on = sides[::-1], lifetimes[::-1], [(b, a) for a, b in on]
-            at = lifetimes[0][0]
-            pairs = tiered_join(*sides, on, (at, *lifetimes[1]), condition)
-            return pairs.select(
-                F.col(at).alias(LE), (F.col(at) + 1).alias(RE), *(quote(n) for n in (*names[0], *names[1]))
-            )
+            if points[0]:
+                pairs = tiered_join(left, right, self.key_pairs, (LE, OTHER_LE, OTHER_RE), condition)
+            else:
+                pairs = tiered_join(right, left, [(b, a) for a, b in self.key_pairs], (OTHER_LE, LE, RE), condition)
+            start, end = common_lifetime(points)
+            return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
         start, end = F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))
         if self.how != JoinKind.INNER:
             left = left.withColumn("__id", F.monotonically_increasing_id())

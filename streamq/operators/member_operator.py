@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import (
@@ -20,10 +23,12 @@ from streamq.plan.expr import Lifetime
 from streamq.plan.footprint import Footprint
 from streamq.plan.node import Node, Traits
 from streamq.plan.schema import Schema, check_key, show_keys, shown_name
+from streamq.runtime.deltas import RE
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.window_evaluator import TopKEvaluator, WindowEvaluator
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.condensing import CondensingKernel, WindowsKernel
+from streamq.time import INFINITY
 from streamq.windows import Window
 from streamq.windows.window import result_traits
 
@@ -77,6 +82,18 @@ class MemberOperator(EvaluatedOperator):
     def is_time_sensitive(self) -> bool:
         """True if results read the lifetimes of members, cut as ``clip`` says."""
         return False
+
+    @property
+    def has_last_snapshot(self) -> bool:
+        """True if a batch computes the last snapshot of each group, which does not end, without the others.
+
+        It has all events of the group if none ends, and starts with the last of them.
+        """
+        return self.window.traits.is_piecewise and self.stamp == Stamp.ALIGN
+
+    def _last_members(self, events: DataFrame) -> DataFrame:
+        """Return the members of last snapshots: of events that do not end all, of others the last of their own."""
+        return events if self.input.traits.endless else events.where(F.col(RE) == INFINITY)
 
     @property
     def _form_of_members(self) -> str:

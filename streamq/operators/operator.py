@@ -179,7 +179,8 @@ class BatchRun:
     the data decide. ``sources``: the plan's source nodes, by table. ``aside``: one DataFrame per operator whose modules set
     events aside. ``keeps``: both the result and the events set aside will be read, so the rows that hold both are persisted;
     ``kept`` lists those DataFrames. ``rates``: the rows that are expected, from which operators choose their form. ``hint``: the
-    form that the user asks for, of operators that can take it.
+    form that the user asks for, of operators that can take it. ``lasting``: the digests of operators of whose rows only those
+    without an end are read.
     """
 
     tables: Mapping[str, DataFrame]
@@ -190,6 +191,7 @@ class BatchRun:
     kept: list[DataFrame] = field(default_factory=list)
     rates: ExpectedRates = NO_RATES
     hint: BatchForm | None = None
+    lasting: frozenset[str] = frozenset()
 
     def without_set_aside(self, rows: DataFrame) -> DataFrame:
         """Split rows: append those that modules have set aside to ``aside`` and return the others.

@@ -232,6 +232,8 @@ class TopK(MemberOperator):
         With ``ties="keep"`` every member whose rank is at most ``k`` stays, else the first ``k`` in the order of value and
         payload. In the form EXPLODE only the best of those in the same windows are copied.
         """
+        if self.digest in run.lasting:
+            return self._best_of_last(inputs[0])
         form = self.batch_forms(run.rates).choose(run.hint).form
         if form is BatchForm.EVALUATED:
             return super().in_batch(inputs, run)
@@ -251,14 +253,24 @@ class TopK(MemberOperator):
             df, by = self.window.copies(events)
             df = df.withColumn(BY, value)
         df = self._best(df, by)
-        # better ones of the best are among the best, so that ranks among these are ranks
-        rank = F.col(PLACE) if self.ties == "keep" else F.rank().over(self._windows(by).orderBy(self._order))
-        df = df.withColumn(RANK, rank.cast("int"))
-        df = df.withColumn(ROW_NUMBER, F.col(PLACE)) if self.row_number else df
+        df = self._with_places(df, by)
         if grid is not None:
             start, end = window_lifetime(grid)
             df = df.withColumns({STARTS: start, ENDS: end})
         return stamped(df, self.stamp, self.schema)
+
+    def _with_places(self, best: DataFrame, by: Sequence[str]) -> DataFrame:
+        """Add the ranks, and row numbers if asked for, to the best members of each group and value of ``by``."""
+        # better ones of the best are among the best, so that ranks among these are ranks
+        rank = F.col(PLACE) if self.ties == "keep" else F.rank().over(self._windows(by).orderBy(self._order))
+        ranked = best.withColumn(RANK, rank.cast("int"))
+        return ranked.withColumn(ROW_NUMBER, F.col(PLACE)) if self.row_number else ranked
+
+    def _best_of_last(self, events: DataFrame) -> DataFrame:
+        """Return the best members of the last snapshot of each group."""
+        members = self._last_members(events).withColumn(BY, spark_expression(self.by, self.input.schema))
+        bounds = {STARTS: F.max(LE).over(self._windows([])), ENDS: F.lit(INFINITY)}
+        return stamped(self._with_places(self._best(members.withColumns(bounds), []), []), self.stamp, self.schema)
 
     def _best_so_far(self, events: DataFrame) -> DataFrame:
         """Return, for each snapshot of events that do not end, the events with the best value of those that have started.

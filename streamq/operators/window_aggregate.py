@@ -395,13 +395,15 @@ class WindowAggregate(MemberOperator):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Compute the windows in the form that is chosen."""
         source = self.input.schema
+        if self.digest in run.lasting:
+            return self._last_snapshots(inputs[0])
         match self.batch_forms(run.rates).choose(run.hint).form:
             case BatchForm.EVALUATED:
                 return super().in_batch(inputs, run)
             case BatchForm.DIFFERENCE | BatchForm.RUNNING as form:
                 rows = snapshots(source, self.keys, self.aggregates, inputs[0], form)
                 return stamped(rows, self.stamp, self.schema)
-        values = [spark_aggregate(a, source, self.clip).alias(name) for name, a in self.aggregates]
+        values = self._spark_aggregates
         reads_bounds = any(a.function.reads_window for _, a in self.aggregates)
         events = batch_events(self.input, inputs[0], run, self.keys, reads_bounds=reads_bounds)
         members, by = self.window.copies(events)
@@ -409,6 +411,23 @@ class WindowAggregate(MemberOperator):
         rows = members.groupBy(*keys, *by).agg(*values) if values else members.select(*keys, *by).distinct()
         grid = None if STARTS in by else self.window.traits.grid
         return stamped(rows, self.stamp, self.schema, *(() if grid is None else window_bounds(grid)))
+
+    @property
+    def _spark_aggregates(self) -> list[Column]:
+        """Spark's own aggregates of members, by their names."""
+        return [spark_aggregate(a, self.input.schema, self.clip).alias(name) for name, a in self.aggregates]
+
+    @property
+    def has_last_snapshot(self) -> bool:
+        functions = [aggregate.function for _, aggregate in self.aggregates]
+        in_spark = all(f.has_spark_form and not (f.timed or f.reads_window) for f in functions)
+        return super().has_last_snapshot and in_spark
+
+    def _last_snapshots(self, events: DataFrame) -> DataFrame:
+        """Return the last snapshot of each group, by Spark's own aggregates of all that do not end."""
+        members = self._last_members(events).groupBy(*(quote(k) for k in self.keys))
+        rows = members.agg(F.max(LE).alias(STARTS), *self._spark_aggregates).where(F.col(STARTS).isNotNull())
+        return stamped(rows.withColumn(ENDS, F.lit(INFINITY)), self.stamp, self.schema)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import streamq as sq
+from streamq.compiler.batch import read_without_ends
+from streamq.compiler.rewriter import rewrite
 from streamq.operators import Join
 from streamq.operators.operator import BatchForm
 from streamq.operators.window_aggregate import WindowAggregate
@@ -87,6 +89,51 @@ def test_joins_on_no_key_read_twice_only_what_needs_no_state() -> None:
     assert joins_evaluated(s.join(s, on="k", suffixes=("", "_r")).join(points, on="k")) == [True, True]
     assert joins_evaluated(windows.join(windows, on="k", suffixes=("", "_r"))) == [False]
     assert joins_evaluated(windows.join(windows, suffixes=("", "_r")).join(s, suffixes=("", "_s"))) == [False, True]
+
+
+def without_ends(s: sq.Stream) -> dict[str, tuple[sq.Stream, int]]:
+    """Queries over ``s`` for rows without an end, and of how many operators a batch then computes the last snapshots alone."""
+    last, n = sq.end().is_null(), sq.col("n")
+    endless = s.set_duration(None)
+    of_k = endless.group_by("k").snapshot_window()
+    counts = of_k.select(n=sq.count(), m=sq.median("v"), every=sq.collect("w"))
+    of_n = counts.select("n", double=n * 2).group_by("n").snapshot_window().select(t=sq.sum("double"))
+    of_z = endless.with_columns(z=sq.col("k") % 2).group_by("k", "z").snapshot_window().select(n=sq.count())
+    of_z = of_z.select("n", half=sq.col("z")).group_by("half").snapshot_window().select(most=sq.max("n"))
+    best = {ties: of_k.top_k(3, by="v", ties=ties, row_number=ties == "break") for ties in ("keep", "break")}
+    some = counts.where(n > 7)
+    both = counts.where(last)
+    return {
+        "of all": (endless.snapshot_window().select(n=sq.count(), most=sq.max("v")).where(last), 1),
+        "of groups": (counts.where(last & (n > 7)).select("k", "m", "every"), 1),
+        "a filter between": (some.select("k", "n").where(last), 1),
+        "of snapshots": (of_n.where(last), 0),
+        "of snapshots of more groups": (of_z.where(last), 2),
+        "of snapshots of all": (counts.snapshot_window().top_k(1, by="n").where(last), 2),
+        "of filtered snapshots": (some.group_by("n").snapshot_window().select(k=sq.sum("k")).where(last), 0),
+        "the best": (best["keep"].where(last), 1),
+        "with numbers": (best["break"].where(last).select("k", "w", "row_number"), 1),
+        "the best of the best": (
+            best["keep"].drop("rank").group_by("k").snapshot_window().top_k(1, by="w").where(last),
+            2,
+        ),
+        "read twice": (both.union(counts.where(n > 1)), 0),
+        "both without ends": (both.union(counts.where(n > 1).where(last)), 1),
+        "lifetimes": (of_k.select(n=sq.time_weighted_avg("v")).where(last), 0),
+        "points at ends": (
+            endless.group_by("k").snapshot_window(stamp="point_at_end").select(n=sq.count()).where(last),
+            0,
+        ),
+        "what ends": (s.set_duration(3).group_by("k").snapshot_window().select(n=sq.count()).where(last), 0),
+    }
+
+
+def test_the_last_snapshots_are_computed_by_themselves_if_a_filter_reads_no_others() -> None:
+    """If no event ends, or if these are such snapshots of more groups, all of whose rows it reads; explain says so."""
+    stream = sq.points(table("at bigint, k bigint, v double, w string", []), "at", name="s")
+    for name, (query, lasting) in without_ends(stream).items():
+        assert len(read_without_ends(rewrite(query.plan).plan)) == lasting, name
+        assert query.explanation("incremental").count("the last snapshot of each group") == lasting, name
 
 
 def test_a_hint_is_for_the_windows_that_can_take_it() -> None:

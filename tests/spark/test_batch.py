@@ -30,6 +30,7 @@ from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 from tests.drawn.queries import composition
+from tests.operators.test_batch_forms import without_ends
 
 QUERIES = composition(2, 5)
 BATCH = t.Profile(examples=0, batch=1, streams=0, shrinking=120)
@@ -338,6 +339,15 @@ def test_points_meet_lifetimes_of_any_length_by_keys(
     for query in (a.join(b, on="k"), b.join(a, on="k", where=lambda b, a: b.w < a.v)):
         assert forms_of(query.plan) is None
         assert_same_history(query.to_df().toArrow(), oracle(query.plan, tables))
+
+
+def test_what_does_not_end_is_computed_without_what_ends(spark: SparkSession) -> None:
+    values = [None, 2.0, float("nan"), -0.0, 0.0, 5.0, 2.0]
+    rows = [(i // 3, i % 5, values[5 * i % 7], "xyz"[i % 3] if i % 5 else None) for i in range(40)]
+    for some in (rows, []):
+        table = t.table("at bigint, k bigint, v double, w string", some)
+        for query, _ in without_ends(sq.points(frame(spark, table), "at", name="s")).values():
+            assert_same_history(query.to_df().toArrow(), oracle(query.plan, {"s": table}))
 
 
 @pytest.mark.parametrize("keys", [(), ("k",)])
