@@ -25,7 +25,7 @@ from streamq.operators.select import Where
 from streamq.operators.step import columns_step
 from streamq.plan.expr import Call, Col, Lit, show
 from streamq.plan.node import Node, expressions
-from streamq.plan.schema import Schema, shown_name
+from streamq.plan.schema import Schema, lazy, shown_name
 from streamq.plan.spark_types import INTEGRAL
 from streamq.runtime.arrow.arrow_types import arrow_schema
 from streamq.runtime.deltas import LE, RE, WEIGHT
@@ -98,7 +98,7 @@ class Port:
             partials=self.partials,
         )
 
-    @property
+    @lazy
     def stage(self) -> int:
         """The number of the stage that hosts it: the first that can read all its inputs, after ``after``, not before ``place``.
 
@@ -107,7 +107,7 @@ class Port:
         earliest = [path.stage - (sharing.inner is not None) for path, sharing in self.shared_paths]
         return max((self.after + 1, self.place, *earliest))
 
-    @property
+    @lazy
     def shared_paths(self) -> list[tuple[Path, Sharing]]:
         """The paths of all its inputs, each with whether the operator may run in the stage where the path begins."""
         return list(zip(self.paths, self.sharings, strict=True))
@@ -199,12 +199,12 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
         )
 
 
-def sharings_of(program: StagedPlan, ports: Sequence[Port], reader: Port) -> list[Sharing]:
+def sharings_of(program: StagedPlan, ports: Mapping[str, Port], reader: Port) -> list[Sharing]:
     """Return, for each path to a kernel, the answer if it may run in the stage where the path begins, at one of ``ports``.
 
-    A kernel whose stage comes after all others shares none.
+    These are by name. A kernel whose stage comes after all others shares none.
     """
-    makers = {port.name: port for port in ports} if reader.after < 0 else {}
+    makers = ports if reader.after < 0 else {}
     return [
         share(
             path,
@@ -336,7 +336,7 @@ def _hashed_text(port: PortInput) -> str:
     return ", ".join("start" if name == LE else show(exprs[name]) for name in port.columns.hashed) or NO_KEY
 
 
-def passed_columns(ports: Sequence[Port], port: Port) -> tuple[str, ...] | None:
+def passed_columns(ports: Mapping[str, Port], port: Port) -> tuple[str, ...] | None:
     """Return the columns by which rows are spread that a kernel passes on one by one, in the stage of the kernel that made them.
 
     None if they come from elsewhere, or do not all hold these columns.
@@ -346,8 +346,7 @@ def passed_columns(ports: Sequence[Port], port: Port) -> tuple[str, ...] | None:
     ((path, sharing),) = port.shared_paths
     if port.inner_path(path, sharing) is None:
         return None
-    makers = {maker.name: maker for maker in ports}
-    spread = makers[path.relation].bucket_columns
+    spread = ports[path.relation].bucket_columns
     columns = {copied_before(path.steps, expr): name for name, expr in port.inputs[0].columns.columns}
     if spread is None or not all(columns.get(column) in port.schema.names for column in spread):
         return None

@@ -125,6 +125,16 @@ def read_more_than_once(plan: Node) -> set[str]:
     return {digest for digest, times in read.items() if times > 1}
 
 
+def reads(plan: Node, below: Node) -> bool:
+    """Return True if a plan reads a node; the walk is breadth first, through higher nodes only: rules change what is near."""
+    level, seen = {plan.digest: plan}, set[str]()
+    while level and below.digest not in level:
+        seen.update(level)
+        higher = [node for node in level.values() if node.height > below.height]
+        level = {child.digest: child for node in higher for child in node.children if child.digest not in seen}
+    return bool(level)
+
+
 T = TypeVar("T")
 
 SHARED = "what is below is read elsewhere too, and would be computed twice"
@@ -214,7 +224,7 @@ class _Phase:
     """One fixpoint of some rules.
 
     ``normal``: the normal form of each node so far, by digest. ``shared``: the digests of nodes that are read more than once.
-    ``refused``: firings that would have computed a shared window twice.
+    ``refused``: firings at joins that would have computed a shared node twice.
     """
 
     def __init__(
@@ -256,11 +266,13 @@ class _Phase:
     def skipped(self, rules: Sequence[Rule], plan: Node) -> list[SkippedRule]:
         """Return the rules that did not fire where a user might expect it, with the node of the normal form and the reason.
 
-        Only ``rules`` count: those whose ``why_not`` returns a reason, and those in ``refused``.
+        Only ``rules`` count: those whose ``why_not`` returns a reason, and those that would compute a shared window twice.
         """
         parts = nodes(plan)
         asked = [(r, r.why_not, n) for r in rules if r.why_not for n in parts]
         skipped = [SkippedRule(r, n, reason) for r, why, n in asked if (reason := _ask(r, why, n, self.likely))]
+        over_shared = [(r, n) for n in parts if self._is_over_shared(n) for r in rules if r.recomputes]
+        skipped += [SkippedRule(r, n, SHARED) for r, n in over_shared if _apply(r, n, self.likely, n)]
         digests = {n.digest for n in parts}
         return [*skipped, *(s for s in self.refused.values() if s.node.digest in digests and s.rule in rules)]
 
@@ -282,11 +294,12 @@ class _Phase:
         A rule that would compute a shared window twice does not count; it is noted in ``refused``. Nodes below that the result no
         longer reads, but others do, make their inputs shared. Raises RewriteError after more than ``budget`` firings.
         """
+        is_over_shared = self._is_over_shared(node)
         for rule in self.rules:
-            result = _apply(rule, node, self.likely, node)
+            result = None if rule.recomputes and is_over_shared else _apply(rule, node, self.likely, node)
             if result is None:
                 continue
-            if rule.recomputes and self._recomputes_shared(node, result):
+            if rule.recomputes and isinstance(node, Join) and self._reads_shared_no_more(node, result):
                 self.refused[rule.name, node.digest] = SkippedRule(rule, node, SHARED)
                 continue
             self.firings.append(Firing(rule, node, result))
@@ -297,29 +310,30 @@ class _Phase:
             return result
         return None
 
-    def _recomputes_shared(self, node: Node, result: Node) -> bool:
-        """Return True if the result of a rule computes anew what a node that is read more than once computes.
+    def _is_over_shared(self, node: Node) -> bool:
+        """Return True if a rule that changes an operator with state below a node would compute a shared one twice.
 
-        Of a join it is one that the result does not read any more. Else that node is the window that the rule changes, or lies
-        above it, with at most filters, selects and explodes between.
+        That is the operator itself, or lies above it, with at most filters, selects and explodes between. Of joins the result
+        of the rule tells (``_reads_shared_no_more``).
         """
-        if isinstance(node, Join):
-            still_read = {n.digest for n in nodes(result)}
-            return any(n.digest in self.shared and n.digest not in still_read for n in nodes(node) if n is not node)
+        if isinstance(node, Join) or not node.children:
+            return False
         below = node.children[0]
         while isinstance(below, Where | Select | Explode) and below.digest not in self.shared:
             below = below.input
         return below.digest in self.shared
 
+    def _reads_shared_no_more(self, join: Join, result: Node) -> bool:
+        """Return True if the result of a rule at a join does not read a shared node below it any more."""
+        still_read = {n.digest for n in nodes(result)}
+        return any(n.digest in self.shared and n.digest not in still_read for n in nodes(join) if n is not join)
+
     def _share_bypassed_inputs(self, node: Node, result: Node) -> None:
         """Mark the inputs of a shared node that a rule bypassed as shared: its other readers and the result read them now."""
         todo = list(node.children)
-        if not any(below.digest in self.shared for below in todo):
-            return
-        still_read = {n.digest for n in nodes(result)}
         while todo:
             below = todo.pop()
-            if below.digest in self.shared and below.digest not in still_read:
+            if below.digest in self.shared and not reads(result, below):
                 self.shared.update(c.digest for c in below.children)
                 todo.extend(below.children)
 

@@ -61,7 +61,7 @@ class _Compiler:
         self.options = program.options
         self.policies = {**policies, **{source.table: source.policy for source in unread}}
         self.unread = unread
-        self.ports: list[Port] = []
+        self.ports: dict[str, Port] = {}
         self.unsettled = unsettled_nodes(program.plan)
         self.repeated = repeated_operators(program.plan)
         self.result_paths: list[list[Path]] = []
@@ -74,12 +74,12 @@ class _Compiler:
             self._judge_unread(source)
         results = self.program.results
         paths = [self._of_result(result, paths) for result, paths in zip(results, self.result_paths, strict=True)]
-        last = max((port.stage for port in self.ports), default=-1)
+        last = max((port.stage for port in self.ports.values()), default=-1)
         last = max(last, self.options.placement.stages - 2)
         for result in results:
             if result.egress.ctis:
                 paths[result.number] = [self._host_ctis(result, paths[result.number], last)]
-        host_kernels(self.program, self.ports, [path for of_result in paths for path in of_result])
+        host_kernels(self.program, list(self.ports.values()), [path for of_result in paths for path in of_result])
         for result in results:
             feed_result(self.program, result, paths[result.number])
         return self.program
@@ -104,10 +104,10 @@ class _Compiler:
         A kernel can if it has a final form, no other kernel reads its rows, and no result that is not final does. The path then
         has no retractions; otherwise it is returned unchanged, and the caller adds a settle kernel.
         """
-        port = next((p for p in self.ports if p.name == path.relation), None)
+        port = self.ports.get(path.relation)
         if port is None or port.final_kernel is None or port.node is None or port.node.digest in self.unsettled:
             return path
-        if any(p.relation == path.relation for other in self.ports for p in other.paths):
+        if any(p.relation == path.relation for other in self.ports.values() for p in other.paths):
             return path
         port.kernel, port.form = port.final_kernel, FINAL
         return replace(path, retracts=False, moves=False)
@@ -221,7 +221,7 @@ class _Compiler:
         if port.bucket_columns is None:
             port.bucket_columns = passed_columns(self.ports, port)
         self.program.relations[name] = Relation(name, port.stage + 1, schema, number=len(self.ports))
-        self.ports.append(port)
+        self.ports[name] = port
         return Path(name, port.stage + 1, schema, retracts=retracts, moves=moves)
 
     def _settling(self, node: Node, rows: str) -> str:
@@ -279,9 +279,9 @@ class _Compiler:
         The source stays one of the queries': its progress counts at the level of consistency and for the sources that follow
         it, and its late and invalid rows are counted.
         """
-        self._events_of_source(self._source(source))
+        events = self._events_of_source(self._source(source))
         # rows that nobody reads need not be held back
-        self.ports[-1].aligns = None
+        self.ports[events.relation].aligns = None
 
     def _host_ingress(self, path: Path, ingress: Ingress, spread: tuple[str, ...] = ()) -> Path:
         """Host the kernel that turns a source's items into events; return the path of the events.

@@ -87,7 +87,10 @@ class Tree:
             type(self).__name__,
             *(_canonical(getattr(self, f.name)) for f in fields(self) if f.name not in ("digest", "shown")),
         ]
-        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16])
+        self._set_digest(json.dumps(values))
+
+    def _set_digest(self, text: str) -> None:
+        object.__setattr__(self, "digest", hashlib.sha256(text.encode()).hexdigest()[:16])
 
     @property
     def children(self) -> tuple[Any, ...]:
@@ -381,6 +384,13 @@ class Col(Expr):
 
     name: str
     origin: str | None = None
+
+    def __post_init__(self) -> None:
+        """Compute the digest as for any node; a plan has more columns than all else, so their JSON is written at once."""
+        if self.origin is None and isinstance(self.name, str):
+            self._set_digest(f'["Col", {json.dumps(self.name)}, null]')
+        else:
+            super().__post_init__()
 
     @property
     def copied_column(self) -> str:

@@ -30,6 +30,9 @@ from streamq.time import Grid, show_duration
 
 T = TypeVar("T")
 
+fields_of: Callable[[Any], tuple[dataclasses.Field[Any], ...]] = functools.cache(dataclasses.fields)
+"""The fields of a dataclass, computed once: every new node asks for them."""
+
 _SORTED_JSON = json.JSONEncoder(sort_keys=True)
 
 ADDED = {"added": True}
@@ -118,22 +121,24 @@ class Node:
     """A node of a plan; a subclass has the decorator ``@node``, defines ``_schema``, and ``_traits`` unless they are its inputs'.
 
     A property that is equal for all nodes of a class may be a class attribute: ``title = "where"``.
-    ``children`` are the input nodes, in the order of the fields.
+    ``children`` are the input nodes, in the order of the fields; ``height``: the most nodes on a way down from it.
     """
 
     schema: Schema
     traits: Traits
     digest: str
     children: tuple[Node, ...]
+    height: int = 0
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __post_init__(self) -> None:
         """Compute children, schema, traits and digest; raise PlanError where the parameters do not fit the inputs."""
         object.__setattr__(self, "children", tuple(self._inputs()))
+        object.__setattr__(self, "height", 1 + max((child.height for child in self.children), default=0))
         object.__setattr__(self, "schema", self._schema())
         traits = self._traits()
         object.__setattr__(self, "traits", replace(traits, longest=1) if self.schema.shape == POINT else traits)
-        fields = dataclasses.fields(self)
+        fields = fields_of(type(self))
         values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
         added = {f.name for f in fields if "added" in f.metadata}.intersection(identity_fields(self))
         values += [{name: canonical(getattr(self, name)) for name in added}] if added else []
@@ -183,7 +188,7 @@ class Node:
     def _inputs(self) -> list[Node]:
         """Return the nodes among the fields, also inside tuples, in the order of the fields."""
         inputs: list[Node] = []
-        for f in dataclasses.fields(self):
+        for f in fields_of(type(self)):
             value = getattr(self, f.name)
             if isinstance(value, Node):
                 inputs.append(value)
@@ -202,7 +207,7 @@ class Node:
             return self
         rest = iter(children)
         changes: dict[str, Any] = {}
-        for f in dataclasses.fields(self):
+        for f in fields_of(type(self)):
             value = getattr(self, f.name)
             if isinstance(value, Node):
                 changes[f.name] = next(rest)
@@ -238,7 +243,7 @@ def canonical(value: Any) -> Any:
         return value
     match value:
         case tuple() | list():
-            return [canonical(v) for v in value]
+            return [v if type(v) in PLAIN_JSON else canonical(v) for v in value]
         case Node():
             return {"node": value.digest}
         case Expr():
@@ -256,14 +261,14 @@ def canonical(value: Any) -> Any:
 
 def identity_fields(value: Any) -> list[str]:
     """Return the fields that make a dataclass's identity: all but those added later that have their default."""
-    fields = dataclasses.fields(value)
+    fields = fields_of(type(value))
     return [f.name for f in fields if "added" not in f.metadata or getattr(value, f.name) != f.default]
 
 
 def identity_values(value: Any) -> dict[str, Any]:
     """Return the values of ``identity_fields`` by name; an INLINE field is replaced by the fields of its value."""
     values: dict[str, Any] = {}
-    kinds = {f.name: type(f.default) for f in dataclasses.fields(value) if "inline" in f.metadata}
+    kinds = {f.name: type(f.default) for f in fields_of(type(value)) if "inline" in f.metadata}
     for name in identity_fields(value):
         held = getattr(value, name)
         values |= identity_values(held) if type(held) is kinds.get(name) else {name: held}
@@ -275,19 +280,23 @@ def expressions(node: Node) -> list[Expr]:
 
     Their parts, and the expressions of the node's inputs, are not among them.
     """
-    values: list[Any] = [getattr(node, f.name) for f in reversed(dataclasses.fields(node))]
     exprs: list[Expr] = []
-    while values:
-        value = values.pop()
-        if type(value) in PLAIN_JSON:
-            continue
-        if isinstance(value, Expr):
-            exprs.append(value)
-        elif isinstance(value, tuple):
-            values.extend(reversed(value))
-        elif dataclasses.is_dataclass(value) and not isinstance(value, Node):
-            values.extend(getattr(value, f.name) for f in reversed(dataclasses.fields(value)))
+    for f in fields_of(type(node)):
+        _add_expressions(getattr(node, f.name), exprs)
     return exprs
+
+
+def _add_expressions(value: Any, exprs: list[Expr]) -> None:
+    """Add the expressions in a field's value to a list."""
+    if isinstance(value, Expr):
+        exprs.append(value)
+    elif isinstance(value, tuple):
+        for one in value:
+            if type(one) not in PLAIN_JSON:
+                _add_expressions(one, exprs)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, Node):
+        for f in fields_of(type(value)):
+            _add_expressions(getattr(value, f.name), exprs)
 
 
 def nodes(root: Node) -> list[Node]:
@@ -455,7 +464,7 @@ def short_hash(value: Any) -> str:
 
 def _tree_text(tree: Tree, operands: list[str]) -> str:
     """Return a hash of a part of an expression, from those of its operands."""
-    fields = [f.name for f in dataclasses.fields(tree) if f.name not in ("digest", "shown", "origin")]
+    fields = [f.name for f in fields_of(type(tree)) if f.name not in ("digest", "shown", "origin")]
     return short_hash([type(tree).__name__, [_without_operands(getattr(tree, name)) for name in fields], operands])
 
 

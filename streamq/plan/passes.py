@@ -64,6 +64,8 @@ def kept_answer(question: Hashable, compute: Callable[[], T]) -> T:
 
 def expression_nodes(root: Expr) -> tuple[Expr, ...]:
     """Return every distinct node, children first."""
+    if not root.children:
+        return (root,)
 
     def in_order() -> tuple[Expr, ...]:
         visited: list[Expr] = []
@@ -102,6 +104,8 @@ def substitute(root: Expr, by: Mapping[str, Expr]) -> Expr:
 
 def reads_lifetime(root: Expr, *parts: str) -> bool:
     """True if the tree reads one of these parts of the lifetime (any part, if none is named)."""
+    if isinstance(root, Col):
+        return False
     read = kept_answer(
         ("lifetime", root.digest), lambda: {n.part for n in expression_nodes(root) if isinstance(n, Lifetime)}
     )
@@ -169,8 +173,6 @@ def infer(expr: Expr, schema: Schema, verb: str) -> DataType:
     SparkSession is asked. Raises UnknownColumn, TypeMismatch, PlanError for an aggregate, and NeedsSpark without an active
     session.
     """
-    if isinstance(expr, Col):
-        return schema.require(expr.name, verb)
     kind = types(expr, schema, verb)[expr.digest]
     return kind if kind is not None else _ask_spark(expr, schema, verb)
 
@@ -191,6 +193,8 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
 
     Raises UnknownColumn, TypeMismatch and PlanError for what is wrong whatever Spark says.
     """
+    if isinstance(expr, Col):
+        return {expr.digest: schema.require(expr.name, verb)}
 
     def inferred() -> dict[str, DataType | None]:
         by_digest: dict[str, DataType | None] = {}

@@ -72,15 +72,15 @@ def chain(name: str, length: int, *rows: list[tuple[Any, ...]]) -> sq.Stream:
     return s
 
 
-def calls_of_explain(name: str, length: int) -> int:
-    """The number of calls of Python functions that explain makes; the first explanation fills what is kept for all."""
+def calls_of_explain(name: str, length: int, function: Callable[..., Any] | None = None) -> int:
+    """The number of calls of Python functions that explain makes, or of one; the first explanation fills what is kept for all."""
     chain(name, 2).explanation()
     query = chain(name, length)
     calls = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:
         nonlocal calls
-        calls += event == "call"
+        calls += event == "call" and (function is None or frame.f_code is function.__code__)
 
     sys.setprofile(count)
     try:
@@ -104,6 +104,15 @@ def judge(name: str) -> None:
     short, long = calls_of_explain(name, SHORT), calls_of_explain(name, TIMES * SHORT)
     # a sixth more than twice as many: some texts, such as those of nested unions, are as long as they are deep
     assert long <= TIMES * short * MORE.get(name, 7 / 6), (name, long / short)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_longer_query_is_not_walked_more_often(name: str) -> None:
+    judge_walks(name)
+
+
+def judge_walks(name: str) -> None:
+    assert calls_of_explain(name, 40, nodes) == calls_of_explain(name, 20, nodes), name
 
 
 @pytest.mark.parametrize("name", CHAINS)

@@ -337,6 +337,8 @@ def _share(root: Node, *, several_sizes: bool) -> Node | None:
     """Return the results over windows that share; ``several_sizes``: only those share that are not all on one grid."""
     if not isinstance(root, Results) or not root.egresses:
         return None
+    if sum(isinstance(node, MergePartials) for node in nodes(root)) < 2:
+        return None
     every = _shareable(root)
     groups: dict[object, list[_Windows]] = {}
     for one in every:
