@@ -30,9 +30,6 @@ from streamq.time import Grid, show_duration
 
 T = TypeVar("T")
 
-fields_of: Callable[[Any], tuple[dataclasses.Field[Any], ...]] = functools.cache(dataclasses.fields)
-"""The fields of a dataclass, computed once: every new node asks for them."""
-
 _SORTED_JSON = json.JSONEncoder(sort_keys=True)
 
 ADDED = {"added": True}
@@ -138,7 +135,7 @@ class Node:
         object.__setattr__(self, "schema", self._schema())
         traits = self._traits()
         object.__setattr__(self, "traits", replace(traits, longest=1) if self.schema.shape == POINT else traits)
-        fields = fields_of(type(self))
+        fields = dataclasses.fields(self)
         values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
         added = {f.name for f in fields if "added" in f.metadata}.intersection(identity_fields(self))
         values += [{name: canonical(getattr(self, name)) for name in added}] if added else []
@@ -188,7 +185,7 @@ class Node:
     def _inputs(self) -> list[Node]:
         """Return the nodes among the fields, also inside tuples, in the order of the fields."""
         inputs: list[Node] = []
-        for f in fields_of(type(self)):
+        for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if isinstance(value, Node):
                 inputs.append(value)
@@ -207,7 +204,7 @@ class Node:
             return self
         rest = iter(children)
         changes: dict[str, Any] = {}
-        for f in fields_of(type(self)):
+        for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if isinstance(value, Node):
                 changes[f.name] = next(rest)
@@ -261,14 +258,14 @@ def canonical(value: Any) -> Any:
 
 def identity_fields(value: Any) -> list[str]:
     """Return the fields that make a dataclass's identity: all but those added later that have their default."""
-    fields = fields_of(type(value))
+    fields = dataclasses.fields(value)
     return [f.name for f in fields if "added" not in f.metadata or getattr(value, f.name) != f.default]
 
 
 def identity_values(value: Any) -> dict[str, Any]:
     """Return the values of ``identity_fields`` by name; an INLINE field is replaced by the fields of its value."""
     values: dict[str, Any] = {}
-    kinds = {f.name: type(f.default) for f in fields_of(type(value)) if "inline" in f.metadata}
+    kinds = {f.name: type(f.default) for f in dataclasses.fields(value) if "inline" in f.metadata}
     for name in identity_fields(value):
         held = getattr(value, name)
         values |= identity_values(held) if type(held) is kinds.get(name) else {name: held}
@@ -281,7 +278,7 @@ def expressions(node: Node) -> list[Expr]:
     Their parts, and the expressions of the node's inputs, are not among them.
     """
     exprs: list[Expr] = []
-    for f in fields_of(type(node)):
+    for f in dataclasses.fields(type(node)):
         _add_expressions(getattr(node, f.name), exprs)
     return exprs
 
@@ -295,7 +292,7 @@ def _add_expressions(value: Any, exprs: list[Expr]) -> None:
             if type(one) not in PLAIN_JSON:
                 _add_expressions(one, exprs)
     elif dataclasses.is_dataclass(value) and not isinstance(value, Node):
-        for f in fields_of(type(value)):
+        for f in dataclasses.fields(value):
             _add_expressions(getattr(value, f.name), exprs)
 
 
@@ -464,7 +461,7 @@ def short_hash(value: Any) -> str:
 
 def _tree_text(tree: Tree, operands: list[str]) -> str:
     """Return a hash of a part of an expression, from those of its operands."""
-    fields = [f.name for f in fields_of(type(tree)) if f.name not in ("digest", "shown", "origin")]
+    fields = [f.name for f in dataclasses.fields(type(tree)) if f.name not in ("digest", "shown", "origin")]
     return short_hash([type(tree).__name__, [_without_operands(getattr(tree, name)) for name in fields], operands])
 
 
