@@ -58,12 +58,12 @@ AGGREGATES: dict[str, Aggregates] = {
 }
 
 
-def windows(df: DataFrame, n: int, of: str, *, lasting: bool = False) -> sq.Stream:
-    """Return windows of ``n`` hops by the public API; ``lasting``: of intervals from ``ts`` to ``until``."""
+def windows(rows: Any, n: int, of: str, *, lasting: bool = False) -> sq.Stream:
+    """Return windows of ``n`` hops by the public API over a DataFrame or files; ``lasting``: from ``ts`` to ``until``."""
     if lasting:
-        events = sq.intervals(df, start="ts", end="until", name="events")
+        events = sq.intervals(rows, start="ts", end="until", name="events")
     else:
-        events = sq.points(df, time="ts", name="events")
+        events = sq.points(rows, time="ts", name="events")
     return AGGREGATES[of].ours(events.group_by("key").hopping_window(f"{n} minutes", "1 minute"))
 
 

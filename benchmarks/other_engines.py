@@ -45,7 +45,7 @@ KEYS, DENSITY = 1_000, 60
 SCHEMA = "k bigint, ts timestamp, v double"
 HOPS, FLINK_HOPS = (1, 16, 60, 512), (60, 512)
 FILES = 4
-JAVA = Path(__file__).parent / "flink" / "HoppingWindows.java"
+JAVA = Path(__file__).parent / "flink" / "Statements.java"
 OPENED = ["--add-opens=java.base/java.util=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
 
 Seconds = float
@@ -166,20 +166,50 @@ def flink_jars() -> Path:
     return Path(next(iter(folders))) / "lib"
 
 
-def flink(folder: Path, hops: int, runs: int, sink: str = "none") -> list[Seconds]:
-    """Return the seconds of each run of Flink's job in a process of its own."""
-    classes = f"{flink_jars()}/*"
-    job = ["java", *OPENED, "-Xmx5g", "-cp", classes, str(JAVA), "streaming", str(folder), str(hops), sink, str(runs)]
-    done = subprocess.run(job, capture_output=True, text=True, check=False)
+def flink_numbers(statements: Sequence[str], runs: int) -> list[list[int]]:
+    """Run statements of Flink SQL in a process of its own.
+
+    Returns the milliseconds of each run of a SELECT, and those of processors in it; of no runs, the number of its rows.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
+        file.write(";\n".join(statements))
+        file.flush()
+        job = ["java", *OPENED, "-Xmx5g", "-cp", f"{flink_jars()}/*", str(JAVA), file.name, str(runs)]
+        done = subprocess.run(job, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"Flink's job failed:\n{done.stdout[-2_000:]}{done.stderr[-2_000:]}")
     lines = [line.split() for line in done.stdout.splitlines()]
-    return [int(line[1]) / 1_000 for line in lines if line and line[0] == "milliseconds"]
+    return [[int(number) for number in line[1:]] for line in lines if line and line[0] in ("milliseconds", "rows")]
+
+
+def flink_csv(name: str, columns: str, folder: Path) -> str:
+    """Return the statement of Flink SQL that makes a table of the CSV files in a folder."""
+    options = f"'connector' = 'filesystem', 'path' = '{folder}', 'format' = 'csv'"
+    return f"CREATE TABLE {name} ({columns}) WITH ({options})"
+
+
+def flink_windows(folder: Path, hops: int) -> tuple[str, str]:
+    """Return the statements of Flink SQL for the table of points, and for the windows."""
+    columns = "k BIGINT, ts TIMESTAMP(3), v DOUBLE, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+    windows = f"HOP(TABLE points, DESCRIPTOR(ts), INTERVAL '1' MINUTES, INTERVAL '{hops}' MINUTES(4))"
+    select = (
+        f"SELECT k, window_start, COUNT(v), SUM(v), MAX(v) FROM TABLE({windows}) GROUP BY k, window_start, window_end"
+    )
+    return flink_csv("points", columns, folder), select
+
+
+def flink(folder: Path, hops: int, runs: int) -> list[Seconds]:
+    """Return the seconds of each run of Flink's job in a process of its own."""
+    return [ms / 1_000 for ms, _ in flink_numbers(flink_windows(folder, hops), runs)]
 
 
 def counted_by_flink(folder: Path, hops: int) -> tuple[int, int]:
+    points, select = flink_windows(folder, hops)
     with tempfile.TemporaryDirectory() as out:
-        flink(folder, hops, 1, sink=f"{out}/rows")
+        results = flink_csv(
+            "results", "k BIGINT, s TIMESTAMP(3), n BIGINT, total DOUBLE, top DOUBLE", Path(out, "rows")
+        )
+        flink_numbers([points, results, f"INSERT INTO results {select}"], 0)
         numbers = [int(line.split(",")[2]) for file in Path(out).rglob("*") if file.is_file() for line in file.open()]
     return len(numbers), sum(numbers)
 

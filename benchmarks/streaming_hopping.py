@@ -1,6 +1,7 @@
 """Streaming hopping windows against Spark's own, batch by batch, in one run: time a micro-batch, rows and bytes of state.
 
-Settings, each with points in time order, a micro-batch a file, ``sum, count, max`` of ``v``:
+streamq reads by ``sq.files``, Spark by its own reader. Settings, each with points in time order, a micro-batch a file, ``sum,
+count, max`` of ``v``:
 
 * dense: 2 M events a micro-batch, 1,000 keys, 60 events a key and hop, n = size / hop = 60, random doubles, against Spark's
   own hopping windows; cents: the same with amounts in cents (bigint), whose partial results compress;
@@ -120,7 +121,8 @@ def is_variable(kind: t.DataType) -> bool:
 
 def ours(spark: SparkSession, folder: Path, n: int, of: str = "sum", *, lasting: bool = False) -> Ran:
     """Run hopping windows by streamq over all input."""
-    run = windows(source(spark, folder), n, of, lasting=lasting).run(sink="noop", trigger="available_now")
+    files = sq.files(str(folder), maxFilesPerTrigger=1)
+    run = windows(files, n, of, lasting=lasting).run(sink="noop", trigger="available_now")
     held = live_bytes(spark, run.checkpoint, "baskets")
     shutil.rmtree(run.checkpoint, ignore_errors=True)
     return Ran(run.query, held)

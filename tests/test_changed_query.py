@@ -379,6 +379,20 @@ def test_rows_held_back_with_other_columns_do_not_go_on() -> None:
         held.changed(query(S), output="changelog")
 
 
+def test_rows_held_back_with_all_columns_go_on_beside_rows_with_those_that_are_read() -> None:
+    query, sent = S.select("v"), []
+    for level in (Level(None), Level(0)):
+        run, parts = ChangingRun(query, output="changelog", level=level, buckets=1), []
+        for number in range(4):
+            [table] = run.batch({"s": rows(2 * number, 2 * number + 2)})
+            parts.append(table)
+            if number == 1:
+                run = run.changed(query, output="changelog", buckets=1)
+        sent.append(net([*parts, *run.finish()]))
+        assert parts[0].num_rows == 0 or level == Level(0)
+    assert same_history(*sent) is None
+
+
 @pytest.mark.parametrize(
     ("now", "wrong"),
     [

@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame
 
 from streamq.choices import choose_word
 from streamq.compiler.rewriter import clip_text
-from streamq.compiler.rules.steps import columns_read
 from streamq.errors import PlanError
 from streamq.functions.logic import ISNULL, conjuncts
 from streamq.operators import Select, Where
@@ -153,30 +152,6 @@ def check_form(plan: Node, form: BatchForm | None, verb: str) -> None:
     ]
     observed = "; ".join(dict.fromkeys(reasons)) or "there are no windows"
     raise PlanError(verb, f"nothing in the query can be computed in the form {form}", observed)
-
-
-def without_unread_columns(plan: Node) -> Node:
-    """Return a plan in which sources that only selects read have the columns that these read.
-
-    A row that is no event is shown with its payload, so Spark would read all columns of the files for an error that seldom is.
-    """
-    readers: dict[str, list[Node]] = {}
-    for node in nodes(plan):
-        for child in node.children:
-            readers.setdefault(child.digest, []).append(node)
-
-    def visit(node: Node, inputs: list[Node]) -> Node:
-        read = [_read_by(reader) for reader in readers.get(node.digest, [plan])]
-        if isinstance(node, Source) and all(names is not None for names in read):
-            return node.with_columns(frozenset().union(*(names or () for names in read)))
-        return node.with_children(inputs)
-
-    return fold(plan, visit)
-
-
-def _read_by(node: Node) -> frozenset[str] | None:
-    """Return the columns that a select reads; None for other nodes, and if they may be any."""
-    return columns_read(node, ()) if isinstance(node, Select) else None
 
 
 def to_user(df: DataFrame, schema: Schema) -> DataFrame:

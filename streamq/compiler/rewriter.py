@@ -17,6 +17,7 @@ from typing import TypeVar
 from streamq.compiler.estimates import LikelyFlows
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.rules.rule import EXPANSION
+from streamq.compiler.rules.steps import columns_read
 from streamq.errors import NeedsSpark, RewriteError, StreamqError
 from streamq.operators import Explode, Join, MergePartials, Select, Source, Where, WindowAggregate
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -133,6 +134,31 @@ def reads(plan: Node, below: Node) -> bool:
         higher = [node for node in level.values() if node.height > below.height]
         level = {child.digest: child for node in higher for child in node.children if child.digest not in seen}
     return bool(level)
+
+
+def without_unread_columns(plan: Node) -> Node:
+    """Return a plan in which sources that only selects read have the columns that these read.
+
+    A row that is no event is shown with its payload, so all columns of files would be read for an error that seldom is; and in a
+    stream all would go through the stage that judges what is late.
+    """
+    readers: dict[str, list[Node]] = {}
+    for node in nodes(plan):
+        for child in node.children:
+            readers.setdefault(child.digest, []).append(node)
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        read = [_read_by(reader) for reader in readers.get(node.digest, [plan])]
+        if isinstance(node, Source) and all(names is not None for names in read):
+            return node.with_columns(frozenset().union(*(names or () for names in read)))
+        return node.with_children(inputs)
+
+    return fold(plan, visit)
+
+
+def _read_by(node: Node) -> frozenset[str] | None:
+    """Return the columns that a select reads; None for other nodes, and if they may be any."""
+    return columns_read(node, ()) if isinstance(node, Select) else None
 
 
 T = TypeVar("T")

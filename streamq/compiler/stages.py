@@ -18,7 +18,7 @@ from streamq.compiler.copies import Copy, is_copy, repeated_operators, with_copi
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_kernels, passed_columns, sharings_of
 from streamq.compiler.results import Result, Results, as_results, unsettled_nodes, without_policies
-from streamq.compiler.rewriter import rewrite
+from streamq.compiler.rewriter import rewrite, without_unread_columns
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, Relation, StagedPlan, can_spread
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_state, placed_spread, state_name
@@ -61,6 +61,7 @@ class _Compiler:
         self.options = program.options
         self.policies = {**policies, **{source.table: source.policy for source in unread}}
         self.unread = unread
+        self.written = {node.table: node for node in nodes(program.written) if isinstance(node, Source)}
         self.ports: dict[str, Port] = {}
         self.unsettled = unsettled_nodes(program.plan)
         self.repeated = repeated_operators(program.plan)
@@ -312,7 +313,7 @@ class _Compiler:
             moves=not source.insert_only,
             aligns=ingress.aligns,
             bucket_columns=None if LE in ingress.hashed else ingress.hashed,
-            held=columns_text(source),
+            held=columns_text(self.written[source.table]),
         )
 
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
@@ -371,7 +372,10 @@ def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = R
     """
     with answers_kept():
         rewriting = rewrite(replace(written, egresses=options.egresses), rules, expected=options.expected)
-        plan, policies = without_policies(as_results(rewriting.plan))
+        # late rows are shown with their payload, and rows that a level holds back are there for queries that read other columns
+        shows_all = options.late_output or options.counted_level.block != 0
+        plan = rewriting.plan if shows_all else without_unread_columns(rewriting.plan)
+        plan, policies = without_policies(as_results(plan))
         plan = with_relays(with_copies(plan))
         of_queries = [node for node in nodes(written) if isinstance(node, Source) and options.streaming]
         unread = {source.table: source for source in of_queries if source.table not in policies}

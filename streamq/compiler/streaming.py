@@ -100,8 +100,7 @@ def stateful_host(identity: Identity) -> StageHost:
     def run_stage(df: DataFrame, stage: Stage) -> DataFrame:
         keys = bucket_keys(stage.buckets)
         processor = make_processor(stage, identity, {key: bucket for bucket, key in enumerate(keys)})
-        now = F.unix_millis(F.current_timestamp())
-        df = df.select(_key_of_bucket(stage).alias("__to"), now.alias(NOW), "__channel", "__body")
+        df = df.select(_key_of_bucket(stage).alias("__to"), "__channel", "__body")
         return df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
 
     return run_stage

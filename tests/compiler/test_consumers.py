@@ -25,8 +25,10 @@ from streamq.operators import Union, Where
 from streamq.plan.expr import Lit
 from streamq.plan.node import Node, number_sources
 from streamq.policies import MIDDLE, Level
+from streamq.runtime.deltas import LE, RE
 from streamq.windows import Hopping, Snapshot
 from tests.changed_query import ChangingRun
+from tests.programs import compiled
 from tests.rehearsed import events, intervals, rehearsal
 
 S = sq.events([(1, 4, {"k": 1, "v": 1.0})])
@@ -36,6 +38,24 @@ ENDING = S.set_duration(3)
 def only(plan: Node) -> Consumer:
     [[way]] = consumers(plan).values()
     return way
+
+
+def check_columns_sent() -> None:
+    """A stage that judges lateness gets the columns that are read; all where late rows are shown, or rows are held back."""
+    some, every = ("v", LE, RE), ("k", "v", LE, RE)
+    cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+        ({}, some),
+        ({"output": OutputForm.CHANGELOG}, some),
+        ({"late_output": True}, every),
+        ({"output": OutputForm.CHANGELOG, "level": Level(None)}, every),
+    ]
+    for options, sent in cases:
+        [channel] = compiled(S.select("v").plan, **options).stages[0].channels
+        assert channel.columns == sent, options
+
+
+def test_columns_sent() -> None:
+    check_columns_sent()
 
 
 def test_the_windows_that_events_come_to() -> None:

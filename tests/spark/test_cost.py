@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,28 @@ def test_what_is_open_costs_nothing(spark: SparkSession, plain: None, tmp_path: 
     # all that a micro-batch touches is read by each port of each operator; all that is open would be 1,200 rows
     assert 0 < evaluated <= BATCHES * 2 * len(TRIED) * HOT * (EACH + (2 + BATCHES) * NEW)
     assert bins > BINS if reads_every_bin else 0 < bins <= BINS
+
+
+def check_compilations() -> None:
+    """Spark compiles no code for a micro-batch of a query once some have run."""
+    spark: Any = sq.session()
+    compilations = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "s"
+        folder.mkdir()
+        s = sq.intervals(stream(spark, folder, SCHEMA), start="start", end="end", name="s")
+        counts = s.group_by("k").tumbling_window(10).select(n=sq.count())
+        numbers = []
+        with counts.run(sink="noop", checkpoint=f"{place}/checkpoint") as run:
+            for number in range(5):
+                land(folder, [events([(10 * number, 10 * number + 1, k, k) for k in range(NEW)])], first=number)
+                run.process_all_available()
+                numbers.append(compilations.getCount())
+    assert numbers[-1] == numbers[2], numbers
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_a_micro_batch_compiles_no_code(spark: SparkSession, is_faulty: bool) -> None:
+    with FAULTS["a constant of the micro-batch"].in_place() if is_faulty else nullcontext():
+        with pytest.raises(AssertionError) if is_faulty else nullcontext():
+            check_compilations()

@@ -20,12 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamq import html
-from streamq.compiler.batch import check_form, is_long, lower_in_batch, to_user, without_unread_columns
+from streamq.compiler.batch import check_form, is_long, lower_in_batch, to_user
 from streamq.compiler.estimates import expected_rates
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import BUCKETS, Options
 from streamq.compiler.results import Results, result_columns, user_late_rows
-from streamq.compiler.rewriter import rewrite
+from streamq.compiler.rewriter import rewrite, without_unread_columns
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages
 from streamq.compiler.streaming import StreamLowering, batch_host, build_frame

@@ -7,8 +7,8 @@ The runtime is pickled by value: no function of it may import streamq when calle
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -118,21 +118,20 @@ def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.Data
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         """Run the stage on a bucket's envelopes; yield those that it sends on as one frame, or nothing.
 
-        The rows have the time of the micro-batch, in milliseconds since 1970, before the channel and the body.
+        The time of the micro-batch is the worker's: in a column it would be a constant that is new in each micro-batch, for
+        which Spark would compile code anew.
         """
         import pandas as pd
 
-        frames = iter(rows)
-        first = next(frames)
         envelopes: Iterable[Envelope] = (
             (bucket, int(channel), bytes(body))
-            for frame in chain([first], frames)
+            for frame in rows
             # by position: some versions of PySpark rename columns that begin with an underscore
             for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
         )
         baskets = Baskets(MapStateStore(state))
         check_state(baskets, identity)
-        out = stage.run(bucket, baskets, envelopes, int(first.iloc[0, -3]))
+        out = stage.run(bucket, baskets, envelopes, time.time_ns() // 1_000_000)
         if out:
             buckets, channels, bodies = zip(*out, strict=True)
             yield pd.DataFrame(

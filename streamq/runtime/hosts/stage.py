@@ -339,7 +339,8 @@ class Stage:
         if port is not None:
             # rows are held back one by one; at a level that does not block, the map side has combined those that came
             released = with_weights(hosted.kernel.combine(port, unit_weights(released)))
-        rows = released if table is None else concat([released, table])
+        # at a level that blocks, rows have all columns of the source
+        rows = released if table is None else concat([released.select(table.column_names), table])
         return net_deltas(rows) if (ints(rows, WEIGHT) < 0).any() else rows
 
     # taps
