@@ -21,6 +21,7 @@ from pyspark.sql import types as t
 from streamq.choices import Anchor, LengthKind
 from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch
 from streamq.functions.dates import EXTRACT, HOUR, MINUTE, UNIX_DATE, UNIX_MICROS
+from streamq.functions.logic import GREATEST
 from streamq.functions.numbers import SUBTRACT
 from streamq.operators.operator import RowKey
 from streamq.operators.step import ArrowRows, SparkRows, Step, StepEffect, delta_table
@@ -91,6 +92,16 @@ class Length:
         """True if it is the constant NULL."""
         value = self.expr.arg if isinstance(self.expr, Cast) else self.expr
         return isinstance(value, Lit) and value.value is None
+
+    @property
+    def is_positive(self) -> bool:
+        """True if it is a positive constant, endless, or the greatest of several values of which one is a positive constant."""
+        match self.expr:
+            case None:
+                return self.kind == LengthKind.FIXED and self.by > 0
+            case Call(function, args) if function is GREATEST:
+                return any(isinstance(arg, Lit) and arg.value is not None and arg.value > 0 for arg in args)
+        return self.is_endless
 
 
 def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
@@ -409,12 +420,14 @@ class AlterLifetime(Step):
 
     @property
     def _keeps_all(self) -> bool:
-        """True if each event stays: it starts where it did, and its new length is positive, or no less than the old one."""
+        """True if each event stays: it starts no later than it did, and its new length is positive, or no less than the old one.
+
+        One whose old length counts must start where it did: moved beyond the axis it would be cut.
+        """
         start, length = self.start, self.length
-        if start.expr is not None or start.anchor != Anchor.LE or start.by != 0:
+        if start.expr is not None or start.anchor != Anchor.LE or start.by > 0:
             return False
-        least = {LengthKind.FIXED: 1, LengthKind.SAME: 0}.get(length.kind)
-        return length.is_endless if least is None else length.by >= least
+        return length.is_positive or (length.kind == LengthKind.SAME and length.by >= 0 and start.by == 0)
 
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         # other starts may lie closer together
@@ -427,13 +440,17 @@ class AlterLifetime(Step):
         filter would contain the expressions of these lifetimes, and in them those of the step below, and so on: ten times as
         much at each step. There is none where every row has one.
         """
-        start = self._start_on_spark()
-        if self._keeps_all and self.length.kind != LengthKind.SAME:
-            is_infinite = self.length.is_endless or self.length.by == INFINITY
-            end = F.lit(INFINITY) if is_infinite else SQL.moved(TickSql(LE), self.length.by).column
-            return rows.with_lifetimes(start, end, None, self.schema)
-        lasts = self._length_on_spark()
+        length = self.length
+        if self.start.expr is None and (length.is_endless or (length.kind == LengthKind.FIXED and length.is_positive)):
+            at = self._start_in_sql
+            is_infinite = length.is_endless or length.by == INFINITY
+            end = F.expr(f"{INFINITY}L") if is_infinite else SQL.moved(at, length.by).column
+            is_finite = None if self._keeps_all else F.expr(f"{at.text} < {INFINITY}L AND spark_partition_id() >= 0")
+            return rows.with_lifetimes(at.column, end, is_finite, self.schema)
+        start, lasts = self._start_on_spark(), self._length_on_spark()
         end = F.when(lasts == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(start, lasts), F.lit(INFINITY)))
+        if self._keeps_all:
+            return rows.with_lifetimes(start, end, None, self.schema)
         is_alive = start.isNotNull() & (start < INFINITY) & (lasts > 0) & (end > start)
         return rows.with_lifetimes(start, end, is_alive & (F.spark_partition_id() >= 0), self.schema)
 
@@ -445,15 +462,18 @@ class AlterLifetime(Step):
         source, start = self.input.schema, self.start
         le = F.col(LE)
         if start.expr is None:
-            if start.anchor == Anchor.LE:
-                return SQL.moved(TickSql(LE), start.by).column
-            return SQL.moved(self._end_in_sql, start.by).column
+            return self._start_in_sql.column
         at = spark_expression(start.expr, source)
         if start.within is None:
             return at
         message = F.concat(F.lit(f"alter_lifetime: {BREACH}; found start "), at, F.lit(" of an event at "), le)
         least = F.coalesce(F.try_subtract(le, F.lit(start.within)), F.lit(FIRST_INSTANT))
         return F.when(at < least, F.raise_error(message).cast("bigint")).otherwise(at)
+
+    @property
+    def _start_in_sql(self) -> TickSql:
+        """The new start, an old instant moved by ticks."""
+        return SQL.moved(TickSql(LE) if self.start.anchor == Anchor.LE else self._end_in_sql, self.start.by)
 
     def _length_on_spark(self) -> Column:
         """Return the new length in ticks; INFINITY for an endless lifetime, and where the expression of the length is NULL."""

@@ -47,7 +47,7 @@ def bounded_join(
     """Join as :func:`overlap_join` does, if no lifetime lasts longer than ``longest`` ticks: all cells have about that width.
 
     ``keys`` are pairs of a left and a right column. ``points``: for each side, True if its events are points, each of them
-    in one cell. ``how`` is a join type of Spark's; unless it is inner, the left events must be points.
+    in one cell. ``how`` is a join type of Spark's; unless it is inner, the left events must be points. Cells stay in the result.
     """
     width = F.lit((longest - 1).bit_length())
 
@@ -70,7 +70,7 @@ def bounded_join(
         on.append(F.call_function("shiftright", F.greatest(F.col(LE), F.col(OTHER_LE)), width) == F.col("__c1"))
     if condition is not None:
         on.append(condition)
-    return ours.join(theirs, on, how).drop("__c1", "__c2")
+    return ours.join(theirs, on, how)
 
 
 def tiered_join(

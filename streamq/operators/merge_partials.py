@@ -169,7 +169,9 @@ class MergePartials(EvaluatedOperator):
         if shape != POINT:
             refused[BatchForm.BLOCKS] = "its events are no points"
         per_event = self.factory.partials_an_event(rates)
-        cheapest = choose_form(shape, self.window.grid.n, partials, per_event)
+        grid, longest = self.window.grid, self.input.traits.longest
+        most = None if longest is None else (grid.size + longest - 2) // grid.hop + 1
+        cheapest = choose_form(shape, grid.n, partials, per_event, most)
         return BatchForms(cheapest=cheapest, refused=refused)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

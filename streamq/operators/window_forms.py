@@ -212,18 +212,23 @@ FORMS = (BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.EXPLODE, BatchForm.DY
 """The forms in which partial results are merged."""
 
 
-def choose_form(shape: str, n: int, partials: Sequence[SparkPartial], per_event: float | None = None) -> BatchChoice:
+def choose_form(
+    shape: str, n: int, partials: Sequence[SparkPartial], per_event: float | None = None, most: int | None = None
+) -> BatchChoice:
     """Choose the form in which to merge, and give the reason.
 
     ``shape``: ``"point"`` (declared lifetimes of one tick) or any other. ``n``: the greatest number of windows that contain one
-    point. ``per_event``: how many partial results there are for an event, at most 1; None if that is not known. DIRECT means to
-    aggregate events without partials; :func:`merge_partials` does not take it. Points take the form with the least cost by
-    :func:`costs_an_event`.
+    point. ``per_event``: how many partial results there are for an event, at most 1; ``most``: the most windows of an event; None
+    if that is not known. DIRECT means to aggregate events without partials; :func:`merge_partials` does not take it. Points take
+    the form with the least cost by :func:`costs_an_event`.
     """
     exact = not not_subtracted(partials)
     if shape != "point":
         if exact:
             return BatchChoice(form=BatchForm.DIFFERENCE, reason="exact aggregates: added and taken off")
+        if most is not None and most <= MOST_COPIES:
+            reason = f"at most {most} windows an event: partial results copied into them"
+            return BatchChoice(form=BatchForm.EXPLODE, reason=reason)
         return BatchChoice(form=BatchForm.DYADIC, reason="ranges of any length")
     if n == 1:
         return BatchChoice(form=BatchForm.DIRECT, reason="every event lies in one window")
@@ -243,6 +248,9 @@ def not_subtracted(partials: Sequence[SparkPartial]) -> str:
     inexact = dict.fromkeys(partial.title for partial in partials if not partial.exact)
     return f"{', '.join(inexact)} cannot be subtracted exactly" if inexact else ""
 
+
+MOST_COPIES = 64
+"""The windows of an event up to which partial results of lifetimes are copied; nodes cost twice as much."""
 
 USUAL = 0.125
 """The partial results an event where no rows are expected: one for 8 events of a group and basic window. Were it

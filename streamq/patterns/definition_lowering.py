@@ -49,7 +49,7 @@ from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import SINGLE, Extent, Type, parts_of
 from streamq.patterns.syntax import Condition, Part, Refusal
 from streamq.plan.expr import Call, Col, Expr, Lifetime, Lit
-from streamq.plan.schema import Schema, has_equality
+from streamq.plan.schema import POINT, Schema, has_equality
 from streamq.plan.spark_types import wider
 from streamq.stream import Stream
 from streamq.time import TIMESTAMP, Duration
@@ -374,7 +374,7 @@ class DefinitionLowering:
         Beside the fields there are columns of start, root, contributors and keys, and of ids if the query has ids.
         """
         kind = self.types[pattern.name]
-        points = kind.stream.to_points()
+        points = kind.stream if kind.stream.schema.shape == POINT else kind.stream.to_points()
         if self.has_ids and kind.id is None:
             check_identified(pattern, kind.fields, points.schema)
             points = number_points(points, ORDINAL)

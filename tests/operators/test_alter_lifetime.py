@@ -5,8 +5,14 @@ from __future__ import annotations
 import datetime as dt
 
 import numpy as np
+from pyspark.sql.types import LongType
 
 import streamq as sq
+from streamq.choices import Anchor, LengthKind
+from streamq.functions.logic import GREATEST
+from streamq.operators import AlterLifetime
+from streamq.operators.alter_lifetime import Length, Start
+from streamq.plan.expr import Call, Col, Lit
 from streamq.time import INFINITY
 from tests.judged import answer
 
@@ -63,3 +69,18 @@ def test_a_duration_in_the_payload_is_read_in_process() -> None:
     ]
     longer = s.alter_lifetime(duration=sq.col("lasts") + dt.timedelta(1))
     assert longer.to_arrow().num_rows == 3
+
+
+def test_a_length_that_is_positive_drops_no_event() -> None:
+    def drops(start: Start, length: Length) -> bool:
+        return AlterLifetime(S.plan, start, length).effect.drops
+
+    fixed = Length(LengthKind.FIXED, 3)
+    assert not drops(Start(), fixed) and not drops(Start(by=-2), fixed)
+    assert drops(Start(by=2), fixed), "no event starts at infinity"
+    assert drops(Start(Anchor.RE), fixed), "nor at an end that it lacks"
+    assert not drops(Start(), Length(by=2)) and drops(Start(), Length(by=-2)) and drops(Start(by=-2), Length())
+    some = Lit(None, LongType()), Col("v")
+    for least, is_dropped in ((1, False), (0, True)):
+        given = Call(GREATEST, (*some, Lit(least, LongType())))
+        assert drops(Start(), Length(LengthKind.GIVEN, expr=given)) is is_dropped

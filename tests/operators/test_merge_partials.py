@@ -7,6 +7,7 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.operators import MergePartials
 from streamq.plan.aggregation import expand
+from streamq.plan.footprint import NO_RATES
 from streamq.plan.schema import Field, Schema
 from streamq.windows import Hopping
 
@@ -32,3 +33,13 @@ def test_what_may_be_subtracted() -> None:
     assert all(partial.exact for partial in partials)
     sums = [partial for partial in partials if partial.title == "sum"]
     assert [partial.type.simpleString() for partial in sums] == ["bigint", "decimal(18,2)"]
+
+
+def test_lifetimes_are_copied_into_their_windows_if_these_are_few() -> None:
+    points = sq.events([(1, 2, {"v": 1})]).to_points()
+    for longest, form in ((55, "explode"), (56, "dyadic"), (None, "dyadic")):
+        plan = points.set_duration(longest).plan
+        split = expand((("m", sq.max("v")),), plan.schema)
+        # 10 windows of a point, and one more for each tick after it
+        forms = MergePartials(plan, (), Hopping(10, 1), split.arguments, split.partials).batch_forms(NO_RATES)
+        assert forms is not None and forms.cheapest.form == form

@@ -14,15 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType
 
 import streamq as sq
 from streamq import testing as t
+from streamq.choices import Anchor, LengthKind
 from streamq.compiler import batch
 from streamq.compiler.batch import lower_in_batch
 from streamq.errors import InvalidEvent
-from streamq.operators import interval_join
+from streamq.functions.logic import GREATEST
+from streamq.operators import AlterLifetime, interval_join
+from streamq.operators.alter_lifetime import Length, Start
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import BatchForms, BatchRun
+from streamq.plan.expr import Call, Col, Lit
 from streamq.plan.footprint import NO_RATES
 from streamq.plan.node import Node, nodes
 from streamq.testing.backends import frame
@@ -90,7 +95,14 @@ def test_windows_at_the_ends_of_the_axis_are_cut_there(spark: SparkSession) -> N
         s.session_window(10),
         s.landmark_window(4, start=3, period=10, stamp="align"),
     )
-    others = (s.shift(-9), s.extend(9), s.windowed_join(s.select(j=sq.lit("k")), size=7, hop=3))
+    lengths = (
+        Length(LengthKind.FIXED, 3),
+        Length(LengthKind.GIVEN, expr=Lit(None).cast("bigint")),
+        Length(LengthKind.GIVEN, expr=Call(GREATEST, (Col("k"), Lit(2, LongType())))),
+    )
+    starts = [Start(anchor, by) for anchor in (Anchor.LE, Anchor.RE) for by in (-9, 0, 9)]
+    moved = [s._derive(AlterLifetime(s.plan, start, length)) for start in starts for length in lengths]
+    others = (s.shift(-9), s.extend(9), s.windowed_join(s.select(j=sq.lit("k")), size=7, hop=3), *moved)
     query = (
         s.chop(10, offset=4)
         .select(n=sq.col("k"))

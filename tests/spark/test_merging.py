@@ -115,16 +115,20 @@ PARTIALS = (*SUBTRACTED, PartialMin("low", "", DoubleType()))
 
 
 @pytest.mark.parametrize(
-    ("shape", "n", "partials", "form"),
+    ("shape", "n", "partials", "most", "form"),
     [
-        ("point", 1, PARTIALS, "direct"),
-        ("point", 4, PARTIALS, "direct"),
-        ("point", 24, PARTIALS, "explode"),
-        ("point", 25, PARTIALS, "blocks"),
-        ("point", 9, SUBTRACTED, "difference"),
-        ("interval", 1, SUBTRACTED, "difference"),
-        ("interval", 1, PARTIALS, "dyadic"),
+        ("point", 1, PARTIALS, 1, "direct"),
+        ("point", 4, PARTIALS, 4, "direct"),
+        ("point", 24, PARTIALS, 24, "explode"),
+        ("point", 25, PARTIALS, 25, "blocks"),
+        ("point", 9, SUBTRACTED, 9, "difference"),
+        ("interval", 1, SUBTRACTED, 3, "difference"),
+        ("interval", 1, PARTIALS, 64, "explode"),
+        ("interval", 1, PARTIALS, 65, "dyadic"),
+        ("interval", 1, PARTIALS, None, "dyadic"),
     ],
 )
-def test_the_form_where_nothing_is_expected(shape: str, n: int, partials: Sequence[SparkPartial], form: str) -> None:
-    assert choose_form(shape, n, partials).form == form
+def test_the_form_where_nothing_is_expected(
+    shape: str, n: int, partials: Sequence[SparkPartial], most: int | None, form: str
+) -> None:
+    assert choose_form(shape, n, partials, most=most).form == form
