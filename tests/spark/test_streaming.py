@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import streamq as sq
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.streaming import StreamLowering, build_frame, spark_hash
+from streamq.compiler.streaming import StreamLowering, build_frame, spark_hash, stateful_host
 from streamq.errors import CheckpointError, PlanError, QueryFailed
 from streamq.plan.node import Node, number_sources
 from streamq.run.storage.checkpoint import identity_of
@@ -221,7 +221,7 @@ def test_an_observer_sees_the_frames_of_every_node_of_a_stream(spark: SparkSessi
     plan, _ = number_sources(query.plan)
     program = compiled(rewrite(plan).plan)
     identity = identity_of(program)
-    assert build_frame(StreamLowering(program, {"s": frame}, Columns()), identity).isStreaming
+    assert build_frame(StreamLowering(program, {"s": frame}, Columns()), stateful_host(identity)).isStreaming
     assert set(columns) == {
         "intervals", "into where", "where", "into to_signal", "to_signal", "into alter_lifetime", "alter_lifetime",
     }  # fmt: skip
