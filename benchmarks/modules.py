@@ -76,6 +76,13 @@ class Balance:
         return state
 
 
+class BalanceRows(Balance):
+    """The same as the row of an operator."""
+
+    def result(self, state: int) -> list[int]:  # type: ignore[override]
+        return [state]
+
+
 class Total(Balance):
     """A sum by states that merge."""
 
@@ -102,6 +109,7 @@ class Mean:
 
 
 BALANCE = sq.uda("bigint", name="balance")(Balance)
+BALANCE_ROWS = sq.udo("x bigint", name="balance_rows")(BalanceRows)
 TOTAL = sq.uda("bigint", name="total")(Total)
 MIDDLE = sq.uda("double", name="middle")(middle)
 MEAN_OF_ALL = sq.uda("double", name="mean_of_all")(mean)
@@ -249,7 +257,8 @@ def started(module: Any, members: int, windows: int) -> LocalRun:
     """Return a run over this many overlapping windows whose members have come."""
     rows = t.table("at bigint, k bigint, v bigint", [])
     points = sq.points(rows, time="at", name="s", progress=sq.generate(0)).group_by("k")
-    query = points.hopping_window(LONG, LONG // windows).select(n=sq.count(), x=module("v"))
+    windowed = points.hopping_window(LONG, LONG // windows)
+    query = windowed.select(module("v")) if module is BALANCE_ROWS else windowed.select(n=sq.count(), x=module("v"))
     plan = rewrite(number_sources(query.plan)[0]).plan
     live = LocalRun(compiled(plan, OutputForm.CHANGELOG, early=True, buckets=1))
     live.batch({"s": members_from(0, members)})
@@ -265,7 +274,7 @@ def members_from(at: int, count: int) -> pa.Table:
 
 def members_cost(windows: int) -> dict[str, list[float]]:
     """Return the processor time in ms of a micro-batch, by module, for each number of members."""
-    modules = {"remove": BALANCE, "merge": TOTAL}
+    modules = {"remove": BALANCE, "operator": BALANCE_ROWS, "merge": TOTAL}
     runs = {(name, n): started(module, n, windows) for name, module in modules.items() for n in MEMBERS}
     taken: dict[tuple[str, int], list[float]] = {key: [] for key in runs}
     for batch in range(BATCHES):

@@ -111,6 +111,10 @@ class WindowModule(UserModule, AggregateFunction):
         reasons["what fails is set aside"] = self.sets_aside
         return " and ".join(reason for reason, holds in reasons.items() if holds)
 
+    @property
+    def has_window_state(self) -> bool:  # type: ignore[override]
+        return self.module.in_parts and not self.runs_by_window
+
     def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Aggregate:
         """Return its aggregate over ``operands``, columns or names of columns, for members for which ``where`` is true.
 
@@ -311,10 +315,6 @@ class UserAggregate(WindowModule):
         if self.time_sensitive and getattr(self.code, "merge", None) is not None:
             hint = "Leave merge out: each window cuts lifetimes, and has a state of its own."
             raise PlanError(self.name, "it has merge(a, b)", "a time-sensitive aggregate cannot be merged", hint)
-
-    @property
-    def has_window_state(self) -> bool:  # type: ignore[override]
-        return self.module.in_parts and not self.runs_by_window
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
         """Return the column of a partial result made of states; None if states do not merge, or windows need their own calls."""

@@ -78,6 +78,16 @@ TOTAL = sq.uda("bigint", name="total")(Total)
 BALANCE = sq.uda("bigint", name="balance")(Balance)
 
 
+class BalanceRows(Balance):
+    """The same as a row."""
+
+    def result(self, state: Any) -> Any:
+        return [super().result(state)]
+
+
+BALANCE_ROWS = sq.udo("x bigint", name="balance_rows")(BalanceRows)
+
+
 @sq.udo("top bigint", name="greatest")
 def greatest(v: pd.Series) -> list[dict[str, int]]:
     return [{"top": int(v.max())}]
