@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from itertools import count
+from functools import partial, reduce
+from itertools import count, zip_longest
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -40,8 +41,9 @@ from streamq.runtime.hosts.hosted_kernel import TECHNICAL, InnerPath, ItemPaths,
 from streamq.runtime.hosts.identity import Identity
 from streamq.runtime.hosts.processor import (
     ENVELOPE_DDL,
+    MapSide,
     WideRowLayout,
-    bucket_runner,
+    bucket_runners,
     clock_packer,
     control_packer,
     make_processor,
@@ -53,6 +55,7 @@ from streamq.runtime.hosts.processor import (
     stage_packer,
 )
 from streamq.runtime.hosts.result_rows import PACKED_COLUMNS
+from streamq.runtime.hosts.shipping import packed
 from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.time.lateness import LATE_SCHEMA
 
@@ -90,67 +93,92 @@ def _rotated(word: int, by: int) -> int:
     return (word << by | word >> 32 - by) & WORD
 
 
-StageHost = Callable[[DataFrame, Stage], DataFrame]
-"""A function that returns the envelopes which a stage sends on, from those that come to it."""
+StageHost = Callable[[Sequence[tuple[Stage, MapSide | None]]], list[Callable[[DataFrame], DataFrame]]]
+"""Returns, for each stage, a function from the envelopes that come to it to those that it, or a map side behind it, sends on."""
 
 
 def stateful_host(identity: Identity) -> StageHost:
     """Return the host of a stream's stages, which keeps their state, and ``identity`` beside it."""
 
-    def run_stage(df: DataFrame, stage: Stage) -> DataFrame:
+    def run_stage(stage: Stage, behind: MapSide | None, df: DataFrame) -> DataFrame:
         keys = bucket_keys(stage.buckets)
         processor = make_processor(stage, identity, {key: bucket for bucket, key in enumerate(keys)})
-        df = df.select(_key_of_bucket(stage).alias("__to"), "__channel", "__body")
-        return df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
+        df = df.select(_key_of_bucket(stage.buckets).alias("__to"), "__channel", "__body")
+        df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
+        return df if behind is None else df.mapInArrow(packed(behind), ENVELOPE_DDL)
 
-    return run_stage
-
-
-def batch_host(df: DataFrame, stage: Stage) -> DataFrame:
-    """Run a stage once, on all envelopes, without state before or after it."""
-    spread = df.repartition(_key_of_bucket(stage)).select("__to", "__channel", "__body")
-    return spread.mapInArrow(bucket_runner(stage), ENVELOPE_DDL)
+    return lambda stages: [partial(run_stage, stage, behind) for stage, behind in stages]
 
 
-def _key_of_bucket(stage: Stage) -> Column:
+def batch_host(buckets: int) -> StageHost:
+    """Return the host of a batch's stages: each runs once, on all envelopes, without state before or after it.
+
+    Spark analyzes each operator, with its expressions, on all below it, so there are two of them a stage.
+    """
+    key = _key_of_bucket(buckets)
+
+    def run_stage(run: MapSide, df: DataFrame) -> DataFrame:
+        return df.repartition(key).mapInArrow(run, ENVELOPE_DDL)
+
+    return lambda stages: [partial(run_stage, run) for run in bucket_runners(stages)]
+
+
+def _key_of_bucket(buckets: int) -> Column:
     """Return the key under which Spark brings an envelope to its bucket's task, as a column of envelopes."""
-    return F.element_at(F.lit(bucket_keys(stage.buckets)), F.col("__to") + 1)
+    # of an array Spark makes one constant, of a list one for each element
+    return F.element_at(F.lit(np.array(bucket_keys(buckets), np.int32)), F.col("__to") + 1)
 
 
 def build_frame(
-    lowering: StreamLowering, run_stage: StageHost, *, control: DataFrame | None = None, clock: DataFrame | None = None
+    lowering: StreamLowering, stage_host: StageHost, *, control: DataFrame | None = None, clock: DataFrame | None = None
 ) -> DataFrame:
     """Return the DataFrame of a program: results, late rows and reports, distinguished by ``__channel``.
 
-    ``run_stage`` hosts each stage. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
+    ``stage_host`` hosts the stages. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
     ``clock`` holds rows ``now bigint``, and has some whenever time has passed; None where no source follows the clock.
     Reports are in ``__report``: the totals and readings of each bucket, as JSON.
     """
     ship_runtime()
     program = lowering.program
     sources = {r.source.table: r.name for r in program.sources if r.source}
-    packed = [_packed_source(lowering, r) for r in program.sources]
+    envelopes = [_packed_source(lowering, r) for r in program.sources]
     buckets = program.options.buckets
     if control is not None:
-        packed.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
+        envelopes.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
     if clock is not None:
         # Spark asks the first source first: what has come by then is in the offsets of those behind it
-        packed.insert(0, clock.mapInArrow(clock_packer(program.clock_policies, buckets), ENVELOPE_DDL))
-    df = reduce(lambda a, b: a.unionAll(b), packed)
-    for stage in program.stages:
-        df = run_stage(df, stage)
-        relations = program.made_at(stage.number + 1)
-        # a stage that a changed query has emptied only passes envelopes on
-        if stage.number + 1 < len(program.stages) and relations:
-            paths = {raw_channel(r): one for r in relations if (one := _output_paths(lowering, r)) is not None}
-            opened = [relation for relation in relations if raw_channel(relation) not in paths]
-            layout: WideRowLayout = {}
-            if opened:
-                df = _opened(opened, df)
-                _tell_results(lowering, opened, df, plain=len(opened) == 1)
-                df, layout = apply_paths(lowering, opened, df)
-            df = map_in_arrow(df, stage_packer(program.packer(relations), layout, paths), ENVELOPE_DDL)
+        envelopes.insert(0, clock.mapInArrow(clock_packer(program.clock_policies, buckets), ENVELOPE_DDL))
+    df = reduce(lambda a, b: a.unionAll(b), envelopes)
+    # the last stage's relations are results, and one that a changed query has emptied only passes envelopes on
+    made = [program.made_at(stage.number + 1) for stage in program.stages[:-1]]
+    sides = [_MapSideOfStage(lowering, relations) for relations in made]
+    behind = [side.packer({}) if side.relations and not side.opened else None for side in sides]
+    hosted = stage_host([*zip(program.stages, [*behind, None], strict=True)]) if program.stages else []
+    for run_stage, side in zip_longest(hosted, sides):
+        df = run_stage(df)
+        if side is not None and side.opened:
+            df = _opened(side.opened, df)
+            _tell_results(lowering, side.opened, df, plain=len(side.opened) == 1)
+            df, layout = apply_paths(lowering, side.opened, df)
+            df = map_in_arrow(df, packed(side.packer(layout)), ENVELOPE_DDL)
     return _result(lowering, df)
+
+
+class _MapSideOfStage:
+    """The map side behind a stage.
+
+    ``paths``: those that workers compute, by the channel of a relation; ``opened``: the relations with a path that is Spark's.
+    """
+
+    def __init__(self, lowering: StreamLowering, relations: list[Relation]):
+        of_workers = {relation: _output_paths(lowering, relation) for relation in relations}
+        self.relations, self.lowering = relations, lowering
+        self.paths = {raw_channel(relation): paths for relation, paths in of_workers.items() if paths is not None}
+        self.opened = [relation for relation, paths in of_workers.items() if paths is None]
+
+    def packer(self, layout: WideRowLayout) -> MapSide:
+        """Return the function that packs the rows of all relations; ``layout`` finds the columns of those that are opened."""
+        return stage_packer(self.lowering.program.packer(self.relations), layout, self.paths)
 
 
 # map sides
@@ -445,7 +473,7 @@ def apply_paths(
         df = df.select(*_port(feed, df, [*beside.outside, *beside.rows], always))
         return df, {feed.channel.number: (None, feed.channel.columns)}
     single = len(relations) == 1
-    packed: list[str] = []
+    lanes: list[str] = []
     all_columns = [n for n in df.columns if n not in beside.outside]
     keeps = {r.number: F.col("__channel") == raw_channel(r) for r in relations}
     if is_delta is not None:
@@ -464,9 +492,9 @@ def apply_paths(
         side = apply_steps_on_spark(lowering, feed, side, relation.schema)
         name = f"__lane{feed.channel.number}"
         df = side.select(*others, F.struct(*_port(feed, side, [])).alias(name))
-        packed.append(name)
+        lanes.append(name)
         columns_by_channel[feed.channel.number] = (name, feed.channel.columns)
-    df = df.select(*beside.outside, *(F.col("__row")[n].alias(n) for n in beside.rows), *packed)
+    df = df.select(*beside.outside, *(F.col("__row")[n].alias(n) for n in beside.rows), *lanes)
     return df, columns_by_channel
 
 

@@ -24,11 +24,11 @@ from streamq.functions.dates import EXTRACT, HOUR, MINUTE, UNIX_DATE, UNIX_MICRO
 from streamq.functions.logic import GREATEST
 from streamq.functions.numbers import SUBTRACT
 from streamq.operators.operator import RowKey
-from streamq.operators.step import ArrowRows, SparkRows, Step, StepEffect, delta_table
+from streamq.operators.step import ArrowRows, SparkRows, Step, StepEffect, delta_table, is_exact
 from streamq.plan.expr import Call, Cast, Expr, Lifetime, Lit, as_expr, show
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import Node, Traits, Verbs, node
+from streamq.plan.node import Node, Traits, Verbs, expressions, node
 from streamq.plan.passes import columns, infer, reads_end, reads_lifetime
 from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import INTERVAL, POINT, Schema
@@ -498,8 +498,8 @@ class AlterLifetime(Step):
 
     @property
     def table_step(self) -> TableStep | None:
-        """The step for workers, if start and length are old ones moved by ticks, or fixed."""
-        if self.start.expr is not None or self.length.expr is not None:
+        """The step for workers, if Arrow computes start and length exactly as Spark does."""
+        if not all(is_exact(expr, self.input.schema) for expr in expressions(self)):
             return None
         return MovedRows(ChangedLifetimes(self.start, self.length), self.schema)
 

@@ -145,7 +145,10 @@ APART = {
         "the rows there are not spread by groups",
     ),
     "a decimal": (again(SUMS.where(C("n") > Decimal("1.5"))), "Spark computes where"),
-    "a length that is computed": (sessions(SUMS.set_duration(C("n"))), "Spark computes alter_lifetime"),
+    "a length that is computed": (
+        sessions(SUMS.set_duration(C("n").cast("decimal(20, 2)").cast("bigint"))),
+        "Spark computes alter_lifetime",
+    ),
     "arguments that are computed": (
         SUMS.group_by("k").tumbling_window(20).select(n=sq.sum(C("n").cast("decimal(20, 2)"))),
         "Spark computes the arguments",

@@ -39,7 +39,7 @@ from streamq.runtime.evaluators.joins import JoinEvaluator, PairCondition
 from streamq.runtime.hosts.hosted_kernel import Channel, InnerPath, ItemPaths, RenamedColumns
 from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.processor import DRIVER_WORKER, make_processor
-from streamq.runtime.hosts.shipping import KEPT, WORKER_MEMORY, dumps, packed
+from streamq.runtime.hosts.shipping import KEPT, WORKER_MEMORY, dumps, packed, packed_together
 from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.kernels import condensing, recompute, settle, window_aggregate
 from streamq.runtime.kernels import joins as join_kernels
@@ -243,6 +243,13 @@ def test_a_worker_unpacks_a_function_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert [pickle.loads(shipped)() for _ in range(3)] == [1, 2, 3]
 
 
+def test_functions_packed_together_are_unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, WORKER_MEMORY, raising=False)
+    shipped = [cloudpickle.dumps(one) for one in packed_together([counter(10), counter(20)])]
+    assert [pickle.loads(one)() for one in (*shipped, *shipped)] == [11, 21, 12, 22]
+    assert len(vars(sys.modules[WORKER_MEMORY])["functions"]) == 1
+
+
 def test_the_garbage_collector_passes_over_what_a_first_call_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, WORKER_MEMORY, raising=False)
     count = packed(counter(0))
@@ -268,7 +275,7 @@ def test_a_forgotten_function_is_collected(monkeypatch: pytest.MonkeyPatch) -> N
     first, *others = [packed(counter(1_000 * i)) for i in range(KEPT + 1)]
     first()
     functions = vars(sys.modules[WORKER_MEMORY])["functions"]
-    (function,) = functions.values()
+    ((function,),) = functions.values()
     function.itself, gone = function, weakref.ref(function)
     first()
     del function

@@ -405,6 +405,23 @@ def test_random_queries_by_the_stages_of_a_stream(
     t.verify(QUERIES, profile=replace(BATCH, batch=6), seed=2)
 
 
+def test_a_stage_of_a_long_query_is_two_operators_of_sparks(spark: SparkSession, plain: None) -> None:
+    """Windows by another key each time have a stage each; workers pack its rows for the next one where they compute them."""
+    table = t.table("a bigint, b bigint, k string, j string", [(1, 4, "x", "p"), (2, 9, "x", "q"), (6, 8, "y", "p")])
+
+    def query(rows: DataFrame | pa.Table) -> sq.Stream:
+        s = sq.intervals(rows, "a", "b", name="s")
+        for key, other in [("k", "j"), ("j", "k")] * 8:
+            s = s.group_by(key).tumbling_window(5).select(**{other: sq.max(other)})
+        return s
+
+    answer = query(frame(spark, table)).to_df()
+    plan = answer._jdf.queryExecution().analyzed().toString().splitlines()
+    assert [sum(name in line for line in plan) for name in ("MapInArrow", "Repartition")] == [16 + 3, 16]
+    assert len(plan) <= 2 * 16 + 20, plan
+    assert_same_history(t.history(answer.toArrow()), t.history(query(table).to_arrow()))
+
+
 LONG = {
     "tumbling": lambda s: s.tumbling_window(5).select(v=sq.max("v")),
     "clip": lambda s: s.clip(s.shift(2).where(sq.col("v") > 3), on="k"),

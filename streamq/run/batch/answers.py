@@ -304,7 +304,7 @@ def _frames_by_stages(
     end = OutsideCti(None, INFINITY, instant_ticks(until, plan.schema.axis))
     with in_utc(spark):
         control = spark.createDataFrame([end.row], CONTROL_DDL)
-        rows = build_frame(StreamLowering(program, frames), batch_host, control=control)
+        rows = build_frame(StreamLowering(program, frames), batch_host(options.buckets), control=control)
         persisted = [rows.persist()] if keeps and modules else []
         answer = result_columns(program.results[0], packed=program.packs_results).read(rows)
         aside = user_late_rows(rows).where(f"{GROUP} IS NOT NULL") if modules else None

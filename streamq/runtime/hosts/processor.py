@@ -22,7 +22,7 @@ from streamq.runtime.hosts.hosted_kernel import InnerPath, ItemPaths, OutputPath
 from streamq.runtime.hosts.identity import Identity, check_state
 from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.result_rows import RESULT, packed_rows
-from streamq.runtime.hosts.shipping import packed
+from streamq.runtime.hosts.shipping import packed, packed_together
 from streamq.runtime.hosts.stage import Stage
 from streamq.runtime.state.baskets import Baskets, DictStore
 from streamq.runtime.time.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
@@ -145,11 +145,21 @@ def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.Data
     return run
 
 
-def bucket_runner(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that runs a stage once in each bucket of a task, on all its envelopes, for ``mapInArrow``."""
+MapSide = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function of workers on the rows of a task."""
 
+
+def bucket_runners(stages: Sequence[tuple[Stage, MapSide | None]]) -> list[MapSide]:
+    """Return functions that run a stage once in each bucket of a task, on all its envelopes, and the map side behind it."""
+    return packed_together([_bucket_runner(stage, behind) for stage, behind in stages])
+
+
+def _bucket_runner(stage: Stage, behind: MapSide | None) -> MapSide:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the envelopes that each bucket sends on; its state is dropped."""
+        yield from sent(batches) if behind is None else behind(sent(batches))
+
+    def sent(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         of_buckets: dict[int, list[Envelope]] = {}
         for batch in batches:
             for envelope in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -157,7 +167,7 @@ def bucket_runner(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator
         for bucket in sorted(of_buckets):
             yield from envelope_batches(stage.run(bucket, Baskets(DictStore({})), of_buckets.pop(bucket), 0))
 
-    return packed(run)
+    return run
 
 
 def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
@@ -190,9 +200,7 @@ def rows_of_channels(layout: WideRowLayout, batch: pa.Table) -> Iterator[tuple[i
             yield number, pa.table({name: rows.column(name) for name in columns})
 
 
-def source_packer(
-    packer: Packer, layout: WideRowLayout
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def source_packer(packer: Packer, layout: WideRowLayout) -> MapSide:
     """Return the map side over a source's rows, for ``mapInArrow``; ``layout`` finds the columns of each channel in a row."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -208,7 +216,7 @@ def split_packer(
     read: Callable[[str], Iterator[pa.Table]],
     items_of: Callable[[pa.Table, bool], pa.Table],
     paths: ItemPaths,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> MapSide:
     """Return the map side over a source's splits, for ``mapInArrow``: it reads their rows, which become items.
 
     Its rows are ``split string`` and, if progress reads it, the time of the micro-batch.
@@ -271,9 +279,7 @@ def _source_envelopes(
     yield from envelope_batches(envelopes)
 
 
-def control_packer(
-    sources: dict[str, str], buckets: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def control_packer(sources: dict[str, str], buckets: int) -> MapSide:
     """Return the function that turns control rows into progress, and commands to tap, for every bucket.
 
     Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint, tap string``, where a row with a
@@ -299,9 +305,7 @@ def control_packer(
     return packed(run)
 
 
-def clock_packer(
-    policies: Mapping[str, ProgressPolicy], buckets: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def clock_packer(policies: Mapping[str, ProgressPolicy], buckets: int) -> MapSide:
     """Return the function that turns clock rows into progress for every bucket.
 
     Its rows are ``now bigint``, in microseconds since 1970; the greatest is the time of day. ``policies`` are those of the
@@ -323,9 +327,7 @@ def _broadcast(channel: int, body: bytes, buckets: int) -> Iterator[pa.RecordBat
     yield from envelope_batches([(bucket, channel, body) for bucket in range(buckets)])
 
 
-def opener(
-    relations: dict[int, tuple[str | None, pa.Schema]], schema: pa.Schema
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def opener(relations: dict[int, tuple[str | None, pa.Schema]], schema: pa.Schema) -> MapSide:
     """Return the function that opens a stage's raw outputs into columns; other envelopes pass.
 
     ``relations``: by channel, the struct (None if there is only one relation) and the columns of its output. ``schema`` is the
@@ -360,9 +362,7 @@ def _wide(table: pa.Table, channel: int, relation: tuple[str | None, pa.Schema],
     return _row(schema, table.num_rows, {"__channel": pa.array([channel] * table.num_rows, pa.int32()), **columns})
 
 
-def stage_packer(
-    packer: Packer, layout: WideRowLayout, paths: Mapping[int, OutputPaths]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def stage_packer(packer: Packer, layout: WideRowLayout, paths: Mapping[int, OutputPaths]) -> MapSide:
     """Return the map side between two stages: it packs rows of outputs, and passes other envelopes.
 
     The progress of kernels goes to every bucket. ``paths``: by channel, those of outputs that have stayed in their envelopes;
@@ -398,14 +398,14 @@ def stage_packer(
                 tables.setdefault(number, []).append(rows)
         yield from envelope_batches(packer.pack(tables, stage_messages, None))
 
-    return packed(run)
+    return run
 
 
 def result_opener(
     relations: Mapping[int, tuple[str | None, pa.Schema]],
     packed_paths: Mapping[int, Sequence[tuple[int, InnerPath | None]]],
     schema: pa.Schema,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> MapSide:
     """Return the function that opens the last stage's envelopes: results, late rows and reports; others are dropped.
 
     ``relations``: by channel, the struct (None: no struct) and the columns in which the rows of an envelope stand.
@@ -442,9 +442,7 @@ def result_opener(
     return packed(run)
 
 
-def result_packer(
-    structs: Mapping[str, int], schema: pa.Schema
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def result_packer(structs: Mapping[str, int], schema: pa.Schema) -> MapSide:
     """Return the function that packs the rows of results that Spark has computed; the other rows of ``schema`` pass.
 
     ``structs``: by the column that holds a result's rows, the number of the result.
