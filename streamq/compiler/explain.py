@@ -27,6 +27,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import HOLDING
 from streamq.errors import PlanError, counted
 from streamq.operators import Select, Source
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.operator import BatchForm, Operator
 from streamq.plan.footprint import ExpectedRates
 from streamq.plan.node import Node, nodes
@@ -374,12 +375,26 @@ def _notes(
         if not by_stages and (forms := node.batch_forms(rates)) is not None:
             last = node.digest in lasting
             notes["batch"] = "the last snapshot of each group, which has no end" if last else str(forms.choose(form))
-        lifetimes = [child.traits.lifetimes(child.schema.axis) for child in node.children]
-        if len(lifetimes) > 1 and any(lifetimes):
+        lifetimes = [_lifetimes(node, port, child) for port, child in enumerate(node.children)]
+        # of one input of points its source, or set_duration, says so already
+        is_told = len(lifetimes) > 1 or (isinstance(node, EvaluatedOperator) and node.children[0].traits.longest != 1)
+        if is_told and any(lifetimes):
             notes["lifetimes"] = "; ".join(one or "of any length" for one in lifetimes)
         if node.module_notes:
             notes["modules"] = list(node.module_notes)
     return notes
+
+
+def _lifetimes(operator: Operator, port: int, child: Node) -> str:
+    """Return what is known of the lifetimes of an input, and how long a stream keeps the events by it; "" if nothing is."""
+    axis, lifetimes, bound = (
+        child.schema.axis,
+        child.traits.lifetimes(child.schema.axis),
+        operator.footprint.bound(port),
+    )
+    if not lifetimes or bound is None or bound.rows or child.traits.retracts or child.traits.longest is None:
+        return lifetimes
+    return f"{lifetimes}, kept in a stream until c is {show_duration(bound.ticks, axis)} past the start"
 
 
 # rules

@@ -318,6 +318,27 @@ def test_a_deep_plan_and_a_diamond_are_explained_without_recursion() -> None:
     assert len(deep.explanation("logical").splitlines()) == 1_002
 
 
+KEPT_FOR_7 = ", kept in a stream until c is 7 past the start"
+
+
+@pytest.mark.parametrize(
+    "query, shown",
+    [
+        (lambda s: s.set_duration(None).snapshot_window().select(n=sq.count()), "without an end"),
+        (lambda s: s.set_duration(7).clip(s.shift(1)), f"at most 7{KEPT_FOR_7}; points{KEPT_FOR_7}"),
+        (lambda s: s.set_duration(7).chop(5), f"at most 7{KEPT_FOR_7}"),
+        (lambda s: s.set_duration(7).to_signal(), "at most 7"),
+        (lambda s: s.snapshot_window().select(n=sq.count()), None),
+        (lambda s: s.set_duration(sq.col("v")).chop(5), None),
+    ],
+)
+def test_what_is_known_of_lifetimes_is_shown_where_state_reads_them(query: Any, shown: str | None) -> None:
+    s = sq.points(pa.table({"t": pa.array([], pa.int64()), "v": pa.array([], pa.int64())}), time="t", name="s")
+    lines = query(s).explanation("incremental").splitlines()
+    notes = [line.partition("lifetimes: ")[2] for line in lines if "lifetimes: " in line]
+    assert notes == ([] if shown is None else [shown])
+
+
 def test_what_does_not_exist_is_refused_by_name() -> None:
     with pytest.raises(
         PlanError,
