@@ -169,12 +169,17 @@ def test_files_are_read_for_the_columns_that_a_query_reads(spark: SparkSession, 
     query = source.where(sq.col("k") < "c").tumbling_window(5).select(total=sq.sum("v"))
 
     def columns_read(query: sq.Stream) -> str:
-        (read,) = re.findall(
-            r"ReadSchema: struct<(.*?)>", query.to_df()._jdf.queryExecution().executedPlan().toString()
-        )
+        plan = query.to_df()._jdf.queryExecution().executedPlan().toString()
+        (read,) = set(re.findall(r"ReadSchema: struct<(.*?)>", plan))
         return str(read)
 
     assert columns_read(query) == "at:bigint,v:int,k:string"
+    # of two readings each has the columns of both
+    assert (
+        columns_read(source.where(sq.col("k") < "c").select("v").union(source.select("v")))
+        == "at:bigint,v:int,k:string"
+    )
+    assert columns_read(source.select("v").union(source.select(v=sq.col("w")).shift(3))) == "at:bigint,v:int,w:int"
     assert columns_read(source) == "at:bigint,v:int,w:int,k:string"
     with pytest.raises(InvalidEvent, match=r"null start \(start NULL\); first: {'v': 7, 'k': 'b'}\."):
         query.to_pandas()
