@@ -19,6 +19,7 @@ $(STAMP): pyproject.toml requirements/test.txt scripts/bootstrap.sh
 
 java: $(STAMP)
 	@bash scripts/java.sh $(PY)
+	@bash scripts/kafka.sh $(VENV)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

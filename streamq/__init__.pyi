@@ -20,6 +20,7 @@ from .aggregates.variances import stddev as stddev
 from .aggregates.variances import stddev_pop as stddev_pop
 from .aggregates.variances import var as var
 from .aggregates.variances import var_pop as var_pop
+from .connectors.kafka import kafka as kafka
 from .connectors.stored_files import files as files
 from .errors import StreamqError as StreamqError
 from .expressions import (

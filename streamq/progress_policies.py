@@ -209,6 +209,17 @@ class PartitionCtis(GeneratedCtis):
         return PartitionStarts(self.per, self.steps)
 
 
+SILENCE = 60_000_000
+"""The microseconds by the clock after which a part of a source without rows holds nobody back, unless the user says another."""
+
+
+def by_parts(policy: ProgressPolicy, parts: tuple[str, ...]) -> ProgressPolicy:
+    """Return a policy that generates CTIs of a whole source as one of its ``parts``, if there are any; else the policy."""
+    if not parts or type(policy) is not GeneratedCtis:
+        return policy
+    return PartitionCtis(**{**vars(policy), "idle_after": policy.idle_after or SILENCE}, per=parts)
+
+
 @check_keywords
 def generate(
     delay: Duration = 0,

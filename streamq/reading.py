@@ -7,6 +7,7 @@ from typing import Any
 
 from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.connectors.connector import Connector
+from streamq.connectors.kafka import kafka_from_json
 from streamq.connectors.stored_files import files_from_json
 from streamq.errors import PlanError, TypeMismatch, check_keywords, nearest, unknown_column
 from streamq.operators import JoinTable, Source
@@ -76,7 +77,10 @@ def _connectors(document: Mapping[str, Any]) -> dict[str, Connector]:
     return connectors
 
 
-CONNECTORS: Mapping[Any, Callable[[Mapping[str, Any]], Connector]] = {"files": files_from_json}
+CONNECTORS: Mapping[Any, Callable[[Mapping[str, Any]], Connector]] = {
+    "files": files_from_json,
+    "kafka": kafka_from_json,
+}
 """The functions that make a connector of an entry of a plan, by the connector's name."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,9 @@ INTERPRETED = {
     "spark.sql.ui.explainMode": "simple",
 }
 """Over a few rows, compiling a plan, making it anew after each stage and writing it down in full take longer than its jobs."""
+
+CONNECTOR = Path(sys.prefix) / "kafka" / "ivy"
+"""Where ``scripts/kafka.sh`` has put Spark's connector for Kafka."""
 
 SPARK_TESTS = Path(__file__).parent / "spark"
 
@@ -107,7 +111,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": folder / "warehouse",
             # any port that is free
             "spark.connect.grpc.binding.port": 0,
+            "spark.jars.ivy": CONNECTOR,
         },
+        kafka=True,
     )
     yield spark
     spark.stop()

@@ -201,7 +201,7 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
         assert isinstance(paths, ItemPaths)
         packer = split_packer(lowering.program.packer([relation]), splits.read, source.rows_in_arrow, paths)
         now = [] if source.policy.progress.max_ahead is None else [MICRO_BATCH_TIME]
-        return map_in_arrow(splits.frame.selectExpr("split", *now), packer, ENVELOPE_DDL)
+        return map_in_arrow(splits.frame.selectExpr("*", *now), packer, ENVELOPE_DDL)
     df = source.on_spark(lowering.tables[source.table], True)
     lowering.observer.rows_out(source, df)
     is_delta = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()

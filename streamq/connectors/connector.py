@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
+import os
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from streamq.errors import PlanError, SourceError
 from streamq.plan.schema import Field
+
+SECRET = re.compile("secret|password|token|credential|access.?key|jaas", re.IGNORECASE)
+"""The names of options that are secrets, by a part of theirs."""
+
+OF_ENVIRONMENT = re.compile(r"\$\{(\w+)\}")
+"""The value of an option that stands for an environment variable."""
+
+Options = Iterable[tuple[str, Any]]
+"""The options of a reader, by name."""
 
 
 @dataclass(frozen=True)
 class Splits:
-    """A stream of splits, such as files: workers read the rows of each where they combine them, and none crosses from the JVM.
+    """A stream of splits, such as the names of files, or messages: workers make rows of them where they combine these.
 
-    ``frame`` is a streaming DataFrame with the only column ``split``, a string. ``read`` yields the rows of a split, in tables
-    of the Arrow types of the connector's fields; it is sent to workers.
+    ``frame`` is a streaming DataFrame of splits. ``read`` yields the rows of some of them, in tables of the Arrow types of the
+    connector's fields; it is sent to workers.
     """
 
     frame: DataFrame
-    read: Callable[[str], Iterator[pa.Table]]
+    read: Callable[[pa.RecordBatch], Iterator[pa.Table]]
 
 
 class Connector(ABC):
-    """Rows that lie outside of the process; nothing but their columns is read before a query runs."""
+    """Rows that lie outside of the process; nothing but their columns is read before a query runs.
+
+    ``title``: its kind, in errors. ``transport_columns``: those that the transport adds, which a source has beside its events.
+    ``parts``: those by which rows are in order, so that progress is of each part; none if it is of the whole.
+    """
+
+    title: ClassVar[str]
+    transport_columns: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -60,3 +80,29 @@ class Connector(ABC):
     @abstractmethod
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the rows that are there, and those to come, as a streaming DataFrame; raises Spark's own errors."""
+
+
+def without_secrets(options: Options) -> dict[str, Any]:
+    """Return options as a plan in JSON holds them; raise PlanError for one that may be a secret, and is no variable's name."""
+    for name, value in options:
+        if SECRET.search(name) and not OF_ENVIRONMENT.fullmatch(str(value)):
+            hint = 'Set it in the session, as spark.hadoop.fs..., or name an environment variable: "${NAME}".'
+            raise PlanError("to_json", f"option {name!r} may be a secret", "a plan holds none", hint)
+    return dict(options)
+
+
+def option_values(options: Options) -> dict[str, Any]:
+    """Return options as Spark gets them, with the values of environment variables; raise SourceError for one that is not set."""
+    values = {}
+    for name, value in options:
+        variable = OF_ENVIRONMENT.fullmatch(value) if isinstance(value, str) else None
+        if variable is not None and variable[1] not in os.environ:
+            raise SourceError("source", f"no environment variable {variable[1]}", f"option {name!r} names it")
+        values[name] = value if variable is None else os.environ[variable[1]]
+    return values
+
+
+def schema_text(fields: Iterable[Field]) -> str:
+    """Return columns as the text of a schema."""
+    names = ((field.name.replace("`", "``"), field.type.simpleString()) for field in fields)
+    return ", ".join(f"`{name}` {kind}" for name, kind in names)

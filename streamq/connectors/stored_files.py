@@ -18,7 +18,7 @@ from pyarrow import fs
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from streamq.connectors.connector import Connector, Splits
+from streamq.connectors.connector import Connector, Splits, option_values, schema_text, without_secrets
 from streamq.connectors.file_formats import FORMATS, WHOLE, FileFormat, Share, Unclear, typed_texts
 from streamq.errors import NeedsSpark, PlanError, SourceError, check_keywords, nearest
 from streamq.plan.schema import MICRO_BATCH, Field, lazy
@@ -69,19 +69,20 @@ class FileReader:
     options: Mapping[str, Any]
     depth: int
 
-    def __call__(self, split: str) -> Iterator[pa.Table]:
-        """Yield the rows of a share of a file of a stream, from ``number shares url``.
+    def __call__(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+        """Yield the rows of shares of a stream's files, a row each, with the column ``split``: ``number shares url``.
 
         Raises SourceError for a file that only Spark reads, or that nobody does.
         """
-        number, shares, url = split.split(" ", 2)
-        try:
-            yield from self.parts(*file_system(url), (int(number), int(shares)))
-        except Unclear as error:
-            hint = error.hint or 'Let Spark read it: sq.files(..., reader="spark").'
-            raise SourceError("run", f"{url} is not read without Spark", str(error), hint) from error
-        except (pa.ArrowException, OSError) as error:
-            raise SourceError("run", f"{url} is not read", _first_line(error), "Mend or remove it.") from error
+        for split in batch.column("split").to_pylist():
+            number, shares, url = split.split(" ", 2)
+            try:
+                yield from self.parts(*file_system(url), (int(number), int(shares)))
+            except Unclear as error:
+                hint = error.hint or 'Let Spark read it: sq.files(..., reader="spark").'
+                raise SourceError("run", f"{url} is not read without Spark", str(error), hint) from error
+            except (pa.ArrowException, OSError) as error:
+                raise SourceError("run", f"{url} is not read", _first_line(error), "Mend or remove it.") from error
 
     def parts(self, system: fs.FileSystem, path: str, share: Share = WHOLE) -> Iterator[pa.Table]:
         """Yield the rows of a share of a file, in the Arrow types of the columns; raise Unclear, and what Arrow raises."""
@@ -129,14 +130,12 @@ class Files(Connector):
     reader: str | None
     options: tuple[tuple[str, Any], ...]
 
+    title = "files"
+
     def to_json(self) -> dict[str, Any]:
-        named = None if self.schema is None else ", ".join(map(_column_text, self.schema))
-        secret = next((name for name, _ in self.options if SECRET.search(name)), None)
-        if secret is not None:
-            hint = "Set it in the session, as spark.hadoop.fs..., and leave it out of the query."
-            raise PlanError("to_json", f"option {secret!r} may be a secret", "a plan holds none", hint)
+        named = None if self.schema is None else schema_text(self.schema)
         others = {"format": self.format, "schema": named, "at_once": self.at_once, "reader": self.reader}
-        return {"connector": "files", "path": self.path, **others, "options": dict(self.options)}
+        return {"connector": "files", "path": self.path, **others, "options": without_secrets(self.options)}
 
     @property
     def is_pattern(self) -> bool:
@@ -255,7 +254,7 @@ class Files(Connector):
     @property
     def _options(self) -> dict[str, Any]:
         """The user's options; times without a zone are in UTC whatever the session says, unless the user says so."""
-        return {"timeZone": "UTC", **dict(self.options)}
+        return {"timeZone": "UTC", **option_values(self.options)}
 
     @property
     def _place(self) -> tuple[fs.FileSystem, str]:
@@ -326,15 +325,6 @@ class Files(Connector):
                 (paths.discard if entry.get("action") == "delete" else paths.add)(path.strip("/"))
         return paths
 
-
-def _column_text(field: Field) -> str:
-    """Return a column as in a schema's text."""
-    name = field.name.replace("`", "``")
-    return f"`{name}` {field.type.simpleString()}"
-
-
-SECRET = re.compile("secret|password|token|credential|access.?key", re.IGNORECASE)
-"""The names of options that are secrets, by a part of theirs."""
 
 SPARK_READS = (
     "Spark reads it: q.to_df() or q.run(), in a session; what is no value of the type is NULL there (mode=...)."

@@ -23,10 +23,15 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class InputTable:
-    """A table that a query reads, a DataFrame, an Arrow table or a connector, and its columns."""
+    """A table that a query reads, a DataFrame, an Arrow table or a connector, and its columns.
+
+    ``beside``: the columns that its connector adds; ``parts``: those of the connector.
+    """
 
     columns: tuple[Field, ...]
     rows: DataFrame | pa.Table | Connector
+    beside: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 def input_table(table: Any, verb: str) -> InputTable:
@@ -36,8 +41,8 @@ def input_table(table: Any, verb: str) -> InputTable:
     value that is neither or has columns that :func:`with_spark_types` refuses, and AmbiguousColumn for two columns of one name.
     """
     if isinstance(table, Connector):
-        _check_once([field.name for field in table.fields], verb, "files")
-        return InputTable(table.fields, table)
+        _check_once([field.name for field in table.fields], verb, table.title)
+        return InputTable(table.fields, table, table.transport_columns, table.parts)
     if isinstance(table, pa.Table):
         names = table.column_names
         _check_once(names, verb, "table")

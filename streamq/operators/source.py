@@ -12,9 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
+from streamq.connectors.messages import MALFORMED
 from streamq.errors import InvalidEvent, TypeMismatch, unknown_column
 from streamq.operators.operator import BatchRun, Operator
-from streamq.operators.source_arguments import ItemRule, ItemRules, RefusedRows, SourcePolicy
+from streamq.operators.source_arguments import ItemRule, ItemRules, RefusedRows, RowRefusal, SourcePolicy
+from streamq.plan.expr import Col, Lit
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import instant_sql, orderable, text_literal
 from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, lazy, quote
@@ -80,8 +82,14 @@ class Source(Operator):
 
     @lazy
     def item_rules(self) -> ItemRules:
-        """The rules by which rows of the table become items."""
-        return ItemRules(self.columns, self.define_items())
+        """The rules by which rows of the table become items; first, those whose values a connector could not decode are none."""
+        refused = RowRefusal(Col(MALFORMED).is_not_null(), Lit("malformed value"))
+        return ItemRules(self.columns, [*([refused] if self.has_malformed else []), *self.define_items()])
+
+    @property
+    def has_malformed(self) -> bool:
+        """True if the rows' connector says which values it could not decode."""
+        return MALFORMED in self.beside
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
         """Return each row of a table as an item: ``__le``, the columns of its rules, the payload, and ``__bad``.

@@ -20,12 +20,13 @@ from pyspark.sql import types as t
 from streamq.choices import Invalid, check_word, choose_word
 from streamq.errors import NeedsSpark, PlanError, column_names
 from streamq.operators.alter_lifetime import instant_as_ticks
+from streamq.operators.input_table import InputTable
 from streamq.operators.step import is_exact
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lowering import text_literal, to_sql
 from streamq.plan.node import INLINE
 from streamq.plan.schema import Field, Schema, check_key, check_names, quote
-from streamq.progress_policies import GeneratedCtis, ProgressArgument, explicit, generate, verbs
+from streamq.progress_policies import GeneratedCtis, ProgressArgument, by_parts, explicit, generate, verbs
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.deltas import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EARLY, TOO_LATE
 from streamq.runtime.kernel import DROP, LATE_POLICIES, LatePolicy
@@ -311,15 +312,16 @@ def order_columns(
 
 
 def beside_columns(
-    beside: str | Sequence[str], fields: tuple[Field, ...], taken: tuple[str, ...], verb: str
+    beside: str | Sequence[str], table: InputTable, taken: tuple[str, ...], verb: str
 ) -> tuple[str, ...]:
-    """Return the columns that are beside the events.
+    """Return the columns that are beside the events, those of the table's connector first.
 
     ``taken``: the columns of which the source makes events: times, key, id. Raises UnknownColumn, and PlanError for one of these,
     or for a column that comes twice.
     """
-    columns = column_names(beside, verb, "beside")
-    schema = Schema(fields, "integer")
+    of_table = tuple(name for name in table.beside if name not in taken)
+    columns = (*of_table, *(name for name in column_names(beside, verb, "beside") if name not in of_table))
+    schema = Schema(table.columns, "integer")
     for column in columns:
         schema.require(column, verb)
         if column in taken:
@@ -375,12 +377,14 @@ def source_policy(
     late: str,
     invalid: str | None,
     *,
+    parts: tuple[str, ...] = (),
     explicit_by_default: bool = False,
 ) -> SourcePolicy:
     """Return the policy that a source's arguments ask for; raise PlanError, at the user's line, for any that does not fit.
 
-    ``verb`` made the source, for errors. Without ``progress`` CTIs are generated, or explicit if that is the default. Times of
-    ``progress`` that do not fit the axis raise TimeError.
+    ``verb`` made the source, for errors. Without ``progress`` CTIs are generated, or explicit if that is the default; generated
+    ones are of each of the ``parts`` in which rows are in order, if there are any. Times of ``progress`` that do not fit the axis
+    raise TimeError.
     """
     if progress is None:
         progress = explicit() if explicit_by_default else generate()
@@ -391,7 +395,7 @@ def source_policy(
         raise PlanError(verb, wrong, f"found {progress!r}")
     check_word(late, list(LATE_POLICIES), "late", verb)
     return SourcePolicy(
-        progress=progress.policy(axis),
+        progress=by_parts(progress.policy(axis), parts),
         late=LATE_POLICIES[late],
         invalid=None if invalid is None else choose_word(Invalid, invalid, "invalid", verb),
     )

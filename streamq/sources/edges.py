@@ -268,7 +268,9 @@ def edges(
     """
     table = input_table(df, "edges")
     check_word(payload, ("start", "end"), "payload", "edges")
-    policy = source_policy("edges", axis_of(table.columns, (time,), "edges"), progress, late, invalid)
+    policy = source_policy(
+        "edges", axis_of(table.columns, (time,), "edges"), progress, late, invalid, parts=table.parts
+    )
     keys = column_names(key, "edges", "the key")
     for column in (time, edge):
         Schema(table.columns, "integer").require(column, "edges")
@@ -276,7 +278,7 @@ def edges(
         raise PlanError("edges", "the key needs columns other than time and edge", f"found {list(keys)}")
     if edge_literal(open).digest == edge_literal(close).digest:
         raise PlanError("edges", "open and close are the same value", f"found {open!r}")
-    aside = beside_columns(beside, table.columns, (time, edge, *keys), "edges")
+    aside = beside_columns(beside, table, (time, edge, *keys), "edges")
     source = Edges(
         source_name(name),
         table.columns,
@@ -427,7 +429,9 @@ def changes(
         item b         |c 9                        [2,inf) 9
     """
     table = input_table(df, "changes")
-    policy = source_policy("changes", axis_of(table.columns, (time,), "changes"), progress, late, invalid)
+    policy = source_policy(
+        "changes", axis_of(table.columns, (time,), "changes"), progress, late, invalid, parts=table.parts
+    )
     keys = key_columns(key, table.columns, (time, op), "changes")
     if not keys:
         raise PlanError("changes", "no key", "", "Name the columns that tell the table's rows apart.")
@@ -439,6 +443,6 @@ def changes(
         keys,
         policy=policy,
         order_by=order_columns(order_by, table.columns, (time, op), "changes"),
-        beside=beside_columns(beside, table.columns, (time, op, *keys), "changes"),
+        beside=beside_columns(beside, table, (time, op, *keys), "changes"),
     )
     return Stream(source, {source.table: table.rows})

@@ -67,9 +67,9 @@ class Points(InsertSource):
         return TickColumn(LE, self.time), *refused_starts(LAST_POINT)
 
     def item_columns(self, streaming: bool) -> dict[str, str]:
-        """Return ``__le``, in batch also ``__re``, and why a row is refused; a stream refuses rows by the start alone."""
+        """Return ``__le``, in batch also ``__re``, and why a row is refused; a stream mostly refuses by the start alone."""
         columns = super().item_columns(streaming)
-        if streaming:
+        if streaming and not self.has_malformed:
             return {LE: columns[LE]}
         return columns | {RE: f"{columns[LE]} + 1L"}
 
@@ -88,9 +88,9 @@ def points(
 ) -> Stream:
     """Read each row of ``df`` as a point: an event that lasts one tick, at the instant in column ``time``.
 
-    ``df`` is a DataFrame, batch or streaming, a ``pyarrow.Table``, or ``sq.files(...)``; a query without DataFrames runs
-    in-process, without Spark, by ``show()``, ``to_arrow()`` and ``to_pandas()``. ``time`` is a timestamp (ticks are
-    microseconds; without a zone it is UTC), a date or an integer. It is consumed: expressions read it as ``sq.start()``.
+    ``df`` is a DataFrame, batch or streaming, a ``pyarrow.Table``, ``sq.files(...)`` or ``sq.kafka(...)``; a query without
+    DataFrames runs in-process, without Spark, by ``show()``, ``to_arrow()`` and ``to_pandas()``. ``time`` is a timestamp (ticks
+    are microseconds; without a zone it is UTC), a date or an integer. It is consumed: expressions read it as ``sq.start()``.
     ``progress`` is ``sq.generate(delay)`` (default, with delay 0), ``sq.explicit()`` or another progress policy. ``late`` is
     the policy for items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` that for rows without a time:
     "fail" (default in batch and in-process) or "drop" (counted; default in streams). Raises SourceError for a ``df`` that is
@@ -119,9 +119,11 @@ def points(
     20      4    5
     """
     table = input_table(df, "points")
-    policy = source_policy("points", axis_of(table.columns, (time,), "points"), progress, late, invalid)
+    policy = source_policy(
+        "points", axis_of(table.columns, (time,), "points"), progress, late, invalid, parts=table.parts
+    )
     ids = id_columns(id, table.columns, (time,), "points")
-    aside = beside_columns(beside, table.columns, (time, *ids), "points")
+    aside = beside_columns(beside, table, (time, *ids), "points")
     source = Points(source_name(name), table.columns, time, policy, ids, aside)
     return Stream(source, {source.table: table.rows})
 
@@ -156,10 +158,12 @@ def signal(
         sensor b      |7   |7             |8       [2,3) 7, [3,6) 7, [6,inf) 8
     """
     table = input_table(df, "signal")
-    policy = source_policy("signal", axis_of(table.columns, (time,), "signal"), progress, late, invalid)
+    policy = source_policy(
+        "signal", axis_of(table.columns, (time,), "signal"), progress, late, invalid, parts=table.parts
+    )
     keys = key_columns(key, table.columns, (time,), "signal")
     ids = id_columns(id, table.columns, (time,), "signal")
-    aside = beside_columns(beside, table.columns, (time, *keys, *ids), "signal")
+    aside = beside_columns(beside, table, (time, *keys, *ids), "signal")
     order = order_columns(order_by, table.columns, (time, *aside), "signal")
     source = Points(source_name(name), table.columns, time, policy, ids, aside)
     return Stream(source, {source.table: table.rows}).to_signal(keys, order_by=order)
@@ -237,8 +241,10 @@ def intervals(
         sessions = sq.intervals(df, start="login", end="logout")
     """
     table = input_table(df, "intervals")
-    policy = source_policy("intervals", axis_of(table.columns, (start, end), "intervals"), progress, late, invalid)
+    policy = source_policy(
+        "intervals", axis_of(table.columns, (start, end), "intervals"), progress, late, invalid, parts=table.parts
+    )
     ids = id_columns(id, table.columns, (start, end), "intervals")
-    aside = beside_columns(beside, table.columns, (start, end, *ids), "intervals")
+    aside = beside_columns(beside, table, (start, end, *ids), "intervals")
     source = Intervals(source_name(name), table.columns, start, end, policy, ids, aside)
     return Stream(source, {source.table: table.rows})

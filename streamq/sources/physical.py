@@ -256,13 +256,13 @@ def physical(
     """
     table = input_table(df, "physical")
     axis = axis_of(table.columns, (start, end, new_end), "physical")
-    policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
+    policy = source_policy("physical", axis, progress, late, invalid, parts=table.parts, explicit_by_default=True)
     if not (id is None or isinstance(id, str)):
         raise PlanError("physical", "id is the name of one column", f"found {id!r}")
     until = instant_ticks(as_of, TIMESTAMP, "physical")
     stamp = STAMP if sent is None and as_of is not None else sent
     consumed = (kind, start, end, new_end, *((id,) if id else ()), *((stamp,) if stamp else ()))
-    aside = beside_columns(beside, table.columns, consumed, "physical")
+    aside = beside_columns(beside, table, consumed, "physical")
     times = (kind, start, end, new_end)
     source = Physical(
         source_name(name), table.columns, *times, id=id, policy=policy, beside=aside, sent=stamp, as_of=until

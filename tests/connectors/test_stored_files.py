@@ -152,8 +152,12 @@ def test_the_shares_of_a_parquet_file_have_each_row_once(tmp_path: Path) -> None
     pq.write_table(pa.table({"a": range(50)}), tmp_path / "1.parquet", row_group_size=10)
     files = sq.files(tmp_path / "1.parquet")
     reader = FileReader(FORMATS["parquet"], files.fields, {}, 1)
+
+    def split(text: str) -> pa.RecordBatch:
+        return pa.record_batch({"split": [text]})
+
     for shares in (1, 2, 3, 5, 8):
-        parts = [[*reader(f"{number} {shares} {tmp_path}/1.parquet")] for number in range(shares)]
+        parts = [[*reader(split(f"{number} {shares} {tmp_path}/1.parquet"))] for number in range(shares)]
         rows = [[value for table in part for value in table.column("a").to_pylist()] for part in parts]
         assert [value for part in rows for value in part] == [*range(50)]
         assert all(len(part) in (50 // shares // 10 * 10, -(-5 // shares) * 10) for part in rows)

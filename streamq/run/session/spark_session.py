@@ -113,9 +113,44 @@ EMBEDDED = {
 """Settings of a Spark inside this process, which needs no UI and no connections from other machines."""
 
 
+KAFKA = {(4, 1): "4.1.1", (4, 2): "4.2.0", (4, 3): "4.2.0"}
+"""The release of Spark's connector for Kafka that a release of PySpark takes; others take the one of their own version."""
+
+OF_SPARK = (
+    "org.apache.hadoop:*,org.slf4j:*,com.google.code.findbugs:*,org.scala-lang.modules:*,org.lz4:*,org.xerial.snappy:*"
+)
+"""What the connector needs that Spark has."""
+
+
+def with_kafka(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with which Spark fetches its connector for Kafka from Maven, beside the packages that these name."""
+    from pyspark import __version__
+
+    release = tuple(int(part) for part in __version__.split(".")[:2])
+    connector = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{KAFKA.get((release[0], release[1]), __version__)}"
+    packages = [*filter(None, [settings.get("spark.jars.packages")]), connector]
+    return {"spark.jars.excludes": OF_SPARK, **settings, "spark.jars.packages": ",".join(packages)}
+
+
+def has_kafka(spark: SparkSession) -> bool:
+    """Return True if a session has Spark's connector for Kafka."""
+    from pyspark.errors import AnalysisException
+
+    named = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "topic"}
+    try:
+        spark.read.format("kafka").options(**named).load()
+    except AnalysisException:
+        return False
+    return True
+
+
 @check_keywords
 def session(
-    app_name: str = "streamq", *, master: str | None = None, config: Mapping[str, object] | None = None
+    app_name: str = "streamq",
+    *,
+    master: str | None = None,
+    config: Mapping[str, object] | None = None,
+    kafka: bool = False,
 ) -> SparkSession:
     """Return the active SparkSession, or start one that is set up for streamq.
 
@@ -123,14 +158,19 @@ def session(
     cluster and ``sc://host:port`` (Spark Connect) work too. ``config`` overrides the defaults. The checks of :func:`doctor` run
     first, and raise one SessionError for all problems before any job starts. A session that is already active keeps
     its name, and gets the state store that streamq needs, and ``config``; raises SessionError if it has another master, or if
-    it differs in a setting that can no longer be changed.
+    it differs in a setting that can no longer be changed. ``kafka=True`` brings Spark's connector for Kafka, fetched once from
+    Maven; an active session must have it.
 
     >>> spark = session("fares", config={"spark.driver.memory": "8g"})  # doctest: +SKIP
     """
     wanted = {key: _setting(value) for key, value in (config or {}).items()}
     active = active_session()
     if active is not None:
-        return _adopted(active, master, wanted)
+        adopted = _adopted(active, master, wanted)
+        if kafka and not has_kafka(adopted):
+            stop = "Stop it first: SparkSession.active().stop()"
+            raise SessionError("session", "the active session has no connector for Kafka", "", stop)
+        return adopted
 
     master = master or default_master(os.environ)
     local = is_local(master)
@@ -152,6 +192,7 @@ def session(
         os.environ["PYSPARK_PYTHON"] = worker
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         settings = _classic_settings(master, worker, wanted)
+        settings = with_kafka(settings) if kafka else settings
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:

@@ -213,23 +213,24 @@ def source_packer(packer: Packer, layout: WideRowLayout) -> MapSide:
 
 def split_packer(
     packer: Packer,
-    read: Callable[[str], Iterator[pa.Table]],
+    read: Callable[[pa.RecordBatch], Iterator[pa.Table]],
     items_of: Callable[[pa.Table, bool], pa.Table],
     paths: ItemPaths,
 ) -> MapSide:
     """Return the map side over a source's splits, for ``mapInArrow``: it reads their rows, which become items.
 
-    Its rows are ``split string`` and, if progress reads it, the time of the micro-batch.
+    Beside the splits there is, if progress reads it, the time of the micro-batch.
     """
     info = packer.source
     assert info is not None
 
     def items(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield the items of the splits, part by part."""
-        for row in (row for batch in batches for row in batch.to_pylist()):
-            for rows in read(row["split"]):
+        for batch in (batch for batch in batches if batch.num_rows):
+            for rows in read(batch):
                 table = items_of(rows, True)
-                yield table if NOW not in row else with_column(table, NOW, np.full(table.num_rows, row[NOW]))
+                now = batch.column(NOW)[0].as_py() if NOW in batch.schema.names else None
+                yield table if now is None else with_column(table, NOW, np.full(table.num_rows, now))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the envelopes of the splits' rows, with the progress that they make."""

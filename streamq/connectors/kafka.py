@@ -1,0 +1,233 @@
+"""A topic of Kafka as the rows of a source: Spark reads the messages, and their values are decoded by PyArrow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from streamq.choices import check_word
+from streamq.connectors.connector import Connector, Splits, option_values, schema_text, without_secrets
+from streamq.connectors.messages import MALFORMED, PARSED, WHOLE_VALUES, MessageReader, decodable
+from streamq.errors import NeedsSpark, PlanError, SessionError, check_keywords
+from streamq.plan.lowering import map_in_arrow
+from streamq.plan.schema import Field
+from streamq.plan.spark_types import parse_fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.readwriter import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
+
+METADATA: Mapping[str, t.DataType] = {
+    "key": t.BinaryType(),
+    "partition": t.IntegerType(),
+    "offset": t.LongType(),
+    "timestamp": t.TimestampType(),
+    "headers": HEADERS,
+}
+"""What Kafka knows of a message beside its value, in Spark's types."""
+
+PLACE = ("partition", "offset")
+"""The columns that say where a message is."""
+
+EARLIEST, LATEST = "earliest", "latest"
+
+Offsets = str | tuple[tuple[int, int], ...]
+"""Where reading begins or ends: EARLIEST, LATEST, or an offset for each partition."""
+
+JARS = "Start Spark with its connector: sq.session(kafka=True)."
+
+
+@dataclass(frozen=True)
+class KafkaTopic(Connector):
+    """The messages of a topic, as :func:`kafka` describes them; ``at_once`` bounds the messages of a micro-batch, None: all."""
+
+    servers: str
+    topic: str
+    schema: tuple[Field, ...]
+    value: str
+    metadata: tuple[str, ...]
+    start: Offsets
+    end: Offsets
+    at_once: int | None
+    options: tuple[tuple[str, str], ...]
+
+    title = "topic"
+    parts = ("partition",)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        added = [Field(name, METADATA[name]) for name in METADATA if name in (*self.metadata, *PLACE)]
+        return (*self.schema, *added, Field(MALFORMED, t.BinaryType()))
+
+    @property
+    def transport_columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*(name for name in PLACE if name not in self.metadata), MALFORMED)
+
+    def to_json(self) -> dict[str, Any]:
+        place = {"servers": self.servers, "topic": self.topic, "schema": schema_text(self.schema), "value": self.value}
+        bounds = {"start": _offsets_json(self.start), "end": _offsets_json(self.end), "at_once": self.at_once}
+        others = {"metadata": list(self.metadata), "options": without_secrets(self.options)}
+        return {"connector": "kafka", **place, **bounds, **others}
+
+    def in_memory(self, verb: str) -> pa.Table:
+        raise NeedsSpark(
+            verb, f"topic {self.topic!r} of Kafka", "", "Spark reads it: q.to_df() or q.run(), in a session."
+        )
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        reader = spark.read.format("kafka").option("endingOffsets", self._offsets(self.end))
+        return self._decoded(self._messages(reader))
+
+    def not_split(self) -> str:
+        return ""
+
+    def splits(self, spark: SparkSession, columns: Collection[str]) -> Splits:
+        return Splits(self._streamed(spark, columns), self._reader(columns))
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        return self._decoded(self._streamed(spark, [field.name for field in self.fields]))
+
+    def _streamed(self, spark: SparkSession, columns: Collection[str]) -> DataFrame:
+        reader = spark.readStream.format("kafka")
+        if self.at_once is not None:
+            reader = reader.option("maxOffsetsPerTrigger", self.at_once)
+        return self._messages(reader, columns)
+
+    def _messages(
+        self, reader: DataFrameReader | DataStreamReader, columns: Collection[str] | None = None
+    ) -> DataFrame:
+        """Return the messages that a reader of Spark's reads: their values, and of ``columns`` (None: all) those of Kafka."""
+        from pyspark.errors import AnalysisException
+
+        named = {"kafka.bootstrap.servers": self.servers, "subscribe": self.topic}
+        headers = {"includeHeaders": "true"} if "headers" in self.metadata else {}
+        options = {**named, **headers, "startingOffsets": self._offsets(self.start), **option_values(self.options)}
+        try:
+            messages: DataFrame = reader.options(**options).load()
+        except AnalysisException as error:
+            raise SessionError("kafka", "Spark has no connector for Kafka", str(error).splitlines()[0], JARS) from error
+        names = [f.name for f in self.fields if f.name in METADATA and (columns is None or f.name in columns)]
+        return messages.select("value", *names)
+
+    def _decoded(self, messages: DataFrame) -> DataFrame:
+        columns = t.StructType([t.StructField(field.name, field.type) for field in self.fields])
+        read = self._reader([field.name for field in self.fields])
+        return map_in_arrow(
+            messages, lambda batches: (part for b in batches for rows in read(b) for part in rows.to_batches()), columns
+        )
+
+    def _reader(self, columns: Collection[str]) -> MessageReader:
+        return MessageReader(self.value, self.schema, tuple(field for field in self.fields if field.name in columns))
+
+    def _offsets(self, offsets: Offsets) -> str:
+        """Return offsets as Spark's option has them."""
+        if isinstance(offsets, str):
+            return offsets
+        return json.dumps({self.topic: {str(partition): offset for partition, offset in offsets}})
+
+
+def _offsets_json(offsets: Offsets) -> str | dict[str, int]:
+    return offsets if isinstance(offsets, str) else {str(partition): offset for partition, offset in offsets}
+
+
+@check_keywords
+def kafka(
+    servers: str,
+    topic: str,
+    *,
+    schema: t.StructType | str | None = None,
+    value: str = "json",
+    metadata: Sequence[str] = (),
+    start: str | Mapping[int, int] = EARLIEST,
+    end: str | Mapping[int, int] = LATEST,
+    at_once: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> KafkaTopic:
+    """Say that rows are the messages of a topic of Kafka: a value for ``sq.points`` and other sources.
+
+    The same query then runs as a batch (``to_df()``) over the messages from ``start`` to ``end``, and as a stream (``run()``),
+    which goes on with those that come. ``servers`` are Kafka's bootstrap servers, ``"host:9092"``. ``start`` and ``end`` are
+    "earliest", "latest", or offsets by partition, of all partitions; a checkpoint goes on where it was. ``at_once`` is the number
+    of messages of a micro-batch, at most. The session needs Spark's connector: ``sq.session(kafka=True)``.
+
+    ``value`` is the form of a message's value: "json", an object, of which fields that are missing are NULL, or "csv", a line,
+    with the columns of ``schema``, ``"at timestamp, v double"``; or "string" or "bytes", with the only column ``value``.
+    Instants in text are ISO 8601; those without an offset are in UTC. ``metadata`` adds columns of Kafka's to the payload: key,
+    partition, offset, timestamp, headers.
+
+    A value of another form, or whose field has another type, is a row of NULLs, and so no event (see ``invalid`` of the source),
+    with its bytes in the column ``malformed``. That, ``partition`` and ``offset`` are beside the events, unless ``metadata`` has
+    them: in the late output, and at hand for ``per``. Progress is that of the partition furthest behind, by default.
+
+    ``options`` are those of Spark's connector, for one the protocol of security; of a value ``"${NAME}"`` Spark gets the
+    environment variable, so that a plan in JSON has no secret. Raises PlanError for wrong arguments.
+
+    ::
+
+        trips = sq.points(sq.kafka("host:9092", "trips", schema="at timestamp, zone string, fare double"), time="at")
+    """
+    for name, text in (("servers", servers), ("topic", topic)):
+        if not isinstance(text, str) or not text.strip():
+            raise PlanError("kafka", f"{name} is a text", f"found {text!r}", 'As sq.kafka("host:9092", "trips", ...).')
+    check_word(value, [*PARSED, *WHOLE_VALUES], "value", "kafka")
+    if value in WHOLE_VALUES:
+        if schema is not None:
+            raise PlanError(
+                "kafka", f"value={value!r} has the column 'value' alone", "found a schema", "Leave schema out."
+            )
+        columns: tuple[Field, ...] = (Field("value", WHOLE_VALUES[value][1]),)
+    else:
+        if schema is None:
+            raise PlanError(
+                "kafka", "which columns values have is not known", "", 'Give schema="at timestamp, v double".'
+            )
+        columns = tuple(Field(f.name, f.dataType) for f in parse_fields(schema, "kafka"))
+    for field in columns:
+        if value in PARSED and not decodable(field, value == "json"):
+            wrong = f"column {field.name!r} is {field.type.simpleString()}, which is not decoded"
+            raise PlanError("kafka", wrong, f"value={value!r}", 'Read it as value="bytes", and decode it in a select.')
+    for name in metadata:
+        check_word(name, list(METADATA), "metadata", "kafka")
+    lower = {field.name.lower() for field in columns}
+    if taken := next((name for name in (*PLACE, MALFORMED, *metadata) if name in lower), None):
+        wrong = f"values have a column {taken!r}, which is Kafka's"
+        raise PlanError("kafka", wrong, "", 'Read them as value="string", and take the field out by from_json.')
+    if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
+        raise PlanError("kafka", "at_once is a number of messages, at least 1", f"found {at_once!r}")
+    texts = tuple((options or {}).items())
+    if wrong_option := next((n for n, v in texts if not isinstance(n, str) or not isinstance(v, str)), None):
+        raise PlanError("kafka", "options are texts", f"found {wrong_option!r}: {dict(texts)[wrong_option]!r}")
+    first, last = _checked_offsets("start", start), _checked_offsets("end", end)
+    return KafkaTopic(servers, topic, columns, value, tuple(metadata), first, last, at_once, texts)
+
+
+def _checked_offsets(name: str, offsets: str | Mapping[int, int]) -> Offsets:
+    """Return an argument as offsets; raise PlanError for any other."""
+    if offsets in (EARLIEST, LATEST):
+        return str(offsets)
+    pairs = list(offsets.items()) if isinstance(offsets, Mapping) else []
+    if not pairs or not all(isinstance(n, int) and n >= 0 for pair in pairs for n in pair):
+        wrong = f"{name} is 'earliest', 'latest' or an offset for each partition"
+        raise PlanError("kafka", wrong, f"found {offsets!r}", f"As {name}={{0: 100, 1: 120}}.")
+    return tuple(sorted(pairs))
+
+
+def kafka_from_json(entry: Mapping[str, Any]) -> KafkaTopic:
+    """Return the topic that an entry of a plan names, checked like the user's arguments."""
+    try:
+        arguments = {name: entry[name] for name in ("value", "metadata", "at_once", "options")}
+        arguments["schema"] = entry["schema"] if entry["value"] in PARSED else None
+        for name in ("start", "end"):
+            offsets = entry[name]
+            arguments[name] = offsets if isinstance(offsets, str) else {int(p): o for p, o in offsets.items()}
+        return kafka(entry["servers"], entry["topic"], **arguments)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PlanError("from_json", "not a topic of a plan", f"found {entry!r}") from error

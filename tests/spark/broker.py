@@ -1,0 +1,109 @@
+"""A broker of Kafka in one process of its own, on free ports of this computer."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+JARS = Path(sys.prefix) / "kafka"
+"""The broker, as ``scripts/kafka.sh`` fetches it."""
+
+HEAP = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+log.dirs={folder}/data
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+log.cleaner.dedupe.buffer.size=20971520
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+class Broker:
+    """A broker that keeps its messages in a folder, so that it may go away and come back."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.port = folder, free_port()
+        self.servers = f"127.0.0.1:{self.port}"
+        settings = PROPERTIES.format(port=self.port, controller=free_port(), folder=folder)
+        self.settings = folder / "server.properties"
+        self.settings.write_text(settings)
+        identity = ("--standalone", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(self.settings))
+        subprocess.run(
+            [*self._java, "kafka.tools.StorageTool", "format", *identity], check=True, stdout=subprocess.DEVNULL
+        )
+
+    @property
+    def _java(self) -> list[str]:
+        java = shutil.which("java")
+        assert java is not None
+        return [java, *HEAP, "-cp", f"{JARS}/*"]
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen([*self._java, "kafka.Kafka", str(self.settings)], stdout=log, stderr=log)
+        until = time.monotonic() + 60
+        while time.monotonic() < until and self.process.poll() is None:
+            with socket.socket() as s:
+                if s.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.1)
+        raise AssertionError((self.folder / "log").read_text()[-2000:])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def create(self, topic: str, partitions: int = 2, **config: str) -> None:
+        client = AdminClient({"bootstrap.servers": self.servers})
+        new = NewTopic(
+            topic, partitions, replication_factor=1, config={k.replace("_", "."): v for k, v in config.items()}
+        )
+        client.create_topics([new])[topic].result(30)
+
+    def send(self, topic: str, values: Iterable[bytes | None], partition: int = 0) -> None:
+        """Send messages to a partition, in order."""
+        producer = Producer({"bootstrap.servers": self.servers})
+        for number, value in enumerate(values):
+            producer.produce(topic, value, key=str(number).encode(), partition=partition)
+        assert producer.flush(30) == 0
+
+
+@contextmanager
+def broker(folder: Path) -> Iterator[Broker]:
+    """A broker that runs until the end of the block."""
+    one = Broker(folder)
+    one.start()
+    try:
+        yield one
+    finally:
+        one.kill()
