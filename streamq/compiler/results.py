@@ -203,7 +203,7 @@ class ResultColumns:
     ``title``: errors name its rows by it. ``condition``: the rows of the program that are read, ``source_columns`` what of
     them. ``columns``: those of the output. ``fold``: turns what a task reads into rows of the type ``folded``; None: rows
     are written as they are. ``in_one_task``: one task has all rows. ``together``: one task has all rows of a value of this
-    expression, "" leaves them where they are.
+    expression, "" leaves them where they are. ``key``: the columns of an upsert's key.
     """
 
     title: str
@@ -214,6 +214,7 @@ class ResultColumns:
     folded: StructType | None = None
     in_one_task: bool = False
     together: str = ""
+    key: tuple[str, ...] = ()
 
     def read(self, df: DataFrame) -> DataFrame:
         """Return the rows of the output; late rows, reports and rows of other results are left out."""
@@ -269,6 +270,7 @@ def result_columns(result: Result, *, packed: bool, division: str | None = None)
         folded=t.StructType(fields),
         # with CTIs one task has all rows already
         in_one_task=result.in_order and not out.ctis,
+        key=out.key,
     )
 
 

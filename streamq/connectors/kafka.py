@@ -51,13 +51,13 @@ class KafkaTopic(Connector):
 
     servers: str
     topic: str
-    schema: tuple[Field, ...]
-    value: str
-    metadata: tuple[str, ...]
-    start: Offsets
-    end: Offsets
-    at_once: int | None
-    options: tuple[tuple[str, str], ...]
+    schema: tuple[Field, ...] | None
+    value: str = "json"
+    metadata: tuple[str, ...] = ()
+    start: Offsets = EARLIEST
+    end: Offsets = LATEST
+    at_once: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
 
     title = "topic"
     parts = ("partition",)
@@ -65,14 +65,27 @@ class KafkaTopic(Connector):
     @property
     def fields(self) -> tuple[Field, ...]:
         added = [Field(name, METADATA[name]) for name in METADATA if name in (*self.metadata, *PLACE)]
-        return (*self.schema, *added, Field(MALFORMED, t.BinaryType()))
+        return (*self._of_values, *added, Field(MALFORMED, t.BinaryType()))
+
+    @property
+    def _of_values(self) -> tuple[Field, ...]:
+        if self.schema is None:
+            raise PlanError(
+                "kafka", "which columns values have is not known", "", 'Give schema="at timestamp, v double".'
+            )
+        return self.schema
 
     @property
     def transport_columns(self) -> tuple[str, ...]:  # type: ignore[override]
         return (*(name for name in PLACE if name not in self.metadata), MALFORMED)
 
     def to_json(self) -> dict[str, Any]:
-        place = {"servers": self.servers, "topic": self.topic, "schema": schema_text(self.schema), "value": self.value}
+        place = {
+            "servers": self.servers,
+            "topic": self.topic,
+            "schema": schema_text(self._of_values),
+            "value": self.value,
+        }
         bounds = {"start": _offsets_json(self.start), "end": _offsets_json(self.end), "at_once": self.at_once}
         others = {"metadata": list(self.metadata), "options": without_secrets(self.options)}
         return {"connector": "kafka", **place, **bounds, **others}
@@ -107,7 +120,11 @@ class KafkaTopic(Connector):
         """Return the messages that a reader of Spark's reads: their values, and of ``columns`` (None: all) those of Kafka."""
         from pyspark.errors import AnalysisException
 
-        named = {"kafka.bootstrap.servers": self.servers, "subscribe": self.topic}
+        named = {
+            "kafka.bootstrap.servers": self.servers,
+            "subscribe": self.topic,
+            "kafka.isolation.level": "read_committed",
+        }
         headers = {"includeHeaders": "true"} if "headers" in self.metadata else {}
         options = {**named, **headers, "startingOffsets": self._offsets(self.start), **option_values(self.options)}
         try:
@@ -125,7 +142,9 @@ class KafkaTopic(Connector):
         )
 
     def _reader(self, columns: Collection[str]) -> MessageReader:
-        return MessageReader(self.value, self.schema, tuple(field for field in self.fields if field.name in columns))
+        return MessageReader(
+            self.value, self._of_values, tuple(field for field in self.fields if field.name in columns)
+        )
 
     def _offsets(self, offsets: Offsets) -> str:
         """Return offsets as Spark's option has them."""
@@ -151,7 +170,7 @@ def kafka(
     at_once: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> KafkaTopic:
-    """Say that rows are the messages of a topic of Kafka: a value for ``sq.points`` and other sources.
+    """Say that rows are the messages of a topic of Kafka: a value for ``sq.points`` and other sources, and a sink.
 
     The same query then runs as a batch (``to_df()``) over the messages from ``start`` to ``end``, and as a stream (``run()``),
     which goes on with those that come. ``servers`` are Kafka's bootstrap servers, ``"host:9092"``. ``start`` and ``end`` are
@@ -170,6 +189,10 @@ def kafka(
     ``options`` are those of Spark's connector, for one the protocol of security; of a value ``"${NAME}"`` Spark gets the
     environment variable, so that a plan in JSON has no secret. Raises PlanError for wrong arguments.
 
+    As a sink, ``sink=sq.kafka(servers, topic)``, it takes rows as objects of JSON, in a transaction a micro-batch, which has the
+    micro-batch's number, too: of a run that is killed no message is lost, and none comes twice. Of ``output="upsert"`` a message
+    has ``run.key`` as its key, and a deletion no value. It needs the package confluent-kafka, on the workers, too.
+
     ::
 
         trips = sq.points(sq.kafka("host:9092", "trips", schema="at timestamp, zone string, fare double"), time="at")
@@ -183,20 +206,16 @@ def kafka(
             raise PlanError(
                 "kafka", f"value={value!r} has the column 'value' alone", "found a schema", "Leave schema out."
             )
-        columns: tuple[Field, ...] = (Field("value", WHOLE_VALUES[value][1]),)
+        columns: tuple[Field, ...] | None = (Field("value", WHOLE_VALUES[value][1]),)
     else:
-        if schema is None:
-            raise PlanError(
-                "kafka", "which columns values have is not known", "", 'Give schema="at timestamp, v double".'
-            )
-        columns = tuple(Field(f.name, f.dataType) for f in parse_fields(schema, "kafka"))
-    for field in columns:
+        columns = None if schema is None else tuple(Field(f.name, f.dataType) for f in parse_fields(schema, "kafka"))
+    for field in columns or ():
         if value in PARSED and not decodable(field, value == "json"):
             wrong = f"column {field.name!r} is {field.type.simpleString()}, which is not decoded"
             raise PlanError("kafka", wrong, f"value={value!r}", 'Read it as value="bytes", and decode it in a select.')
     for name in metadata:
         check_word(name, list(METADATA), "metadata", "kafka")
-    lower = {field.name.lower() for field in columns}
+    lower = {field.name.lower() for field in columns or ()}
     if taken := next((name for name in (*PLACE, MALFORMED, *metadata) if name in lower), None):
         wrong = f"values have a column {taken!r}, which is Kafka's"
         raise PlanError("kafka", wrong, "", 'Read them as value="string", and take the field out by from_json.')

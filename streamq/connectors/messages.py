@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.json
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
 from pyspark.sql import types as t
 
 from streamq.plan.schema import Field
@@ -35,10 +35,10 @@ def json_rows(values: pa.Array, schema: pa.Schema) -> pa.Table:
     wrapped = pa.schema([("v", pa.list_(pa.struct(schema)))])
     if not _is_utf8(text):
         raise pa.ArrowInvalid("not in UTF-8")
-    table = pyarrow.json.read_json(
+    table = arrow_json.read_json(
         pa.py_buffer(text),
-        pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        pyarrow.json.ParseOptions(explicit_schema=wrapped, newlines_in_values=True, unexpected_field_behavior="ignore"),
+        arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        arrow_json.ParseOptions(explicit_schema=wrapped, newlines_in_values=True, unexpected_field_behavior="ignore"),
     )
     lists = table.column("v").combine_chunks()
     if len(lists) != len(values) or not pc.all(pc.equal(pc.list_value_length(lists), 1)).as_py():
@@ -61,13 +61,13 @@ def csv_rows(values: pa.Array, schema: pa.Schema) -> pa.Table:
     """Parse lines of CSV, in which an empty field is NULL."""
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
     kinds = {field.name: pa.string() if field.name in times else field.type for field in schema}
-    options = pyarrow.csv.ConvertOptions(
+    options = arrow_csv.ConvertOptions(
         column_types=kinds, null_values=[""], strings_can_be_null=True, true_values=["true"], false_values=["false"]
     )
-    table = pyarrow.csv.read_csv(
+    table = arrow_csv.read_csv(
         io.BytesIO(b"\n".join(values.to_pylist())),
-        pyarrow.csv.ReadOptions(use_threads=False, column_names=schema.names),
-        pyarrow.csv.ParseOptions(ignore_empty_lines=False),
+        arrow_csv.ReadOptions(use_threads=False, column_names=schema.names),
+        arrow_csv.ParseOptions(ignore_empty_lines=False),
         options,
     )
     if table.num_rows != len(values):

@@ -173,7 +173,8 @@ class Launch:
 
     def start(self) -> StreamingQuery:
         """Start the query on its checkpoint, into its sink, or by a SplitWriter into several."""
-        options, rows, outputs = self.prepared.options, self._counted_rows(), self.prepared.outputs
+        options, rows = self.prepared.options, self._counted_rows()
+        outputs = [(columns, sink.placed(columns, self.checkpoint.path)) for columns, sink in self.prepared.outputs]
         if self.is_split:
             folder = options.late_sink
             late_sink = None if folder is None else DataSourceSink("parquet", {"path": folder})

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamq.compiler.results import LATE_ROWS, ResultColumns, user_late_rows
+from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.stored_files import SPARKS_FORMATS, Files
 from streamq.errors import PlanError
 from streamq.plan.schema import MICRO_BATCH
@@ -32,8 +33,8 @@ Row = Mapping[str, Any]
 Write = Callable[["DataFrame", int], None]
 """A function that writes the rows of the micro-batch with a number."""
 
-SinkArgument = str | Files | Mapping[str, Any] | Write | None
-"""The argument by which a user chooses a sink: a path, files, a format with options, a name, a function; None: no sink."""
+SinkArgument = str | Files | KafkaTopic | Mapping[str, Any] | Write | None
+"""The argument by which a user chooses a sink: a path, a connector, a format with options, a name, a function; None: no sink."""
 
 
 class Sink(ABC):
@@ -52,6 +53,11 @@ class Sink(ABC):
     def folders(self) -> Sequence[str]:
         """The folders that hold the sink's files."""
         return ()
+
+    def placed(self, columns: ResultColumns, checkpoint: str) -> Sink:
+        """Return the sink as it writes a result's rows in a run on a checkpoint."""
+        del columns, checkpoint
+        return self
 
     @property
     def takes_micro_batches(self) -> bool:
@@ -380,10 +386,15 @@ def sink_of(argument: Any, verb: str) -> Sink:
             raise PlanError(verb, "a pattern is no sink", f"found {argument.path}", "Name a folder.")
         case Files():
             return DataSourceSink(argument.format, {**dict(argument.options), "path": argument.path})
+        case KafkaTopic():
+            from streamq.run.kafka_sink import kafka_sink
+
+            return kafka_sink(argument, verb)
         case Mapping():
             options = {name: value for name, value in argument.items() if name != "format"}
             return DataSourceSink(argument.get("format", "parquet"), options)
         case _ if callable(argument):
             return FunctionSink(argument)
-    hint = "Give a path, sq.files(...), {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
+    kinds = "a path, sq.files(...), sq.kafka(...), {'format': ...}, 'memory', 'console', 'noop'"
+    hint = f"Give {kinds} or a function of (DataFrame, batch id)."
     raise PlanError(verb, "not a sink", f"found {argument!r}", hint)

@@ -322,7 +322,7 @@ KEPT_FOR_7 = ", kept in a stream until c is 7 past the start"
 
 
 @pytest.mark.parametrize(
-    "query, shown",
+    ("query", "shown"),
     [
         (lambda s: s.set_duration(None).snapshot_window().select(n=sq.count()), "without an end"),
         (lambda s: s.set_duration(7).clip(s.shift(1)), f"at most 7{KEPT_FOR_7}; points{KEPT_FOR_7}"),

@@ -118,7 +118,6 @@ def test_a_topic_is_part_of_a_plan_without_secrets(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        ({}, "which columns values have is not known"),
         ({"value": "jso"}, "json"),
         ({"value": "string", "schema": "v int"}, "the column 'value' alone"),
         ({"schema": "offset int"}, "a column 'offset'"),
@@ -134,3 +133,11 @@ def test_a_topic_is_part_of_a_plan_without_secrets(monkeypatch: pytest.MonkeyPat
 def test_arguments_of_a_topic(arguments: dict[str, Any], wrong: str) -> None:
     with pytest.raises(PlanError, match=wrong):
         sq.kafka("h:9092", "t", **arguments)
+
+
+def test_a_topic_that_is_read_says_its_columns() -> None:
+    with pytest.raises(PlanError, match="which columns values have is not known"):
+        sq.points(sq.kafka("h:9092", "t"), time="at")
+    stream = sq.events([(1, 2, {"v": 1})])
+    with pytest.raises(PlanError, match="a topic that is written has no schema"):
+        stream.run(sink=sq.kafka("h:9092", "t", schema="v bigint"), checkpoint="c")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 import streamq as sq
@@ -86,11 +87,86 @@ def test_what_kafka_knows_of_a_message(spark: SparkSession, kafka: Broker) -> No
     """Kafka's own time as the time of points, whole values, and a part of the messages by their offsets."""
     kafka.create("texts", 1)
     kafka.send("texts", [b"a", b"\xff", b"c", b"d"])
+    unfinished = Producer({"bootstrap.servers": kafka.servers, "transactional.id": "unfinished"})
+    unfinished.init_transactions(30)
+    unfinished.begin_transaction()
+    unfinished.produce("texts", b"e")
+    unfinished.flush(30)
+    unfinished.abort_transaction(30)
     topic = sq.kafka(
         kafka.servers, "texts", value="string", metadata=["timestamp", "key", "offset"], start={0: 1}, end={0: 3}
     )
+    whole = sq.kafka(kafka.servers, "texts", value="bytes", metadata=["timestamp"])
+    committed = sq.points(whole, time="timestamp").to_df().toArrow().column("value").to_pylist()
+    assert committed == [b"a", b"\xff", b"c", b"d"]
     texts = sq.points(topic, time="timestamp", invalid="drop")
     assert texts.columns == ["value", "key", "offset"]
     assert texts.to_df().drop("start", "end").toArrow().to_pylist() == [{"value": "c", "key": b"2", "offset": 2}]
     with pytest.raises(Exception, match="malformed value"):
         sq.points(topic, time="timestamp").to_df().toArrow()
+
+
+def messages(servers: str, topic: str) -> list[tuple[Any, Any]]:
+    """The keys and values of a topic's messages of committed transactions, as a reader gets them."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"})
+    place = TopicPartition(topic, 0, OFFSET_BEGINNING)
+    consumer.assign([place])
+    _, end = consumer.get_watermark_offsets(place)
+    read: list[tuple[Any, Any]] = []
+    while consumer.position([place])[0].offset < end:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            read.append((message.key(), message.value()))
+    consumer.close()
+    return [(key and json.loads(key), text and json.loads(text)) for key, text in read]
+
+
+def test_a_micro_batch_that_is_repeated_is_sent_once(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """What Spark has not noted as committed, a run that goes on computes again; the topic has it already."""
+    kafka.create("in", 1)
+    kafka.create("out", 1)
+    topic = sq.kafka(kafka.servers, "in", schema=SCHEMA, at_once=10)
+    query, checkpoint = sums(topic), tmp_path / "checkpoint"
+    sink: Any = {"sink": sq.kafka(kafka.servers, "out"), "checkpoint": str(checkpoint), "trigger": "available_now"}
+    kafka.send("in", [value(i, "ab"[i % 2], i) for i in range(40)])
+    query.run(**sink)
+    sent = messages(kafka.servers, "out")
+    assert len(sent) == 6
+    _, last = max((int(file.name), file) for file in (checkpoint / "commits").iterdir() if file.name.isdigit())
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    query.run(**sink)
+    assert messages(kafka.servers, "out") == sent
+    query.run(**sink, finish=True)
+    rows = [row for _, row in messages(kafka.servers, "out")]
+    assert len(rows) == 8
+    assert rows[0] == {
+        "k": "a",
+        "n": 5,
+        "total": 20,
+        "start": "2024-05-01T00:00:00+00:00",
+        "end": "2024-05-01T00:00:10+00:00",
+    }
+    # and what is written can be read
+    written = sq.kafka(kafka.servers, "out", schema="k string, n bigint, total bigint, start timestamp, end timestamp")
+    assert_same_history(sq.intervals(written, "start", "end").to_df().toArrow(), query.to_df().toArrow())
+
+
+def test_upserts_leave_the_latest_rows_of_a_compacted_topic(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """The key is the run's; what is gone is a message without a value."""
+    kafka.create("rows", 1, cleanup_policy="compact")
+    source = tmp_path / "source"
+    table = spark.createDataFrame([(1, "a", 5), (2, "b", 7)], "at int, k string, v int")
+    table.write.parquet(str(source))
+    s = sq.points(sq.files(source), time="at", progress=sq.generate(100))
+    query = s.group_by("k").tumbling_window(10).select(n=sq.count(), v=sq.sum("v"))
+    arguments: Any = {"sink": sq.kafka(kafka.servers, "rows"), "checkpoint": str(tmp_path / "checkpoint")}
+    run = query.run(output="upsert", trigger="available_now", early=True, **arguments)
+    assert run.key == ("k", "start")
+    table.where("k = 'a'").write.mode("append").parquet(str(source))
+    query.run(output="upsert", trigger="available_now", early=True, **arguments)
+    latest = {json.dumps(key): row for key, row in messages(kafka.servers, "rows")}
+    assert {key: row["n"] for key, row in latest.items()} == {
+        '{"k": "a", "start": 0}': 2,
+        '{"k": "b", "start": 0}': 1,
+    }
