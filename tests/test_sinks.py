@@ -41,7 +41,7 @@ def test_an_argument_asks_for_one_kind(
 def test_what_is_no_sink() -> None:
     with pytest.raises(
         PlanError,
-        match="run: not a sink; found 5. Give a path, sq.files\\(...\\), {'format': ...}, 'memory', 'console', 'noop'",
+        match="run: not a sink; found 5. Give a path, sq.files\\(...\\), sq.kafka\\(...\\), {'format': ...}, 'memory'",
     ):
         sink_of(5, "run")
 
