@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ from pyspark.sql import types as t
 from streamq.choices import check_word
 from streamq.connectors.connector import Connector, Splits, option_values, schema_text, without_secrets
 from streamq.connectors.messages import MALFORMED, PARSED, WHOLE_VALUES, MessageReader, decodable
-from streamq.errors import NeedsSpark, PlanError, SessionError, check_keywords
+from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords
 from streamq.plan.lowering import map_in_arrow
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_fields
@@ -42,7 +44,30 @@ EARLIEST, LATEST = "earliest", "latest"
 Offsets = str | tuple[tuple[int, int], ...]
 """Where reading begins or ends: EARLIEST, LATEST, or an offset for each partition."""
 
-JARS = "Start Spark with its connector: sq.session(kafka=True)."
+JARS = "Start Spark with its connector: sq.session(kafka=True); an active session first: SparkSession.active().stop()."
+
+OWN_OPTIONS = frozenset(
+    {"subscribe", "assign", "subscribepattern", "kafka.bootstrap.servers", "includeheaders"}
+    | {"startingoffsets", "endingoffsets", "maxoffsetspertrigger"}
+)
+"""The options of Spark's connector that arguments say, in lower case."""
+
+SECONDS = 5.0
+"""How long a broker may take to accept a connection."""
+
+
+def check_brokers(servers: str, verb: str) -> None:
+    """Raise SourceError, worded for ``verb``, if no server accepts a connection: Kafka's client would try for minutes."""
+    problems = []
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), SECONDS):
+                return
+        except OSError as error:
+            problems.append(f"{server.strip()}: {error}")
+    hint = "Is it up, and can this computer reach it? It is that of the driver."
+    raise SourceError(verb, f"no broker of Kafka answers at {servers}", "; ".join(problems), hint)
 
 
 @dataclass(frozen=True)
@@ -117,7 +142,10 @@ class KafkaTopic(Connector):
     def _messages(
         self, reader: DataFrameReader | DataStreamReader, columns: Collection[str] | None = None
     ) -> DataFrame:
-        """Return the messages that a reader of Spark's reads: their values, and of ``columns`` (None: all) those of Kafka."""
+        """Return the messages that a reader of Spark's reads: their values, and of ``columns`` (None: all) those of Kafka.
+
+        Raises SessionError without Spark's connector, SourceError if no broker answers.
+        """
         from pyspark.errors import AnalysisException
 
         named = {
@@ -131,6 +159,7 @@ class KafkaTopic(Connector):
             messages: DataFrame = reader.options(**options).load()
         except AnalysisException as error:
             raise SessionError("kafka", "Spark has no connector for Kafka", str(error).splitlines()[0], JARS) from error
+        check_brokers(self.servers, "kafka")
         names = [f.name for f in self.fields if f.name in METADATA and (columns is None or f.name in columns)]
         return messages.select("value", *names)
 
@@ -200,6 +229,8 @@ def kafka(
     for name, text in (("servers", servers), ("topic", topic)):
         if not isinstance(text, str) or not text.strip():
             raise PlanError("kafka", f"{name} is a text", f"found {text!r}", 'As sq.kafka("host:9092", "trips", ...).')
+    if not all(re.fullmatch(r"\s*\S+:\d+\s*", server) for server in servers.split(",")):
+        raise PlanError("kafka", "servers are hosts with ports", f"found {servers!r}", 'As "host:9092,other:9092".')
     check_word(value, [*PARSED, *WHOLE_VALUES], "value", "kafka")
     if value in WHOLE_VALUES:
         if schema is not None:
@@ -224,6 +255,10 @@ def kafka(
     texts = tuple((options or {}).items())
     if wrong_option := next((n for n, v in texts if not isinstance(n, str) or not isinstance(v, str)), None):
         raise PlanError("kafka", "options are texts", f"found {wrong_option!r}: {dict(texts)[wrong_option]!r}")
+    if own := next((name for name, _ in texts if name.lower() in OWN_OPTIONS), None):
+        raise PlanError(
+            "kafka", f"option {own!r} is said by an argument", "", "Leave it out: servers, topic, start, end, at_once."
+        )
     first, last = _checked_offsets("start", start), _checked_offsets("end", end)
     return KafkaTopic(servers, topic, columns, value, tuple(metadata), first, last, at_once, texts)
 

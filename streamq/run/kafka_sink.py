@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamq.compiler.results import ResultColumns
 from streamq.connectors.connector import option_values
-from streamq.connectors.kafka import KafkaTopic
+from streamq.connectors.kafka import KafkaTopic, check_brokers
 from streamq.errors import PlanError
 from streamq.run.failure import raised_in_sink
 from streamq.run.sinks import Sink, persisted, throw_away
@@ -49,6 +49,12 @@ class KafkaSink(Sink):
         return f"{self.topic}.streamq"
 
     def placed(self, columns: ResultColumns, checkpoint: str) -> Sink:
+        check_brokers(self.servers, "run")
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.servers, **self.settings})
+        if self.topic not in admin.list_topics(timeout=SECONDS).topics:
+            raise PlanError("run", f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first.")
         return replace(self, key=columns.key, result=columns.title, checkpoint=checkpoint)
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
@@ -76,7 +82,7 @@ def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
     """Return a topic as a sink; raise PlanError for what is said of reading it, and without the client for Kafka."""
     if topic != KafkaTopic(topic.servers, topic.topic, None, options=topic.options):
         hint = "Give servers, topic and options."
-        raise PlanError(verb, "a topic that is written has no schema, start or end", f"found {topic!r}", hint)
+        raise PlanError(verb, "a topic that is written has no schema, start or end", f"topic {topic.topic!r}", hint)
     if importlib.util.find_spec("confluent_kafka") is None:
         raise PlanError(
             verb, "Kafka is written by confluent-kafka", "it is not installed", "pip install streamq[kafka]"

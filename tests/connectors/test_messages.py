@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+import socket
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq.connectors.kafka import check_brokers
 from streamq.connectors.messages import MALFORMED, MessageReader
-from streamq.errors import PlanError
+from streamq.errors import PlanError, SourceError
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_fields
 
@@ -128,6 +130,7 @@ def test_a_topic_is_part_of_a_plan_without_secrets(monkeypatch: pytest.MonkeyPat
         ({"schema": "v int", "end": {}}, "end is"),
         ({"schema": "v int", "at_once": 0}, "at_once"),
         ({"schema": "v int", "options": {"a": 1}}, "options are texts"),
+        ({"schema": "v int", "options": {"subscribe": "u"}}, "is said by an argument"),
     ],
 )
 def test_arguments_of_a_topic(arguments: dict[str, Any], wrong: str) -> None:
@@ -141,3 +144,13 @@ def test_a_topic_that_is_read_says_its_columns() -> None:
     stream = sq.events([(1, 2, {"v": 1})])
     with pytest.raises(PlanError, match="a topic that is written has no schema"):
         stream.run(sink=sq.kafka("h:9092", "t", schema="v bigint"), checkpoint="c")
+
+
+def test_a_broker_that_does_not_answer_is_named_at_once() -> None:
+    with pytest.raises(PlanError, match="servers are hosts with ports; found 'localhost'"):
+        sq.kafka("localhost", "t")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{s.getsockname()[1]}"
+    with pytest.raises(SourceError, match=f"no broker of Kafka answers at {servers}; {servers}: .*refused"):
+        check_brokers(servers, "to_df")

@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 import streamq as sq
+from streamq.errors import PlanError
 from streamq.testing.history import assert_same_history
 from tests.spark.broker import Broker, broker
 
@@ -127,6 +128,8 @@ def test_a_micro_batch_that_is_repeated_is_sent_once(spark: SparkSession, kafka:
     kafka.create("out", 1)
     topic = sq.kafka(kafka.servers, "in", schema=SCHEMA, at_once=10)
     query, checkpoint = sums(topic), tmp_path / "checkpoint"
+    with pytest.raises(PlanError, match="no topic 'nowhere' to write"):
+        query.run(sink=sq.kafka(kafka.servers, "nowhere"), checkpoint=str(tmp_path / "other"))
     sink: Any = {"sink": sq.kafka(kafka.servers, "out"), "checkpoint": str(checkpoint), "trigger": "available_now"}
     kafka.send("in", [value(i, "ab"[i % 2], i) for i in range(40)])
     query.run(**sink)
