@@ -34,6 +34,7 @@ MODULES = {
     "levels": "benchmarks.levels",
     "plots": "benchmarks.plots",
     "cost_by_change": "benchmarks.cost_by_change",
+    "kafka_topic": "benchmarks.kafka_topic",
     "importing": "benchmarks.importing",
 }
 

@@ -94,6 +94,8 @@ class Broker:
         """Send messages to a partition, in order."""
         producer = Producer({"bootstrap.servers": self.servers})
         for number, value in enumerate(values):
+            if number % 50_000 == 0:
+                producer.flush(30)
             producer.produce(topic, value, key=str(number).encode(), partition=partition)
         assert producer.flush(30) == 0
 
