@@ -150,8 +150,8 @@ def build_frame(
         envelopes.insert(0, clock.mapInArrow(clock_packer(program.clock_policies, buckets), ENVELOPE_DDL))
     df = reduce(lambda a, b: a.unionAll(b), envelopes)
     # the last stage's relations are results, and one that a changed query has emptied only passes envelopes on
-    made = [program.made_at(stage.number + 1) for stage in program.stages[:-1]]
-    sides = [_MapSideOfStage(lowering, relations) for relations in made]
+    relations_behind = [program.made_at(stage.number + 1) for stage in program.stages[:-1]]
+    sides = [_MapSideOfStage(lowering, relations) for relations in relations_behind]
     behind = [side.packer({}) if side.relations and not side.opened else None for side in sides]
     hosted = stage_host([*zip(program.stages, [*behind, None], strict=True)]) if program.stages else []
     for run_stage, side in zip_longest(hosted, sides):

@@ -34,7 +34,7 @@ METADATA: Mapping[str, t.DataType] = {
     "timestamp": t.TimestampType(),
     "headers": HEADERS,
 }
-"""What Kafka knows of a message beside its value, in Spark's types."""
+"""The columns that Kafka has of a message beside its value, in Spark's types."""
 
 PLACE = ("partition", "offset")
 """The columns that say where a message is."""
@@ -42,7 +42,7 @@ PLACE = ("partition", "offset")
 EARLIEST, LATEST = "earliest", "latest"
 
 Offsets = str | tuple[tuple[int, int], ...]
-"""Where reading begins or ends: EARLIEST, LATEST, or an offset for each partition."""
+"""The place where reading begins or ends: EARLIEST, LATEST, or an offset for each partition."""
 
 JARS = "Start Spark with its connector: sq.session(kafka=True); an active session first: SparkSession.active().stop()."
 
@@ -53,7 +53,7 @@ OWN_OPTIONS = frozenset(
 """The options of Spark's connector that arguments say, in lower case."""
 
 SECONDS = 5.0
-"""How long a broker may take to accept a connection."""
+"""The seconds that a broker may take to accept a connection."""
 
 
 def check_brokers(servers: str, verb: str) -> None:
@@ -247,8 +247,8 @@ def kafka(
     for name in metadata:
         check_word(name, list(METADATA), "metadata", "kafka")
     lower = {field.name.lower() for field in columns or ()}
-    if taken := next((name for name in (*PLACE, MALFORMED, *metadata) if name in lower), None):
-        wrong = f"values have a column {taken!r}, which is Kafka's"
+    if clash := next((name for name in (*PLACE, MALFORMED, *metadata) if name in lower), None):
+        wrong = f"values have a column {clash!r}, which is Kafka's"
         raise PlanError("kafka", wrong, "", 'Read them as value="string", and take the field out by from_json.')
     if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
         raise PlanError("kafka", "at_once is a number of messages, at least 1", f"found {at_once!r}")

@@ -20,7 +20,7 @@ from streamq.run.failure import raised_in_sink
 from streamq.run.sinks import Sink, persisted, throw_away
 
 SECONDS = 60
-"""How long a broker may take to answer."""
+"""The seconds that a broker may take to answer."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class KafkaSink(Sink):
         admin = AdminClient({"bootstrap.servers": self.servers, **self.settings})
         if self.topic not in admin.list_topics(timeout=SECONDS).topics:
             raise PlanError("run", f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first.")
-        return replace(self, key=columns.key, result=columns.title, checkpoint=checkpoint)
+        return replace(self, key=columns.key, result=columns.title, checkpoint=checkpoint, written=[])
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
 

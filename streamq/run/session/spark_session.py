@@ -119,7 +119,7 @@ KAFKA = {(4, 1): "4.1.1", (4, 2): "4.2.0", (4, 3): "4.2.0"}
 OF_SPARK = (
     "org.apache.hadoop:*,org.slf4j:*,com.google.code.findbugs:*,org.scala-lang.modules:*,org.lz4:*,org.xerial.snappy:*"
 )
-"""What the connector needs that Spark has."""
+"""The packages that the connector needs and Spark has."""
 
 
 def with_kafka(settings: Mapping[str, str]) -> dict[str, str]:
