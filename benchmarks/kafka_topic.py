@@ -24,8 +24,8 @@ from pyspark.sql import functions as F
 
 import streamq as sq
 from benchmarks.processor_time import cpu_seconds, family
+from scripts.broker import Broker
 from streamq.connectors.kafka import KafkaTopic
-from tests.spark.broker import Broker
 
 SCHEMA = "id bigint, at timestamp, zone string, fare double"
 ZONES, PARTITIONS, RATE = 200, 2, 1_000

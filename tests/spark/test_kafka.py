@@ -13,9 +13,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 import streamq as sq
+from scripts.broker import Broker, broker
 from streamq.errors import PlanError
 from streamq.testing.history import assert_same_history
-from tests.spark.broker import Broker, broker
 
 SCHEMA = "at timestamp, k string, v bigint"
 
