@@ -1,81 +1,51 @@
-"""A topic of Kafka as a sink: a transaction a micro-batch, whose number is in it, so that no message comes twice."""
+"""A topic of Kafka as a sink: a transaction a micro-batch, whose number is in a compacted topic beside it."""
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import importlib.util
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from streamq.compiler.results import ResultColumns
 from streamq.connectors.connector import option_values
 from streamq.connectors.kafka import KafkaTopic, check_brokers
 from streamq.errors import PlanError
-from streamq.run.failure import raised_in_sink
-from streamq.run.sinks import Sink, persisted, throw_away
+from streamq.run.transactional_sink import Transaction, TransactionalSink
 
 SECONDS = 60
 """The seconds that a broker may take to answer."""
 
 
 @dataclass(frozen=True)
-class KafkaSink(Sink):
+class KafkaSink(TransactionalSink):
     """The messages of ``topic``: rows as objects of JSON, with their key, of upserts, as the message's key.
 
-    ``settings``: those of the client. ``key``: the columns of a row's key; a deletion is a message without a value. ``result``:
-    its title in the run, whose ``checkpoint`` numbers the micro-batches. The numbers are in the topic ``marks``.
+    ``settings``: those of the client. A deletion is a message without a value.
     """
 
     servers: str
     topic: str
     settings: Mapping[str, str]
-    key: tuple[str, ...] = ()
-    result: str = ""
-    checkpoint: str = ""
-    written: list[int] = field(default_factory=list, compare=False)
 
-    is_lasting: ClassVar[bool] = True
-    takes_empty_batches: ClassVar[bool] = False
-    calls_python: ClassVar[bool] = True
-
-    @property
-    def marks(self) -> str:
-        """The compacted topic with the number of the last micro-batch of each checkpoint."""
-        return f"{self.topic}.streamq"
-
-    def placed(self, columns: ResultColumns, checkpoint: str) -> Sink:
-        check_brokers(self.servers, "run")
+    def check(self, verb: str, *, name: str | None, finish: bool) -> None:
+        """Raise SourceError if no broker answers, PlanError if it has no such topic."""
+        check_brokers(self.servers, verb)
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient({"bootstrap.servers": self.servers, **self.settings})
         if self.topic not in admin.list_topics(timeout=SECONDS).topics:
-            raise PlanError("run", f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first.")
-        return replace(self, key=columns.key, result=columns.title, checkpoint=checkpoint, written=[])
+            raise PlanError(verb, f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first.")
 
-    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
-
-        def write(rows: DataFrame, number: int) -> None:
-            with persisted(rows):
-                throw_away(rows)
-                with raised_in_sink("the sink"):
-                    self.write(rows, number)
-
-        return writer.foreachBatch(write)
-
-    def write(self, rows: DataFrame, number: int) -> None:
-        """Write the rows of a micro-batch, unless the topic has them: a micro-batch is written as a whole, once."""
-        described = rows.sparkSession.read.text(f"{self.checkpoint}/metadata").first()
-        assert described is not None
-        run = f"{json.loads(described[0])['id']}-{self.result.replace(' ', '-')}"
-        # one task, and so one transaction, whatever the number of tasks when the micro-batch is repeated
-        sent = rows.coalesce(1).mapInArrow(transaction(self, run, number, asks=not self.written), "rows bigint")
-        sent.collect()
-        self.written.append(number)
+    def transaction(self, run: str) -> Callable[[], Transaction]:
+        return partial(
+            KafkaTransaction, {"bootstrap.servers": self.servers, **self.settings}, self.topic, self.key, run
+        )
 
 
 def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
@@ -91,85 +61,88 @@ def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
     return KafkaSink(topic.servers, topic.topic, settings)
 
 
-def transaction(sink: KafkaSink, run: str, number: int, *, asks: bool) -> Any:
-    """Return the function that sends a micro-batch's rows, for ``mapInArrow``; it imports nothing of streamq.
+class KafkaTransaction(Transaction):
+    """A transaction of Kafka, over the ``topic`` and a compacted topic with the number of the last micro-batch of each ``run``.
 
-    ``asks``: it may be repeated, so that the topic of marks is asked.
+    ``settings``: those of the client. ``key``: the columns of a row's key.
     """
-    servers, topic, marks, settings, key = sink.servers, sink.topic, sink.marks, dict(sink.settings), sink.key
-    seconds = SECONDS
 
-    def plain(value: Any) -> Any:
-        import base64
-        import datetime as dt
+    def __init__(self, settings: Mapping[str, str], topic: str, key: tuple[str, ...], run: str):
+        from confluent_kafka import Producer
 
-        if isinstance(value, bytes):
-            return base64.b64encode(value).decode()
-        if isinstance(value, dt.timedelta):
-            return value // dt.timedelta(microseconds=1)
-        return value.isoformat() if isinstance(value, dt.date) else str(value)
+        self.settings, self.topic, self.key, self.run = settings, topic, key, run
+        self.marks, self.is_open = f"{topic}.streamq", False
+        own = {"transactional.id": f"streamq-{topic}-{run}", "linger.ms": 20, "compression.type": "lz4"}
+        self.producer = Producer({**settings, **own, "transaction.timeout.ms": 900_000})
+        # an earlier attempt is fenced off, and its transaction ended
+        self.producer.init_transactions(SECONDS)
 
-    def marked() -> int:
+    def done(self, number: int) -> bool:
+        return self._marked() >= number
+
+    def _marked(self) -> int:
         """Return the number of the last micro-batch that the run has written; -1 if there is none."""
         from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
 
-        admin = AdminClient({"bootstrap.servers": servers, **settings})
+        admin = AdminClient(dict(self.settings))
         try:
-            new = NewTopic(marks, 1, config={"cleanup.policy": "compact"})
-            admin.create_topics([new])[marks].result(seconds)
+            new = NewTopic(self.marks, 1, config={"cleanup.policy": "compact"})
+            admin.create_topics([new])[self.marks].result(SECONDS)
         except KafkaException as exception:
             if exception.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-        reading = {"group.id": run, "isolation.level": "read_committed", "enable.partition.eof": True}
-        consumer = Consumer({"bootstrap.servers": servers, **settings, **reading, "enable.auto.commit": False})
-        consumer.assign([TopicPartition(marks, 0, OFFSET_BEGINNING)])
+        reading = {"group.id": self.run, "isolation.level": "read_committed", "enable.partition.eof": True}
+        consumer = Consumer({**self.settings, **reading, "enable.auto.commit": False})
+        consumer.assign([TopicPartition(self.marks, 0, OFFSET_BEGINNING)])
         last = -1
-        while (message := consumer.poll(seconds)) is not None:
+        while (message := consumer.poll(SECONDS)) is not None:
             error: Any = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 consumer.close()
                 return last
             if error is not None:
                 raise KafkaException(error)
-            if message.key() == run.encode():
+            if message.key() == self.run.encode():
                 last = int(message.value() or b"")
-        raise TimeoutError(f"no answer of {servers} in {seconds} s")
+        raise TimeoutError(f"no answer of {self.settings['bootstrap.servers']} in {SECONDS} s")
 
-    def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import json
-
-        import pyarrow as pa
-        from confluent_kafka import Producer
-        from pyspark import TaskContext
-
-        own = {"transactional.id": f"streamq-{topic}-{run}", "linger.ms": 20, "compression.type": "lz4"}
-        limits = {"transaction.timeout.ms": 900_000}
-        producer = Producer({"bootstrap.servers": servers, **settings, **own, **limits})
-        # an earlier attempt is fenced off, and its transaction ended
-        producer.init_transactions(seconds)
-        task = TaskContext.get()
-        is_repeated = asks or (task is not None and task.attemptNumber() > 0)
-        if is_repeated and marked() >= number:
-            yield pa.RecordBatch.from_pydict({"rows": pa.array([0], pa.int64())})
-            return
-        producer.begin_transaction()
-        count = 0
+    def write(self, batches: Iterable[pa.RecordBatch], number: int) -> None:
+        self.producer.begin_transaction()
+        self.is_open = True
         for batch in batches:
             for row in batch.to_pylist():
-                is_gone = bool(key) and row.pop("op") == "delete"
-                of_key = json.dumps({name: row[name] for name in key}, default=plain).encode() if key else None
-                value = None if is_gone else json.dumps(row, default=plain).encode()
-                while True:
-                    try:
-                        producer.produce(topic, value, of_key)
-                        break
-                    except BufferError:
-                        producer.poll(1)
-                count += 1
-        producer.produce(marks, str(number).encode(), run.encode())
-        producer.commit_transaction(seconds)
-        yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
+                is_gone = bool(self.key) and row.pop("op") == "delete"
+                of_key = {name: row[name] for name in self.key}
+                self._produce(None if is_gone else _in_json(row), _in_json(of_key) if self.key else None)
+        self.producer.produce(self.marks, str(number).encode(), self.run.encode())
+        self.producer.commit_transaction(SECONDS)
+        self.is_open = False
 
-    return send
+    def close(self) -> None:
+        # readers of what is committed get no further than an open transaction
+        if self.is_open:
+            self.producer.abort_transaction(SECONDS)
+
+    def _produce(self, value: bytes | None, key: bytes | None) -> None:
+        """Send a message, once the client has room for it."""
+        while True:
+            try:
+                return self.producer.produce(self.topic, value, key)
+            except BufferError:
+                self.producer.poll(1)
+
+
+def _in_json(row: Mapping[str, Any]) -> bytes:
+    """Return a row as an object of JSON."""
+    return json.dumps(row, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON lacks as one that it has."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1)
+    return value.isoformat() if isinstance(value, dt.date) else str(value)

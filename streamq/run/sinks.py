@@ -49,13 +49,16 @@ class Sink(ABC):
     calls_python: ClassVar[bool] = False
     """True if Spark calls a function of Python's with each micro-batch."""
 
+    title: ClassVar[str] = "the sink"
+    """Its name in errors."""
+
     @property
     def folders(self) -> Sequence[str]:
         """The folders that hold the sink's files."""
         return ()
 
     def placed(self, columns: ResultColumns, checkpoint: str) -> Sink:
-        """Return the sink as it writes a result's rows in a run on a checkpoint."""
+        """Return the sink as it writes a result's rows in a run on a checkpoint; no server is asked, nothing is read."""
         del columns, checkpoint
         return self
 
@@ -65,7 +68,7 @@ class Sink(ABC):
         return True
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
-        """Raise PlanError if a run with this name and this ``finish`` cannot write into the sink."""
+        """Raise PlanError if a run with this name and this ``finish`` cannot write there, SourceError if no server answers."""
         del verb, name, finish
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
@@ -165,7 +168,7 @@ class SplitWriter:
         """Return what is written, in order."""
         alone = len(self.sinks) == 1
         outputs = [
-            _Output("the sink" if alone else f"the sink of {columns.title}", sink, columns.condition, columns.read)
+            _Output(sink.title if alone else f"the sink of {columns.title}", sink, columns.condition, columns.read)
             for columns, sink in zip(self.columns, self.sinks, strict=True)
         ]
         late = [] if self.late_sink is None else [_Output("the late sink", self.late_sink, LATE_ROWS, user_late_rows)]
@@ -346,11 +349,9 @@ class MemorySink(DisplaySink):
             raise PlanError(verb, "the memory sink needs a name", "", "Give name='...': the table is called that.")
 
 
-@dataclass(frozen=True)
-class FunctionSink(Sink):
-    """A sink given as a function of (DataFrame, number of the micro-batch)."""
+class MicroBatchSink(Sink):
+    """A sink that Python writes, each micro-batch by its number."""
 
-    function: Write
     calls_python: ClassVar[bool] = True
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:
@@ -358,14 +359,22 @@ class FunctionSink(Sink):
         def write(rows: DataFrame, number: int) -> None:
             with persisted(rows):
                 throw_away(rows)
-                self.write(rows, number)
+                with raised_in_sink(self.title):
+                    self.write(rows, number)
 
         return writer.foreachBatch(write)
 
+
+@dataclass(frozen=True)
+class FunctionSink(MicroBatchSink):
+    """A sink given as a function of (DataFrame, number of the micro-batch)."""
+
+    function: Write
+    title: ClassVar[str] = "the sink's function"
+
     def write(self, rows: DataFrame, number: int) -> None:
         """Call the user's function with the rows and the micro-batch's number."""
-        with raised_in_sink("the sink's function"):
-            self.function(rows, number)
+        self.function(rows, number)
 
 
 def sink_of(argument: Any, verb: str) -> Sink:

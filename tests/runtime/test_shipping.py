@@ -94,6 +94,28 @@ def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) ->
     assert done.stdout.split() == [f"{name}/streamq_batch={number}" for name, number in written]
 
 
+COMMIT = f"""{READ.rpartition("pickle.load")[0]}
+from unittest.mock import MagicMock
+from pyspark import cloudpickle
+rows = MagicMock()
+rows.sparkSession.read.text.return_value.first.return_value = ['{{"id": "ab"}}']
+pickle.load(open(sys.argv[1], 'rb'))(rows, 3)
+(commit, _), _ = rows.coalesce.return_value.mapInArrow.call_args
+print(type(pickle.loads(cloudpickle.dumps(commit))).__name__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", [sq.kafka("host:9092", "rows")], ids=["kafka"])
+def test_the_function_that_commits_micro_batches_goes_by_value(sink: Any, tmp_path: Path) -> None:
+    """Spark Connect calls it on the server, where it sends the function of its task on; neither has streamq."""
+    writer = SimpleNamespace(foreachBatch=cloudpickle.dumps)
+    ship_runtime()
+    (tmp_path / "shipped").write_bytes(cast(Any, sink_of(sink, "run").start(cast(Any, writer))))
+    done = subprocess.run([sys.executable, "-c", COMMIT, str(tmp_path / "shipped")], capture_output=True, text=True)
+    assert done.stdout == "function\n", done.stderr
+
+
 @pytest.mark.slow
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
