@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 JARS = Path(sys.prefix) / "kafka"
 """The broker, as ``scripts/kafka.sh`` fetches it."""
@@ -89,6 +89,11 @@ class Broker:
             topic, partitions, replication_factor=1, config={k.replace("_", "."): v for k, v in config.items()}
         )
         client.create_topics([new])[topic].result(30)
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Make it so many partitions of a topic."""
+        client = AdminClient({"bootstrap.servers": self.servers})
+        client.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
 
     def send(self, topic: str, values: Iterable[bytes | None], partition: int = 0) -> None:
         """Send messages to a partition, in order."""

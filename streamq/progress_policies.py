@@ -186,10 +186,13 @@ class GeneratedCtis(ProgressPolicy):
         """Return ``generate(...)`` with the policy's columns and lengths, without lengths of 0 and an ``every`` of one tick."""
         shown = [f"{name}={show_duration(n, axis)}" for name, n in self.steps.lengths.items()]
         shown += [] if self.max_ahead is None else [f"max_ahead={show_duration(self.max_ahead, axis)}"]
-        shown += [f"per=[{', '.join(self.parts.columns)}]"] if self.parts is not None else []
+        shown += self._shown_parts()
         shown += [f"idle_after={show_duration(self.idle_after, TIMESTAMP)}"] if self.idle_after else []
         shown += [] if self.clock is None else [f"clock={self.clock.shown(axis)}"]
         return f"generate({', '.join(shown)})"
+
+    def _shown_parts(self) -> list[str]:
+        return []
 
     def remedy(self, leader: str) -> str:
         return (
@@ -200,13 +203,21 @@ class GeneratedCtis(ProgressPolicy):
 
 @dataclass(frozen=True)
 class PartitionCtis(GeneratedCtis):
-    """The least CTI over partitions, the rows of equal columns ``per``, each by its greatest start."""
+    """The least CTI over partitions, the rows of equal columns ``per``, each by its greatest start.
+
+    ``awaited``: the partitions that are waited for from the start, which a run asks the source's connector for; None: a partition
+    counts from its first row on.
+    """
 
     per: tuple[str, ...] = ()
+    awaited: tuple[tuple[Any, ...], ...] | None = field(default=None, metadata=ADDED)
 
     @property
     def parts(self) -> PartitionStarts:
-        return PartitionStarts(self.per, self.steps)
+        return PartitionStarts(self.per, self.steps, self.awaited or ())
+
+    def _shown_parts(self) -> list[str]:
+        return [f"per={'' if self.awaited is None else 'all of '}[{', '.join(self.per)}]"]
 
 
 SILENCE = 60_000_000
@@ -214,10 +225,13 @@ SILENCE = 60_000_000
 
 
 def by_parts(policy: ProgressPolicy, parts: tuple[str, ...]) -> ProgressPolicy:
-    """Return a policy that generates CTIs of a whole source as one of its ``parts``, if there are any; else the policy."""
+    """Return a policy that generates CTIs of a whole source as one of its ``parts``, if there are any; else the policy.
+
+    It waits for all of them, each until it is idle.
+    """
     if not parts or type(policy) is not GeneratedCtis:
         return policy
-    return PartitionCtis(**{**vars(policy), "idle_after": policy.idle_after or SILENCE}, per=parts)
+    return PartitionCtis(**{**vars(policy), "idle_after": policy.idle_after or SILENCE}, per=parts, awaited=())
 
 
 @check_keywords

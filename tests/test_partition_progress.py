@@ -11,12 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, TypeMismatch, UnknownColumn
+from streamq.operators import Source
 from streamq.plan.node import number_sources
+from streamq.progress_policies import PartitionCtis
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.status.watcher import RoundLog
 from streamq.runtime.deltas import LE
@@ -37,6 +41,34 @@ def table(rows: list[Row]) -> pa.Table:
 
 def run_of(query: sq.Stream, buckets: int = 1) -> LocalRun:
     return LocalRun(compiled(number_sources(query.plan)[0], OutputForm.FINAL, buckets=buckets))
+
+
+def awaiting(source: sq.Stream, parts: list[Any]) -> sq.Stream:
+    """The source, of which these partitions are awaited from the start."""
+    assert isinstance(source.plan, Source) and isinstance(source.plan.policy.progress, PartitionCtis)
+    progress = replace(source.plan.policy.progress, awaited=tuple((part,) for part in parts))
+    return source._derive(replace(source.plan, policy=replace(source.plan.policy, progress=progress)))
+
+
+@given(st.data())
+def test_of_awaited_partitions_that_are_in_order_nothing_is_late(data: st.DataObject) -> None:
+    """In whatever order they come: one that comes last has held progress back until then."""
+    starts = {part: sorted(data.draw(st.lists(st.integers(0, 90), min_size=1, max_size=6))) for part in "abc"}
+    order = data.draw(st.permutations([part for part in starts for _ in starts[part]]))
+    taken = {part: iter(times) for part, times in starts.items()}
+    events = [(at, at + 1, {"d": part}) for part in order for at in [next(taken[part])]]
+    cars = awaiting(sq.events(events, name="cars", progress=sq.generate(per="d")), ["c", "a", "b"])
+    query = cars.tumbling_window(10).select(n=sq.count())
+    run, arrived, rows = Rehearsal(query), 0, []
+    while arrived < len(order):
+        size = data.draw(st.integers(1, len(order) - arrived))
+        rows += run.arrive(cars=size).to_pylist()
+        arrived += size
+        metrics = run.metrics["sources"]["cars"]
+        assert (metrics["cti"] is None) == (len({*order[:arrived]}) < len(starts))
+        assert metrics["dropped"] == 0
+    rows += run.finish().to_pylist()
+    assert sorted(rows, key=lambda row: row["start"]) == query.to_pandas().to_dict("records")
 
 
 def test_what_follows_such_a_source_comes_as_far_as_its_greatest_start() -> None:
@@ -90,6 +122,20 @@ def test_a_partition_that_is_idle_holds_nobody_back_and_comes_back_as_a_new_one(
     ]
     assert run.run.metrics["sources"]["cars"]["dropped"] == 1
     assert "furthest behind is d='a', with CTI 73" in str(run.run.why())
+
+
+def test_an_awaited_partition_that_brings_nothing_is_idle_as_one_that_has_begun_with_the_others() -> None:
+    rows = [(30, "a"), (35, "b"), (61, "b"), (66, "a"), (78, "b"), (80, "a"), (3, "c")]
+    events = [(at, at + 1, {"d": d}) for at, d in rows]
+    source = sq.events(events, name="cars", progress=sq.generate(2, per="d", idle_after="1 minute"))
+    run = Rehearsed(awaiting(source, ["a", "b", "c"]))
+    assert [run.arrive(1)[1] for _ in rows[:3]] == [None] * 3
+    why = run.run.why()
+    assert "cars: no CTI yet, 3 rows; furthest behind is d='c', without a row" in str(why)
+    assert "in d='c', and in any other partition that is behind" in why.summary
+    assert [run.arrive(1)[1] for _ in rows[3:6]] == [59, 64, 76]
+    # it has been forgotten, and is awaited no more
+    assert run.arrive(1) == ([], 76) and run.run.metrics["sources"]["cars"]["dropped"] == 1
 
 
 def test_a_round_that_nobody_saw_counts_as_heard_with_the_next() -> None:

@@ -77,6 +77,10 @@ class Connector(ABC):
     def splits(self, spark: SparkSession, columns: Collection[str]) -> Splits:
         """Return the splits that are there, and those to come, with these columns of their rows; ``not_split`` is ""."""
 
+    def awaited_parts(self, spark: SparkSession) -> tuple[tuple[Any, ...], ...]:
+        """Return the values of ``parts`` that there are now, with rows or without; none if nobody can say."""
+        return ()
+
     @abstractmethod
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the rows that are there, and those to come, as a streaming DataFrame; raises Spark's own errors."""

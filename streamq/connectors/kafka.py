@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import check_word
-from streamq.connectors.connector import Connector, Splits, option_values, schema_text, without_secrets
+from streamq.connectors.connector import Connector, Options, Splits, option_values, schema_text, without_secrets
 from streamq.connectors.messages import MALFORMED, PARSED, WHOLE_VALUES, MessageReader, decodable
 from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords
 from streamq.plan.lowering import map_in_arrow
@@ -68,6 +68,13 @@ def check_brokers(servers: str, verb: str) -> None:
             problems.append(f"{server.strip()}: {error}")
     hint = "Is it up, and can this computer reach it? It is that of the driver."
     raise SourceError(verb, f"no broker of Kafka answers at {servers}", "; ".join(problems), hint)
+
+
+def client_settings(servers: str, options: Options) -> dict[str, str]:
+    """Return the settings of Kafka's client, without options of Spark's; raise what ``option_values`` raises."""
+    named = {name.lower(): str(value) for name, value in option_values(options).items()}
+    own = {name.removeprefix("kafka."): value for name, value in named.items() if name.startswith("kafka.")}
+    return {"bootstrap.servers": servers, **own}
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,28 @@ class KafkaTopic(Connector):
 
     def stream(self, spark: SparkSession) -> DataFrame:
         return self._decoded(self._streamed(spark, [field.name for field in self.fields]))
+
+    def awaited_parts(self, spark: SparkSession) -> tuple[tuple[Any, ...], ...]:
+        """Return the partitions of the topic, by the client of Spark's connector; none on Spark Connect, which does not lend it.
+
+        Raises SourceError if there is no such topic, or no broker answers.
+        """
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+        check_brokers(self.servers, "kafka")
+        jvm: Any = getattr(spark, "_jvm", None)
+        if jvm is None:
+            return ()
+        # Python's dictionaries are maps of Java's
+        client = jvm.org.apache.kafka.clients.admin.AdminClient.create(client_settings(self.servers, self.options))
+        try:
+            topics = client.describeTopics(jvm.java.util.List.of(self.topic)).allTopicNames().get()
+            return tuple((one.partition(),) for one in topics[self.topic].partitions())
+        except Py4JJavaError as error:
+            what = str(error.java_exception.getCause() or error.java_exception).partition(": ")[2]
+            raise SourceError("kafka", f"no topic {self.topic!r} to read at {self.servers}", what) from error
+        finally:
+            client.close()
 
     def _streamed(self, spark: SparkSession, columns: Collection[str]) -> DataFrame:
         reader = spark.readStream.format("kafka")
@@ -268,7 +297,7 @@ def _checked_offsets(name: str, offsets: str | Mapping[int, int]) -> Offsets:
     if offsets in (EARLIEST, LATEST):
         return str(offsets)
     pairs = list(offsets.items()) if isinstance(offsets, Mapping) else []
-    if not pairs or not all(isinstance(n, int) and n >= 0 for pair in pairs for n in pair):
+    if not pairs or not all(type(n) is int and n >= 0 for pair in pairs for n in pair):
         wrong = f"{name} is 'earliest', 'latest' or an offset for each partition"
         raise PlanError("kafka", wrong, f"found {offsets!r}", f"As {name}={{0: 100, 1: 120}}.")
     return tuple(sorted(pairs))

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamq.compiler.options import Options, Placement
 from streamq.compiler.ports import why_spark_reads
-from streamq.compiler.results import ResultColumns, Results, folder_columns, result_columns
+from streamq.compiler.results import ResultColumns, Results, as_results, folder_columns, result_columns
 from streamq.compiler.rules import RULES
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
@@ -30,9 +30,11 @@ from streamq.connectors.connector import Connector, Splits
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import as_dataframe
+from streamq.plan.expr import fold
 from streamq.plan.footprint import Expected
 from streamq.plan.lowering import in_utc
 from streamq.plan.node import Node, nodes, number_sources, tables_behind
+from streamq.progress_policies import PartitionCtis
 from streamq.run.batch.answers import as_frames, default_buckets, is_dataframe, is_unlimited
 from streamq.run.failure import spark_errors
 from streamq.run.pacing import Pacer, hops_of
@@ -222,8 +224,9 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
     """
     verb, buckets = options.verb, options.buckets
     written, compiled_with = options.compiled_with()
-    plan, names = number_sources(written)
+    numbered, names = number_sources(written)
     bound = tables_behind([result.query for result in options.results], verb)
+    tables = {names[name]: table for name, table in bound.items() if name in names}
     spark = session_of(bound.values(), verb)
     prepare_for_streams(spark, verb)
     warn_of_tasks(spark, verb)
@@ -236,10 +239,10 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
         buckets=buckets or default_buckets(spark),
         ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
     )
+    plan = _awaiting_parts(spark, numbered, tables)
     begun = stored if checkpoint is not None and isinstance(stored, Identity) and checkpoint.has_begun() else None
     program, identity = compile_to_fit(plan, compiled_with, begun)
     _warn_of_quarantine(program, verb)
-    tables = {names[name]: table for name, table in bound.items() if name in names}
     spark_reads = why_spark_reads(program, tables)
     columns = {r.source.table: [field.name for field in r.source.columns] for r in program.sources if r.source}
     splits = {name: tables[name].splits(spark, columns[name]) for name, reason in spark_reads.items() if not reason}
@@ -255,6 +258,22 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
         spark_reads=spark_reads,
         clock=clock,
     )
+
+
+def _awaiting_parts(spark: SparkSession, plan: Results, tables: Mapping[str, Any]) -> Results:
+    """Return the plan with sources that wait for the parts that their connectors have now, where they wait for all."""
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        node = node.with_children(inputs)
+        if not (isinstance(node, Source) and isinstance(table := tables[node.table], Connector)):
+            return node
+        progress = node.policy.progress
+        if not (isinstance(progress, PartitionCtis) and progress.awaited is not None):
+            return node
+        awaiting = replace(progress, awaited=table.awaited_parts(spark))
+        return replace(node, policy=replace(node.policy, progress=awaiting))
+
+    return as_results(fold(plan, visit))
 
 
 def streaming_rows(options: RunOptions, clock: ClockRows = ticking_clock) -> DataFrame:

@@ -108,7 +108,7 @@ def test_a_topic_is_part_of_a_plan_without_secrets(monkeypatch: pytest.MonkeyPat
     again = sq.from_json(query.to_json())
     assert again.tables["s"] == topic
     assert again.plan.digest == query.plan.digest
-    assert query.plan.input.policy.shown("timestamp") == "generate(per=[partition], idle_after=1 minute)"
+    assert query.plan.input.policy.shown("timestamp") == "generate(per=all of [partition], idle_after=1 minute)"
     assert query.columns == ["v"]
     with pytest.raises(PlanError, match="may be a secret"):
         sq.points(
@@ -128,6 +128,7 @@ def test_a_topic_is_part_of_a_plan_without_secrets(monkeypatch: pytest.MonkeyPat
         ({"schema": "v int", "metadata": ["offsets"]}, "offset"),
         ({"schema": "v int", "start": "first"}, "start is"),
         ({"schema": "v int", "end": {}}, "end is"),
+        ({"schema": "v int", "start": {0: True}}, "start is"),
         ({"schema": "v int", "at_once": 0}, "at_once"),
         ({"schema": "v int", "options": {"a": 1}}, "options are texts"),
         ({"schema": "v int", "options": {"subscribe": "u"}}, "is said by an argument"),

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from scripts.broker import Broker, broker
-from streamq.errors import PlanError
+from streamq.errors import PlanError, SourceError
 from streamq.testing.history import assert_same_history
 
 SCHEMA = "at timestamp, k string, v bigint"
@@ -67,21 +67,34 @@ def test_a_topic_in_batch_and_as_a_stream(spark: SparkSession, kafka: Broker, tm
 
 
 def test_a_partition_that_is_behind_loses_nothing(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
-    """Progress is that of the partition furthest behind; a stream goes on with what comes, from its checkpoint."""
+    """Progress is that of the partition furthest behind, from the start, before it has brought a row, and after a restart."""
     kafka.create("skewed", 2)
     topic = sq.kafka(kafka.servers, "skewed", schema=SCHEMA)
     query, out = sums(topic, progress=sq.generate("1 second")), str(tmp_path / "out")
 
-    def run(**arguments: Any) -> None:
-        query.run(sink=out, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now", **arguments)
+    def run(**arguments: Any) -> sq.Run:
+        return query.run(sink=out, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now", **arguments)
 
     kafka.send("skewed", [value(i, "a", 1) for i in range(600, 640)], partition=0)
+    assert "furthest behind is partition=1, without a row" in str(run().why())
     kafka.send("skewed", [value(0, "b", 1)], partition=1)
     run()
-    kafka.send("skewed", [value(i, "b", 1) for i in range(1, 60)], partition=1)
-    run(finish=True)
+    # a partition that is new is awaited by the next start
+    kafka.add_partitions("skewed", 3)
+    kafka.send("skewed", [value(i, "b", 1) for i in range(1, 700)], partition=1)
+    run()
+    kafka.send("skewed", [value(i, "c", 1) for i in range(50)], partition=2)
+    assert not any(run(finish=True).late.values())
     rows = spark.read.parquet(out)
-    assert {row.k: row.n for row in rows.groupBy("k").sum("n").toDF("k", "n").collect()} == {"a": 40, "b": 60}
+    counts = {row.k: row.n for row in rows.groupBy("k").sum("n").toDF("k", "n").collect()}
+    assert counts == {"a": 40, "b": 700, "c": 50}
+
+
+def test_a_topic_that_is_not_there(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="kafka: no topic 'nowhere' to read at 127.0.0.1:.*does not host"):
+        sums(sq.kafka(kafka.servers, "nowhere", schema=SCHEMA)).run(
+            sink=str(tmp_path / "out"), checkpoint=str(tmp_path / "checkpoint")
+        )
 
 
 def test_what_kafka_knows_of_a_message(spark: SparkSession, kafka: Broker) -> None:

@@ -101,7 +101,8 @@ def _waiting(case: WaitAnalysis, waits: Sequence[Wait], now: dt.datetime) -> Ans
     wait = waits[-1]
     # a source that follows the clock needs no row for progress
     source = None if wait.source is None or wait.source.progress.clock else wait.source
-    if source is not None and not wait.early and source.cti == MINUS_INFINITY and source.events:
+    has_no_cti = source is not None and source.cti == MINUS_INFINITY and source.straggler is None
+    if source is not None and not wait.early and has_no_cti and source.events:
         text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
         return Answer(Verdict.NO_CTI, f"{text}; progress=sq.generate(...) makes CTIs of its rows.")
     if source is not None and not wait.early and _idle(case, source):

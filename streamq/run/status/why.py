@@ -330,7 +330,8 @@ class Why:
         Without a CTI the line has the number of its rows.
         """
         if source.cti == MINUS_INFINITY:
-            return f"{source.name}: no CTI yet, {source.rows:,} rows"
+            unheard = "" if source.straggler is None else f"; furthest behind is {source.straggler}, without a row"
+            return f"{source.name}: no CTI yet, {source.rows:,} rows{unheard}"
         moved = ""
         if source.moved_at is not None:
             at = moment_of(source.moved_at)

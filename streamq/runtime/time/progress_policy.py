@@ -169,14 +169,15 @@ ROUND = "__round"
 """The column of the last round in which a partition had rows."""
 
 
-def heard_in(round: int, starts: Sequence[pa.Table], kept: Sequence[pa.Table], per: Sequence[str]) -> pa.Table:
-    """Return the partitions kept so far together with those in ``starts``, which had rows in the round.
+def in_round(round: int, starts: pa.Table) -> pa.Table:
+    """Return partitions with ``__round``, the last round in which each had rows."""
+    return with_column(starts, ROUND, pa.array([round] * starts.num_rows, pa.int64()))
 
-    Each has its greatest start and, in ``__round``, its last round. ``starts`` is not empty; ``kept`` may be.
-    """
-    heard = [with_column(table, ROUND, pa.array([round] * table.num_rows, pa.int64())) for table in starts]
+
+def merge_starts(tables: Sequence[pa.Table], per: Sequence[str]) -> pa.Table:
+    """Return the partitions of one or more tables, each with its greatest start and its last round."""
     # a session of another time zone has other types of instants
-    together = concat([*heard, *(table.cast(heard[0].schema) for table in kept)])
+    together = concat([table.cast(tables[0].schema) for table in tables])
     return group(together, per, {LE: (LE, "max"), ROUND: (ROUND, "max")})
 
 
@@ -204,13 +205,15 @@ _NO_PARTITIONS: Mapping[str, Any] = {"starts": None, "least": None, "quiet_round
 class PartitionStarts(SourceParts):
     """The partitions of a source, the rows of equal ``columns``; the CTI is that of the least of their greatest starts.
 
-    Idle partitions are forgotten; once all are, the CTI is that of the source's greatest start. The state has the number of
-    rounds and the greatest start, and, of the partitions that are not idle, their table, the least start, the partition that
-    has it, and the round of the longest silence.
+    There is none until each of those ``awaited`` has brought a row, or is idle. Idle partitions are forgotten; once all are, the
+    CTI is that of the source's greatest start. The state has the number of rounds, the greatest start, and the partitions that
+    have been awaited; and, of the partitions that are not idle, their table, the least start, the partition that has it, and
+    the round of the longest silence.
     """
 
     columns: tuple[str, ...]
     steps: CtiSteps
+    awaited: tuple[tuple[Any, ...], ...] = ()
 
     def summary(self, items: pa.Table) -> str:
         """Return the greatest start of each partition among the items, encoded as text."""
@@ -221,22 +224,29 @@ class PartitionStarts(SourceParts):
     def keep(self, state: dict[str, Any], summaries: Sequence[str], idle_before: int) -> None:
         """Begin a round if there are summaries, and forget partitions last heard before the round ``idle_before``.
 
-        A state of other columns, which an earlier run has left, is cleared first.
+        A state of other columns, which an earlier run has left, is cleared first. A partition that has not been awaited before
+        counts as heard in the round before this one, so that it is idle with those that have brought nothing since.
         """
         if state.get("per") != [*self.columns]:
             # an earlier run may have had other partitions, or none
             state.clear()
             state |= {"per": [*self.columns], "round": 0, "greatest": None, **_NO_PARTITIONS}
-        if summaries:
-            stored = [] if state["starts"] is None else [decode_starts(state["starts"])]
-            state["round"] += 1
-            starts = heard_in(state["round"], [decode_starts(text) for text in summaries], stored, self.columns)
-            latest = pc.max(starts.column(LE)).as_py()
-            state["greatest"] = latest if state["greatest"] is None else max(latest, state["greatest"])
-        elif state["starts"] is None or idle_before <= state["quiet_round"]:
+        new = [[*part] for part in self.awaited if [*part] not in state.get("awaited", [])]
+        if not (summaries or new) and (state["starts"] is None or idle_before <= state["quiet_round"]):
             return
-        else:
-            starts = decode_starts(state["starts"])
+        stored = [] if state["starts"] is None else [decode_starts(state["starts"])]
+        if new:
+            state["awaited"] = [*state.get("awaited", []), *new]
+            columns = dict(zip(self.columns, map(list, zip(*new, strict=True)), strict=True))
+            unheard = pa.table({**columns, LE: pa.array([MINUS_INFINITY] * len(new), pa.int64())})
+            stored.append(in_round(state["round"], unheard))
+        if summaries:
+            state["round"] += 1
+            heard = [in_round(state["round"], decode_starts(text)) for text in summaries]
+            latest = max(pc.max(starts.column(LE)).as_py() for starts in heard)
+            state["greatest"] = latest if state["greatest"] is None else max(latest, state["greatest"])
+            stored = [*heard, *stored]
+        starts = merge_starts(stored, self.columns)
         state |= _NO_PARTITIONS
         starts = starts.filter(pc.greater_equal(starts.column(ROUND), idle_before))
         if starts.num_rows:
@@ -248,7 +258,11 @@ class PartitionStarts(SourceParts):
             }
 
     def cti(self, state: Mapping[str, Any]) -> int:
-        return self.greatest_cti(state) if state["least"] is None else int(self.steps.cti(state["least"]))
+        return self.greatest_cti(state) if state["least"] is None else self._cti_of(state["least"])
+
+    def _cti_of(self, start: int) -> int:
+        """Return the CTI of a partition's greatest start, or of none."""
+        return start if start == MINUS_INFINITY else int(self.steps.cti(start))
 
     def greatest_cti(self, state: Mapping[str, Any]) -> int:
         return MINUS_INFINITY if state["greatest"] is None else int(self.steps.cti(state["greatest"]))
@@ -263,5 +277,5 @@ class PartitionStarts(SourceParts):
         readings = {"round": state["round"]}
         if state["least"] is not None:
             readings |= {name: state[name] for name in ("quiet_round", "straggler")}
-            readings["straggler_cti"] = int(self.steps.cti(state["least"]))
+            readings["straggler_cti"] = self._cti_of(state["least"])
         return readings
