@@ -197,6 +197,17 @@ class RunState(Word):
     """The input has ended, and all rows have been written."""
     FAILED = "failed"
     """The query ended with an error."""
+    LOST = "lost"
+    """Its process has not been heard of for a minute, and has not said that it is over; another process says so."""
+
+
+class Request(Word):
+    """What another process asks of a run."""
+
+    STOP = "stop"
+    """To stop; another run can continue from its checkpoint."""
+    FINISH = "finish"
+    """To end its input, and to stop once its last windows are written."""
 
 
 class Verdict(Word):

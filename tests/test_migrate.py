@@ -12,8 +12,9 @@ import pytest
 
 import streamq as sq
 from streamq.errors import CheckpointError, PlanError
-from streamq.run.storage.files import CONTROL, Offsets, RawFolder, spark_sources
+from streamq.run.storage.files import CONTROL, Offsets, spark_sources
 from streamq.run.storage.migrate import Migration, _check_forms, _check_names, _without_idle_parts
+from streamq.run.storage.raw_files import RawFolder
 from streamq.runtime.hosts.identity import Identity, ResultState
 from tests.runtime.test_identity import MINE
 

@@ -77,7 +77,7 @@ MIRRORED = (
 def test_no_two_files_have_one_name_but_rooms_that_mirror_each_other() -> None:
     folders: dict[str, set[str]] = defaultdict(set)
     for path in python_files("streamq"):
-        if path.name != "__init__.py" and not path.is_relative_to(PACKAGE / "testing"):
+        if path.name not in ("__init__.py", "__main__.py") and not path.is_relative_to(PACKAGE / "testing"):
             folders[path.name].add(shown(path.parent))
     several = {name: places for name, places in folders.items() if len(places) > 1}
     assert {name: sorted(places) for name, places in several.items() if not any(places <= m for m in MIRRORED)} == {}

@@ -11,7 +11,7 @@ import pytest
 
 from streamq.errors import PlanError
 from streamq.run.sinks import sink_of
-from streamq.run.storage.files import RawFolder, folder_name, in_url, local_path, path_of_url
+from streamq.run.storage.raw_files import RawFolder, folder_name, in_url, local_path, path_of_url
 from streamq.runtime.arrow.values import DAY, YEAR_10000
 
 

@@ -44,7 +44,8 @@ from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
 from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
 from streamq.run.status.run_status import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim, ClockRows, identity_of, ticking_clock
-from streamq.run.storage.files import WRITABLE, folder_name
+from streamq.run.storage.files import WRITABLE
+from streamq.run.storage.raw_files import folder_name
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import MIGRATE, Identity, OtherLayout, fit_to_state
 from streamq.runtime.hosts.result_rows import INSERTED, RETRACTED, SENT
@@ -370,7 +371,7 @@ def start_run(options: RunOptions) -> Run:
     launch, claim = _claimed(replace(options, checkpoint=path), trigger)
     from streamq.run.running import Run
 
-    run = Run(launch, claim)
+    run = Run(launch, claim, is_attended=options.checkpoint is not None)
     _RUNNING[folder_name(path)] = run
     if launch.ends_by_itself:
         run._drain(claim)

@@ -17,7 +17,7 @@ from streamq.policies import Consistency, consistency_of
 from streamq.run.pacing import hops_of
 from streamq.run.sinks import DividedFolder, Sink, SinkArgument, sink_of
 from streamq.run.storage.checkpoint import Checkpoint, ControlFolder
-from streamq.run.storage.files import folder_name
+from streamq.run.storage.raw_files import folder_name
 from streamq.time import TIMESTAMP, Duration, ticks
 
 

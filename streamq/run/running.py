@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streamq.choices import RunState
+from streamq.choices import Request, RunState
 from streamq.compiler.explain import explain, print_explanation, state_section
 from streamq.compiler.explain_graphs import Measurements
 from streamq.errors import PlanError, counted, users_line
@@ -31,8 +31,10 @@ from streamq.run.samples import (
     small_tables,
     tapped_operator,
 )
+from streamq.run.status.attendant import Attendant
 from streamq.run.status.diagnosis import START_AGAIN, why
 from streamq.run.status.run_status import RunHistory, RunStatus, allowed_silence
+from streamq.run.status.status_folder import StatusFolder
 from streamq.run.status.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
 from streamq.run.status.watching import NewestRows, RunLook, Trail, noted_interrupt, run_view, watch_run
 from streamq.run.status.why import Why
@@ -46,7 +48,7 @@ T = TypeVar("T")
 class Run:
     """A running query; also a context manager that stops it."""
 
-    def __init__(self, launch: Launch, claim: Claim):
+    def __init__(self, launch: Launch, claim: Claim, *, is_attended: bool):
         self._options = launch.prepared.options
         self.name = self._options.name
         self.checkpoint = launch.checkpoint.path
@@ -65,6 +67,7 @@ class Run:
         self.query: StreamingQuery = self._start()
         self._log = ProgressLog(self._spark, self._look) if self._options.progress_log else None
         self._idle = self._idle_watch()
+        self._attendant = self._attendant_of_checkpoint() if is_attended else None
 
     def _start(self) -> StreamingQuery:
         """Start the query; once more if Spark's Python process does not connect in time, as nothing has been read yet."""
@@ -104,12 +107,36 @@ class Run:
             return None
         return IdleWatch(allowed, lambda: self._watcher.messages_for_silent_sources(self.query), self._send)
 
+    def _attendant_of_checkpoint(self) -> Attendant | None:
+        """Return the attendant of a run on a checkpoint; None if this program cannot see its files."""
+        folder = StatusFolder.from_path(self.checkpoint, "run")
+        if not folder.is_there:
+            return None
+        return Attendant(
+            folder,
+            self.name or "query",
+            number=lambda: (self._look().number, self._state()[0]),
+            status=self._status,
+            obey={Request.STOP: self.stop, Request.FINISH: self.finish},
+        )
+
+    def _close_attendant(self) -> None:
+        if self._attendant is not None:
+            self._attendant.close()
+
     def _drain(self, claim: Claim) -> None:
         """Process all available input; if the input has ended, or ends now, also flush the last windows.
 
         In these two cases the checkpoint is marked as ended. With ``finish`` the query is started a second time for that, unless
         its first micro-batch has brought the whole input, and its end.
         """
+        try:
+            self._process_input(claim)
+        finally:
+            self._close_attendant()
+
+    def _process_input(self, claim: Claim) -> None:
+        """Process all available input, and flush the last windows if it ends."""
         is_finishing = self._options.finish and not claim.is_ending
         with ProgressBar(self.name or "run") as bar:
             self._await_end(bar)
@@ -124,11 +151,11 @@ class Run:
 
     def _await_end(self, bar: ProgressBar) -> None:
         """Wait until the query ends, and show the work done; raise the error that it failed with."""
-        while bar.is_live and not self.await_termination(1):
+        while bar.is_live and not self._await_query(1):
             history = self._look()
             batches = counted(history.number + 1, "micro-batch", "micro-batches")
             bar.update(0, None, f"{batches}, {history.rows:,} rows")
-        self.await_termination()
+        self._await_query()
 
     @spark_errors("finish")
     def finish(self, until: int | dt.datetime | None = None) -> None:
@@ -144,8 +171,9 @@ class Run:
             raise _run_is_over("finish", self._over or "trigger='available_now' has done all there was")
         self._send(replace(END_OF_INPUT, until=bound))
         self.process_all_available()
-        self.stop()
+        self._halt()
         self._mark_ended()
+        self._close_attendant()
 
     def _mark_ended(self) -> None:
         self._launch.checkpoint.mark_ended()
@@ -167,6 +195,11 @@ class Run:
     @spark_errors("stop")
     def stop(self) -> None:
         """Stop the query; a later run can continue from its checkpoint."""
+        self._halt()
+        self._close_attendant()
+
+    def _halt(self) -> None:
+        """Stop the query, and whoever watches it."""
         if self._idle is not None:
             self._idle.stop()
         self._end_pauses()
@@ -182,6 +215,15 @@ class Run:
     @spark_errors("query")
     def await_termination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends, for ``timeout`` seconds at most; return True if it has. Raises the error it failed with."""
+        try:
+            return self._await_query(timeout)
+        finally:
+            if not self.query.isActive:
+                self._close_attendant()
+
+    @spark_errors("query")
+    def _await_query(self, timeout: int | None = None) -> bool:
+        """Wait as ``await_termination`` does, while the query may still be started again."""
         if timeout is not None:
             return self._wait(lambda query: bool(query.awaitTermination(timeout)))
         self._wait(lambda query: query.awaitTermination())

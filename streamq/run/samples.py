@@ -29,7 +29,8 @@ from streamq.plan.schema import quote
 from streamq.run.prepared_stream import PreparedStream
 from streamq.run.status.run_status import RESULTS, is_of_a_micro_batch, observed_values
 from streamq.run.storage.checkpoint import TapCommand
-from streamq.run.storage.files import Offsets, RawFolder, local_path, path_exists, spark_sources
+from streamq.run.storage.files import Offsets, path_exists, spark_sources
+from streamq.run.storage.raw_files import RawFolder, local_path
 from streamq.runtime.arrow.columnar import concat, decode, decode_small, encode
 from streamq.runtime.arrow.values import python_rows
 from streamq.runtime.deltas import LE, RE, WEIGHT

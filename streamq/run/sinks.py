@@ -24,7 +24,7 @@ from streamq.errors import PlanError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink
 from streamq.run.pacing import Pacer, readings_in
-from streamq.run.storage.files import local_path, logged_files
+from streamq.run.storage.raw_files import local_path, logged_files
 from streamq.runtime.hosts.result_rows import INSERTED, RETRACTED
 
 Row = Mapping[str, Any]

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 
 from streamq.errors import SourceError
 from streamq.plan.schema import MICRO_BATCH
-from streamq.run.storage.files import logged_files
+from streamq.run.storage.raw_files import logged_files
 from streamq.runtime.deltas import CTI, INSERT, RETRACT
 from streamq.sources.literal import Item
 from streamq.testing.arrival import EPOCH, comparable, plain_values

@@ -242,8 +242,8 @@ class Interrupt:
 
 
 @contextmanager
-def noted_interrupt() -> Iterator[Interrupt]:
-    """Note an interrupt in this context, instead of raising KeyboardInterrupt; a second one raises it.
+def noted_interrupt(*signals: signal.Signals) -> Iterator[Interrupt]:
+    """Note an interrupt in this context, or one of ``signals``, instead of ending the program; a second one ends it.
 
     So it does not cut off a call to Spark, whose own handler would cancel the jobs of the query. Interrupts reach the main thread
     only, so in another thread there are none.
@@ -252,16 +252,17 @@ def noted_interrupt() -> Iterator[Interrupt]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         interrupt.came = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
-    before = signal.signal(signal.SIGINT, handle)
+    before = {number: signal.signal(number, handle) for number in signals or (signal.SIGINT,)}
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass

@@ -20,7 +20,8 @@ from streamq.run.prepared_stream import PreparedStream, prepare, refuse_second_r
 from streamq.run.run_options import BY_MICRO_BATCH, ResultRequest, RunOptions
 from streamq.run.session.findings import session_of
 from streamq.run.storage.checkpoint import MIGRATION, Checkpoint
-from streamq.run.storage.files import Offsets, RawFolder, folder_name, in_url, path_exists, spark_sources
+from streamq.run.storage.files import Offsets, path_exists, spark_sources
+from streamq.run.storage.raw_files import RawFolder, folder_name, in_url
 from streamq.runtime.hosts.identity import Identity, ends_final_rows
 
 VERB = "migrate"
