@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import types as t
@@ -21,6 +21,7 @@ from streamq.compiler.rules.rule import (
 from streamq.compiler.rules.steps import FilterPassage, filter_rule
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import (
+    Chop,
     Clip,
     DistinctIds,
     Except,
@@ -42,10 +43,12 @@ from streamq.plan.passes import columns, infer, reads_lifetime, substitute
 from streamq.plan.schema import shown_name
 from streamq.runtime.time.endpoints import Bound
 from streamq.user_code.udo import UserOperator
-from streamq.windows import Window
 
 FLOATING = t.FloatType | t.DoubleType
 """The types with values that are equal and differ: -0.0 and 0.0."""
+
+ENDLESS = "events may never end, and then the windows of one group depend on the endpoints of all"
+"""Why windows that are reported up to the last endpoint need all events."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,7 @@ def push_where_below_state(node: Node) -> FilterPassage | None:
                 return f"key {key} is floating: -0.0 and 0.0 are one group"
         if node.set_aside:
             return f"what fails of {node.set_aside[0].module} is set aside, of every group"
-        if isinstance(node, WindowAggregate | TopK | WindowedJoin) and (
-            reason := _reason_against_fewer_events(node.window, node.children)
-        ):
+        if reason := _reason_against_fewer_events(node):
             return reason
         return f"{show(part)} may fail, and would see events of no row" if can_fail(part, node.schema) else None
 
@@ -122,6 +123,8 @@ def _sides(below: Operator) -> tuple[_JudgedInput, ...]:
             return (_group(keys),)
         case DistinctIds(ids=ids):
             return (_group(ids),)
+        case Chop():
+            return (_JudgedInput({name: name for name in below.schema.names}),)
         case Clip(on=on):
             ours = {name: name for name in below.schema.names}
             return _JudgedInput(ours), _JudgedInput(_of_one_value(below, dict(on)), decides=False)
@@ -170,12 +173,17 @@ def _can_judge(side: _JudgedInput, part: Expr) -> bool:
     return expression_facts(part).uses.keys() <= side.columns.keys()
 
 
-def _reason_against_fewer_events(window: Window, inputs: Sequence[Node]) -> str:
-    """Return why windows depend on events that are not in them; "" if their members alone decide."""
-    if window.bound is Bound.ALWAYS:
-        return f"{window.name} windows are reported up to the last endpoint of all groups"
-    if any(source.traits.infinite for source in inputs):
-        return "events may never end, and then the windows of one group depend on the endpoints of all"
+def _reason_against_fewer_events(node: Operator) -> str:
+    """Return why windows or pieces depend on events that are not in them; "" if their members alone decide."""
+    match node:
+        case WindowAggregate(window=window) | TopK(window=window) | WindowedJoin(window=window):
+            if window.bound is Bound.ALWAYS:
+                return f"{window.name} windows are reported up to the last endpoint of all groups"
+            is_bounded = window.bound is Bound.ENDLESS
+        case _:
+            is_bounded = isinstance(node, Chop)
+    if is_bounded and any(source.traits.infinite for source in node.children):
+        return ENDLESS
     return ""
 
 
@@ -188,7 +196,7 @@ def push_condition_below_join(node: Node) -> Node | None:
     that q removes live.
     """
     match node:
-        case Join(where=p) | WindowedJoin(where=p) if p is not None and not _reason_against_filters(node):
+        case Join(where=p) | WindowedJoin(where=p) if p is not None and not _reason_against_fewer_events(node):
             sides = _names_in_pairs(node)
             parts = conjuncts(p)
             chosen = [_side_of(node, sides, part) for part in parts]
@@ -212,7 +220,7 @@ def why_not_push_condition(node: Node) -> str | None:
                     (n for n, names in enumerate(_names_in_pairs(node)) if columns(part) <= names.keys()), None
                 )
                 if number is not None and (
-                    reason := _reason_against_filters(node) or _obstacle_in_join(node, number, part)
+                    reason := _reason_against_fewer_events(node) or _obstacle_in_join(node, number, part)
                 ):
                     return reason
     return None
@@ -233,11 +241,6 @@ def _side_of(node: Join | WindowedJoin, sides: list[dict[str, str]], part: Expr)
 
 def _renamed(part: Expr, names: dict[str, str]) -> Expr:
     return substitute(part, {to: Col(n) for to, n in names.items()})
-
-
-def _reason_against_filters(node: Join | WindowedJoin) -> str:
-    """Return why no event may be left out before a join: windows that depend on the ends of all; "" if any may."""
-    return "" if isinstance(node, Join) else _reason_against_fewer_events(node.window, node.children)
 
 
 def _obstacle_in_join(node: Join | WindowedJoin, number: int, part: Expr) -> str | None:

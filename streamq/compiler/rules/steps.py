@@ -25,19 +25,30 @@ from streamq.compiler.rules.rule import (
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import (
     AlterLifetime,
+    Chop,
+    Clip,
+    DistinctIds,
+    Except,
     Explode,
     Join,
+    LastRows,
     MergePartials,
     Select,
     Source,
+    TopK,
+    ToSignal,
     Union,
     Where,
     WindowAggregate,
+    WindowedJoin,
 )
 from streamq.plan.expr import Col, Expr, show
 from streamq.plan.node import Node, expressions
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.schema import shown_name
+
+NARROWED = AlterLifetime | Chop | Clip | Join | ToSignal | TopK | WindowedJoin
+"""The operators through which columns go that nobody reads: they do not tell events apart by them."""
 
 
 def merge_wheres(node: Node) -> Node | None:
@@ -321,30 +332,53 @@ def prune_columns(node: Node) -> Node | None:
 
 
 def prune_columns_below(node: Node) -> Node | None:
-    """``op(f(a, ..)) => op(f(select(a, c), ..))``, where f is a join or alter_lifetime, and c what op, f and filters read of a.
+    """``op(f(a, ..)) => op(f(select(a, c), ..))``, where c is what op, f and filters between read of a.
 
-    op is a select or a window. A pyspark Column counts as reading all columns.
+    op is a select or a window; f alters lifetimes, clips, chops, makes a signal, keeps the best or joins. It must not tell events
+    apart by their other columns. A pyspark Column counts as reading all columns.
     """
     wheres, below = filters_below(node)
-    if below is node or not isinstance(below, AlterLifetime | Join) or (wanted := columns_read(node, wheres)) is None:
+    if below is node or (wanted := columns_read(node, wheres)) is None:
         return None
-    facts = [expression_facts(expr) for expr in expressions(below)]
-    if any(fact.opaque for fact in facts):
-        return None
-    of_below = frozenset[str]().union(*(fact.uses for fact in facts))
-    if isinstance(below, Join):
-        narrow: Node = narrow_join(below, wanted, of_below)
-    else:
-        narrow = below.with_children([only_columns(below.input, wanted | of_below)])
+    narrow = _narrowed(below, wanted)
     return None if narrow is below else refilter(node, wheres, narrow)
 
 
-def narrow_join(join: Join, wanted: frozenset[str], of_pairs: frozenset[str]) -> Join:
+def prune_columns_beside(node: Node) -> Node | None:
+    """``f(a, b) => f(a, select(b, c))``, where f is a join or clip whose rows have no other columns of b than c."""
+    narrow = _narrowed(node, frozenset(node.schema.names)) if isinstance(node, Clip | Join | WindowedJoin) else node
+    return None if narrow is node else narrow
+
+
+def _narrowed(below: Node, wanted: frozenset[str]) -> Node:
+    """Return an operator over selects of what it reads and of ``wanted``; the operator itself if no column can go."""
+    facts = [expression_facts(expr) for expr in expressions(below)]
+    if any(fact.opaque for fact in facts):
+        return below
+    read = frozenset[str]().union(*(fact.uses for fact in facts))
+    match below:
+        case Join() | WindowedJoin():
+            return narrow_join(below, wanted, read)
+        case Clip(on=on):
+            each = [wanted.union(a for a, _ in on), frozenset(b for _, b in on)]
+        case ToSignal(keys=keys, order_by=()):
+            each = [wanted.union(keys)]
+        case TopK(keys=keys, ties="keep", row_number=False) if not below.window.traits.counts_rows:
+            each = [wanted.union(keys, read)]
+        case AlterLifetime() | Chop():
+            each = [wanted | read]
+        case _:
+            return below
+    inputs = [only_columns(source, names) for source, names in zip(below.children, each, strict=True)]
+    return below if inputs == list(below.children) else below.with_children(inputs)
+
+
+def narrow_join(join: Join | WindowedJoin, wanted: frozenset[str], of_pairs: frozenset[str]) -> Join | WindowedJoin:
     """Return a join over selects of what it and its readers read; the join itself if its inputs have no other columns.
 
     ``wanted``: the columns of its rows that are read; ``of_pairs``: those that its condition reads.
     """
-    is_pair = join.how in (JoinKind.INNER, JoinKind.LEFT)
+    is_pair = isinstance(join, WindowedJoin) or join.how in (JoinKind.INNER, JoinKind.LEFT)
     ours = [n for n, to in join.left_names if to in of_pairs or (to if is_pair else n) in wanted]
     left = only_columns(join.left, [*ours, *(a for a, _ in join.on)])
     right_names = tuple((n, to) for n, to in join.right_names if to in of_pairs or (is_pair and to in wanted))
@@ -353,7 +387,7 @@ def narrow_join(join: Join, wanted: frozenset[str], of_pairs: frozenset[str]) ->
         return join
     # rows of a semi or anti join have all columns of the left side, its keys included
     left_names = tuple((n, to) for n, to in join.left_names if n in left.schema.names)
-    return Join(left, right, join.on, join.where, join.how, left_names, right_names)
+    return replace(join, left=left, right=right, left_names=left_names, right_names=right_names)
 
 
 def only_columns(source: Node, names: Collection[str]) -> Node:
@@ -365,11 +399,25 @@ def only_columns(source: Node, names: Collection[str]) -> Node:
 def why_not_prune_columns(node: Node) -> str | None:
     """Return, for ``explain()``, a text on an expression that may read any column, so that none is removed; None without one."""
     wheres, bottom = filters_below(node)
-    read = [*_expressions(node), *(w.predicate for w in wheres)]
-    if isinstance(bottom, AlterLifetime | Join) and bottom is not node:
-        read += expressions(bottom)
-    elif not (isinstance(bottom, Source | Select | Union) and (wheres or not isinstance(node, Select))):
+    if isinstance(bottom, Source | Select | Union) and (wheres or not isinstance(node, Select)):
+        return _any_column([*_expressions(node), *(w.predicate for w in wheres)])
+    return None
+
+
+def why_not_prune_below(node: Node) -> str | None:
+    """Return, for ``explain()``, why columns that nobody reads stay below an operator; None if there is no reason."""
+    wheres, below = filters_below(node)
+    if below is node:
         return None
+    if isinstance(below, NARROWED):
+        return _any_column([*_expressions(node), *(w.predicate for w in wheres), *expressions(below)])
+    if isinstance(below, DistinctIds | Except | LastRows):
+        wanted = columns_read(node, wheres)
+        return None if wanted is None or wanted >= {*below.schema.names} else f"{below.title} compares all columns"
+    return None
+
+
+def _any_column(read: Iterable[Expr]) -> str | None:
     return next((f"{show(e)} may read any column" for e in read if expression_facts(e).opaque), None)
 
 
@@ -440,5 +488,8 @@ PROJECTIONS = (
     Rule(prune_aggregates, recomputes=True, crosses_state=True),
 )
 
-COLUMNS_DOWN = (Rule(prune_columns_below, why_not_prune_columns, phase=2, recomputes=True, crosses_state=True),)
+COLUMNS_DOWN = (
+    Rule(prune_columns_below, why_not_prune_below, phase=2, recomputes=True, crosses_state=True),
+    Rule(prune_columns_beside, phase=2, crosses_state=True),
+)
 """Behind all rules on windows over joins, which it would hide from them, and which make joins that several of them read."""

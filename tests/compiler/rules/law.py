@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -34,9 +34,9 @@ TABLES = {
 }
 
 
-def history(plan: Node, rules: Sequence[Rule] = ()) -> pa.Table:
+def history(plan: Node, rules: Sequence[Rule] = (), tables: Mapping[str, pa.Table] = TABLES) -> pa.Table:
     """The history of a plan after some rules, computed in-process."""
-    out = local_history(plan, TABLES, rules).drop_columns([WEIGHT])
+    out = local_history(plan, tables, rules).drop_columns([WEIGHT])
     return out.rename_columns([{LE: "start", RE: "end"}.get(name, name) for name in out.column_names])
 
 
